@@ -15,6 +15,7 @@ from click.testing import CliRunner
 import traceanalyzer as ta
 from tests.recorded import ROOT
 from traceanalyzer.cli import cli
+from traceanalyzer.diagnosis.selection import measured
 from traceanalyzer.export.events import EVENTS
 from traceanalyzer.report.table_entries import TABLES
 
@@ -131,3 +132,14 @@ def test_what_cannot_be_written_leaves_nothing(tmp_path):
     export(tmp_path, SAMPLES / "README.md", status=1)
     assert kept.read_bytes() == before
     assert [one.name for one in tmp_path.iterdir()] == ["events.sqlite"]
+
+
+def test_what_speaks_of_all_ranks_is_exported_once(tmp_path):
+    """Not once for each rank: that would be ranks squared."""
+    path = export(tmp_path, SAMPLES / "straggler")
+    of = measured(ta.load(SAMPLES / "straggler"))
+    assert len(of.each) > 1
+    skew = rows(path, "SELECT * FROM skew")
+    assert "rank" not in skew
+    assert len(skew) == len(of.ranks.collectives) > 0
+    assert rows(path, "SELECT count(*) AS n FROM ranks")["n"][0] == len(of.each)

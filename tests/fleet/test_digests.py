@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from functools import cache
 
 import pyarrow.parquet as pq
@@ -174,3 +176,28 @@ def test_a_digest_that_multiplies_is_refused_before_it_is_read(tmp_path, monkeyp
     for one in read_digests(places):
         assert isinstance(one, files.LeftOut)
         assert "bytes that would take" in one.why
+
+
+FORKED = """
+import os
+import subprocess
+import sys
+import pyarrow
+from traceanalyzer.fleet.digests.files import arrow
+arrow()
+arrow()
+released = []
+class Pool:
+    def release_unused(self):
+        released.append(os.getpid())
+pyarrow.default_memory_pool = Pool
+if os.fork() == 0:
+    os._exit(0)
+os.wait()
+print(len(released))
+"""
+
+
+def test_what_arrow_keeps_is_handed_back_before_a_fork():
+    done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True)
+    assert done.stdout == "1\n", done.stderr

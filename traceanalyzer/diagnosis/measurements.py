@@ -368,9 +368,9 @@ class Measurements(OfTimed):
         recorded."""
         if not self.peers:
             return collective_stats(self.timed)
-        matches = self.matches or match_collectives(
-            [one.timed.memo(digest_of) for one in self.together]
-        )
+        matches = self.matches
+        if matches is None:
+            matches = match_collectives([one.timed.memo(digest_of) for one in self.together])
         return collective_stats(self.timed, matches.arrived(self.together.index(self.rated)))
 
     timing = made(lambda m: timings.timing_stats(m.trace.step_timings))

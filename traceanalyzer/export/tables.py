@@ -61,7 +61,12 @@ def _frames(of: Measured) -> "Iterator[tuple[str, pd.DataFrame]]":
     for name in EVENTS:
         yield from _of_ranks(name, [event_frame(m, name) for m in of.each], of)
     for table in TABLES:
-        yield from _of_ranks(table.name, [_frame(of, m, table) for m in of.each], of)
+        if table.of_the_run:
+            frame = _frame(of, of.critical, table)
+            if len(frame):
+                yield table.name, frame
+        else:
+            yield from _of_ranks(table.name, [_frame(of, m, table) for m in of.each], of)
 
 
 def events_of(of: Measured, table: str) -> "pd.DataFrame":
@@ -81,14 +86,11 @@ def _of_ranks(
 
     by_rank = zip((m.trace.rank for m in of.each), made, strict=True)
     filled = [(rank, frame) for rank, frame in by_rank if len(frame)]
-    of_all = (
-        bool(filled) and "rank" in filled[0][1]
-    )  # some speak of all ranks, and are the same whichever is asked
-    for rank, one in filled if len(of.each) > 1 and not of_all else ():
-        one.insert(0, "rank", rank)
+    for rank, one in filled if len(of.each) > 1 else ():
+        if "rank" not in one:
+            one.insert(0, "rank", rank)
     if filled:
-        rows = pd.concat([one for _, one in filled], ignore_index=True)
-        yield name, rows.drop_duplicates(ignore_index=True) if of_all else rows
+        yield name, pd.concat([one for _, one in filled], ignore_index=True)
 
 
 def _recordings(of: Measured) -> "pd.DataFrame":

@@ -47,6 +47,7 @@ class Table:
     none: str  # what takes the place of rows where there are none
     command: str | None = None  # the command that prints all of it; `cli/help` has its help
     long: bool = False  # whether a report has its first rows only
+    of_the_run: bool = False  # whether its rows speak of all ranks, whichever rank is asked
     # whether the command shows all ranks unless one is asked for; else the critical rank's
     of_every_rank: bool = False
     totals: str | None = None  # the table that sums it up, which people are shown below its rows
@@ -115,6 +116,7 @@ TABLES = (
         "analysis.ranks.compare.RankRow",
         lambda of, _, __: _several_ranks(of.ranks),
         "One rank was recorded.",
+        of_the_run=True,
     ),
     Table(
         "steps",
@@ -292,6 +294,7 @@ TABLES = (
         "analysis.ranks.skew.CollectiveSkew",
         lambda of, _, __: list(of.ranks.collectives),
         "No collectives that several recorded ranks share.",
+        of_the_run=True,
     ),
     Table(
         "traffic",
@@ -299,6 +302,7 @@ TABLES = (
         "analysis.ranks.skew.TrafficRow",
         _traffic,
         "No send or receive that says its peer in this recording.",
+        of_the_run=True,
     ),
     Table(
         "nvtx",

@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from tests.analysis.build import TraceBuilder
 from tests.recorded import ROOT
 from traceanalyzer import load
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
@@ -22,6 +23,7 @@ from traceanalyzer.report.timeline.distributions import (
 )
 from traceanalyzer.report.timeline.icicle import NOWHERE, device_time, idle_time
 from traceanalyzer.report.timeline.lanes import representative
+from traceanalyzer.trace import Run, Trace
 
 SAMPLES = ROOT / "sample_traces"
 
@@ -169,3 +171,26 @@ def test_a_log_that_tells_data_from_compute_is_taken_apart():
     assert len(rows) == (m.trace.step_timings.data >= 0).sum() > 0
     assert all(0 <= row.data_ms <= row.time_ms for row in rows)
     assert logged_steps(measured(load(SAMPLES / "sync_bound")).critical) == []
+
+
+def test_what_lies_around_launches_is_asked_for_once_however_deep_the_stack(monkeypatch):
+    """400 operators in each other; the innermost launches 400 kernels, each from a range of its
+    own."""
+    depth = 400
+    builder = TraceBuilder().annotation("ProfilerStep#0", 0, 20 * depth)
+    for level in range(depth):
+        builder.op(f"op{level}", level + 1, 20 * depth - level - 1)
+    for number in range(depth):
+        begin = 4 * depth + 10 * number
+        builder.op(f"inner{number}", begin, begin + 4)
+        builder.call("cudaLaunchKernel", begin + 1, begin + 3, number + 1)
+        builder.kernel("gemm", begin + 4, begin + 9, number + 1)
+    critical = measured(Run((builder.build(),))).critical
+    asked = []
+    text = Trace.text
+    monkeypatch.setattr(Trace, "text", lambda self, code: asked.append(code) or text(self, code))
+    boxes = device_time(critical)
+    assert [box.name for box in boxes if box.level < 5] == [f"op{level}" for level in range(5)]
+    assert (
+        len(asked) < 4 * depth
+    )  # depth squared, 160,000, where each launch asks for all around it

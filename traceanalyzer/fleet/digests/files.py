@@ -3,9 +3,11 @@ its recording stays as it is, and read many at a time. Single facts are JSON, nu
 calls lists, field by field."""
 
 import hashlib
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
+from functools import cache
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple, TypeVar
 
@@ -272,7 +274,23 @@ def arrow() -> Any:
         import pyarrow.parquet
     except ImportError as error:
         raise TraceAnalyzerError(f"digests need pyarrow: {how_to_install('fleet')}") from error
+    _hand_back_before_forks()
     return pyarrow
+
+
+@cache
+def _hand_back_before_forks() -> None:
+    """From now on, Arrow hands what it no longer needs back to the system before this process
+    forks: its pool keeps it for seconds, and each child would count, and copy, what it never
+    uses."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=_hand_back)
+
+
+def _hand_back() -> None:
+    import pyarrow
+
+    pyarrow.default_memory_pool().release_unused()
 
 
 def name_of(url: str, stamp: str) -> str:

@@ -85,34 +85,48 @@ def _boxes(
 ) -> list[Box]:
     """Times of nodes of the host tree, each with name and sort of what is innermost."""
     root = _Branch()
-    paths: dict[int, list[str]] = {UNKNOWN: [NOWHERE], -1: []}
+    paths = _Paths(m)
     # The range that each node is or, of a call, that is around it; -1: none, `UNKNOWN` for a node
     # of -1.
     call = at(m.linked.tree.is_call, nodes, False)
     parent = at(m.linked.tree.parent, nodes, UNKNOWN)
     around = np.where(call | (nodes < 0), parent, nodes).tolist()
     for node, (name, sort), ns in zip(around, leaves, length.tolist(), strict=True):
-        if node not in paths:
-            paths[node] = _path(m, node)
-        root.add([*paths[node], name], ns, sort)
+        root.add([*paths.of(node), name], ns, sort)
     boxes: list[Box] = []
     root.boxes(boxes, 0, 0.0, root.ns * LEAST_SHARE)
     return boxes
 
 
-def _path(m: Measurements, node: int) -> list[str]:
-    """Names of the ranges around a node, outermost first, without the step's own and without
-    repetitions."""
-    names: list[str] = []
-    tree = m.linked.tree
-    ranges = m.trace.host_ranges
-    while node >= 0:
-        if not tree.is_call[node]:
-            name = m.trace.text(int(ranges.name[tree.row[node]])) or "?"
-            if not name.startswith("ProfilerStep#") and (not names or names[-1] != name):
-                names.append(name)
-        node = int(tree.parent[node])
-    return names[::-1][:DEEPEST]
+class _Paths:
+    """Names of the ranges around nodes, outermost first, without the step's own and without
+    repetitions, at most `DEEPEST`. What lies around a node is asked for once, however many nodes
+    lie in it: stacks are as deep as a program recurses."""
+
+    def __init__(self, m: Measurements) -> None:
+        self._trace = m.trace
+        self._names = m.trace.host_ranges.name
+        self._tree = m.linked.tree
+        self._known: dict[int, tuple[str, ...]] = {UNKNOWN: (NOWHERE,), -1: ()}
+
+    def of(self, node: int) -> tuple[str, ...]:
+        inside: list[int] = []
+        while node not in self._known:
+            inside.append(node)
+            node = int(self._tree.parent[node])
+        path = self._known[node]
+        for within in reversed(inside):
+            path = self._extended(path, within)
+            self._known[within] = path
+        return path
+
+    def _extended(self, path: tuple[str, ...], node: int) -> tuple[str, ...]:
+        if len(path) == DEEPEST or self._tree.is_call[node]:
+            return path
+        name = self._trace.text(int(self._names[self._tree.row[node]])) or "?"
+        if name.startswith("ProfilerStep#") or path[-1:] == (name,):
+            return path
+        return (*path, name)
 
 
 @dataclass
