@@ -355,5 +355,5 @@ def _headline(m: Measurements, verdict: _Verdict, shares: Shares) -> str:
     if verdict.hidden:
         return f"Two causes in {_whole(m)}: {cause}; without {beside} it takes as long."
     if verdict.pays:
-        return f"Two causes in {_whole(m)}: {beside} and {cause}; removing the second gains most."
+        return f"Two causes in {_whole(m)}: {beside} and {cause}; the second pays most."
     return f"Two causes in {_whole(m)}: {cause} and {beside}."
