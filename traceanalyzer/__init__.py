@@ -74,8 +74,8 @@ def analyze(
     from traceanalyzer.diagnosis.selection import measured
     from traceanalyzer.report.build import report_of
 
-    of = measured(_run(recording), selection, knowledge)
-    return shown(report_of(of, top), of)
+    measured_run = measured(_run(recording), selection, knowledge)
+    return shown(report_of(measured_run, top), measured_run)
 
 
 def whatif(
@@ -207,10 +207,10 @@ def frames(
     from traceanalyzer.report import tables
     from traceanalyzer.report.table_entries import TABLES, RowFilter
 
-    of = measured(_run(recording), selection, knowledge)
-    found = {name: events_of(of, name) for name in EVENTS}
+    measured_run = measured(_run(recording), selection, knowledge)
+    found = {name: events_of(measured_run, name) for name in EVENTS}
     for table in TABLES:
-        rows = tables.rows_of(of, table.name, RowFilter())
+        rows = tables.rows_of(measured_run, table.name, RowFilter())
         found[table.name] = notebook.as_frame(rows, table.row)
     return found
 

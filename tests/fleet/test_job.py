@@ -16,9 +16,9 @@ from traceanalyzer.fleet.job.answer import answer
 from traceanalyzer.fleet.job.document import gone, job_page
 from traceanalyzer.fleet.job.heat import MOST_ROWS
 from traceanalyzer.fleet.job.model import range_ms
+from traceanalyzer.fleet.job.ranks import hosts_of, racks_in, stages_of
 from traceanalyzer.fleet.job.select import chosen
 from traceanalyzer.fleet.job.simulate import middle_of_alike, plan_of, recorded_times, step_times
-from traceanalyzer.fleet.job.whole import hosts_of, racks_in, stages_of
 
 MS = 1_000_000
 

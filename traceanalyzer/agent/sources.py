@@ -49,7 +49,7 @@ END = "-- python train.py"
 class Analyzed(NamedTuple):
     """A recording with what was measured of it, and its report."""
 
-    of: Measured
+    measured: Measured
     report: Report
 
 
@@ -74,8 +74,8 @@ class Sources:
             )
             key = (str(folder), *stats, rank, step)
             if key not in self._kept:
-                of = measured(load([str(folder)]), Selection(rank=rank, step=step))
-                self._kept[key] = Analyzed(of, report_of(of, ROWS))
+                recording = measured(load([str(folder)]), Selection(rank=rank, step=step))
+                self._kept[key] = Analyzed(recording, report_of(recording, ROWS))
                 while len(self._kept) > KEPT:
                     self._kept.popitem(last=False)
             self._kept.move_to_end(key)
@@ -150,11 +150,11 @@ def _of_events(report: Report, m: Measurements) -> Iterator[tuple[bool, Unknown]
     """Whether each question is open that time alone would answer."""
     events = not m.trace.only_step_times
     steps = report.metrics.step_time_ms
-    whole = step_times.figure_unit(report)
+    unit = step_times.figure_unit(report)
     # A log of step times has other questions.
     everything = Collected(device=True, api=True, shapes=True, stacks=True)
     collected = m.trace.collected if events else everything
-    few_steps = steps is not None and whole == "step" and steps.count < LEAST_STEPS
+    few_steps = steps is not None and unit == "step" and steps.count < LEAST_STEPS
     measured_alone = report.metrics.unprofiled_source == "measured"
     yield (
         not events,
@@ -175,7 +175,7 @@ def _of_events(report: Report, m: Measurements) -> Iterator[tuple[bool, Unknown]
         ),
     )
     yield (
-        whole == "recording",
+        unit == "recording",
         Unknown(
             "how long a step takes",
             "no steps were found",

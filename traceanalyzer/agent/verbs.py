@@ -48,7 +48,7 @@ def diagnose(
     """Where the step's time goes, why, and what to change. path: a recording (Kineto
     .json/.json.gz, Nsight Systems .sqlite, a log of step times) or a capture folder; rank and step
     narrow it."""
-    of, report = sources.analyzed(path, rank, step)
+    recording, report = sources.analyzed(path, rank, step)
     parts = {p.name: rounded(p.ms) for p in breakdown.budget(report) if p.ms}
     return fitted(
         verdict=report.summary.bottleneck,
@@ -59,7 +59,7 @@ def diagnose(
         findings=[_finding(f) for f in report.findings[:SHOWN_FINDINGS]],
         changes=[_advice(r) for r in report.recommendations[:SHOWN_FINDINGS]],
         caveats=[quoted_sentence(text) for text in opening.caveats(report)[:3]],
-        cannot_be_known=[u.question for u in unknowns(report, of.critical)],
+        cannot_be_known=[u.question for u in unknowns(report, recording.critical)],
         names=NAMES_ARE_DATA,
         next="evidence(path, finding) for the figures behind one; whatif(path); limits(path)",
     )
@@ -92,11 +92,11 @@ def table(
 ) -> str:
     """Rows of a table: {names}. sort: largest in this column first; columns: only these."""
     try:
-        made = named(name)
+        entry = named(name)
     except ValueError as error:
         raise TraceAnalyzerError(str(error)) from error
     fields = {
-        RENAMED.get(d.name, d.name): d for d in definitions(made.row) if d.name != "full_name"
+        RENAMED.get(d.name, d.name): d for d in definitions(entry.row) if d.name != "full_name"
     }
     columns = list(fields) if columns is None else columns
     asked = [*columns, *([sort] if sort else [])]
@@ -105,9 +105,9 @@ def table(
         raise TraceAnalyzerError(
             f"{name} has no column {unknown[0]!r}; columns: {', '.join(fields)}"
         )
-    of = sources.analyzed(path).of
+    recording = sources.analyzed(path).measured
     top = max(top, 1)
-    every = made.rows(of, of.critical, RowFilter(None if sort else top))
+    every = entry.rows(recording, recording.critical, RowFilter(None if sort else top))
     rows = (largest_first(every, fields[sort].name) if sort else every)[:top]
     known = {}
     for written, definition in fields.items():
@@ -115,13 +115,13 @@ def table(
         if written in columns and column.count(None) < len(rows):
             known[written] = column
     return fitted(
-        table=made.name,
+        table=entry.name,
         columns=[
             {"name": one, "unit": fields[one].unit, "how": fields[one].definition} for one in known
         ],
         rows=list(zip(*known.values(), strict=True)),
         rows_in_all=len(every) if sort else None,
-        none=None if rows else made.none,
+        none=None if rows else entry.none,
         names=NAMES_ARE_DATA,
     )
 
@@ -163,10 +163,10 @@ def whatif(
     """Predicted step time under each scenario, by replay. speedups: {regular expression of kernels,
     operators or modules: factor}. settings: of a run that was never made, {"batch": "2x,64",
     "length": "8192", "precision": "bf16", "gpu": "H200", "ranks": "8"}; commas are a sweep."""
-    of = sources.analyzed(path).of
+    recording = sources.analyzed(path).measured
     if settings:
-        return _at_settings(of.run, settings)
-    result = predictions(of.run, speedups=list((speedups or {}).items()))
+        return _at_settings(recording.run, settings)
+    result = predictions(recording.run, speedups=list((speedups or {}).items()))
     known = [s for s in result.scenarios if s.step_ms is not None]
     return fitted(
         base=figure(
@@ -338,8 +338,8 @@ def recordings(sources: Sources, folder: str = "") -> str:
 
 def limits(sources: Sources, path: str) -> str:
     """What the recording cannot tell and which recording would, and what spoils its figures."""
-    of, report = sources.analyzed(path)
-    unknown = [one._asdict() for one in unknowns(report, of.critical)]
+    recording, report = sources.analyzed(path)
+    unknown = [one._asdict() for one in unknowns(report, recording.critical)]
     spoils = [quoted_sentence(text) for text in opening.caveats(report)]
     return fitted(cannot_be_known=unknown, spoils=spoils, left_out=gains.without_gain(report))
 

@@ -39,14 +39,14 @@ def describe(plan: Plan, returned: int, command: Sequence[str] = ()) -> list[str
     notes."""
     seen = progress.read(plan.path)
     progress.forget(plan.path)
-    made = sorted(plan.path.glob(MADE_BY[plan.recorder]))
+    files = sorted(plan.path.glob(MADE_BY[plan.recorder]))
     how = f"was ended by signal {-returned}" if returned < 0 else f"ended with status {returned}"
     lines = [*([f"the command {how}"] if returned else []), *_notes(seen)]
-    if not made:
+    if not files:
         timed = [_timed(file) for file in sorted(plan.path.glob("unprofiled.*.json"))]
         return [*lines, *timed, f"nothing was recorded: {_reason(plan, seen, command)}"]
     lines += [
-        f"{file} ({max(file.stat().st_size // KIB, 1):,} KiB){_unprofiled(file)}" for file in made
+        f"{file} ({max(file.stat().st_size // KIB, 1):,} KiB){_unprofiled(file)}" for file in files
     ]
     what = f"TRACE --ncu {plan.path / MADE_BY['ncu']}" if plan.recorder == "ncu" else plan.folder
     return [*lines, f"next: traceanalyzer analyze {what}"]
@@ -82,10 +82,10 @@ def _timed(file: Path) -> str:
     step_ms = found["step_time_ms"]
     waited_ms = found.get("loader_wait_ms")
     unsteady = "" if found.get("steady", True) else " (not steady)"
-    said = f"unprofiled step {step_ms:.3f} ms{unsteady}"
+    time = f"unprofiled step {step_ms:.3f} ms{unsteady}"
     if waited_ms is None or step_ms <= 0:
-        return said
-    return f"{said}, {min(waited_ms / step_ms, 1.0):.0%} of it waiting for the DataLoader"
+        return time
+    return f"{time}, {min(waited_ms / step_ms, 1.0):.0%} of it waiting for the DataLoader"
 
 
 def _reason(plan: Plan, seen: list[progress.Progress], command: Sequence[str]) -> str:

@@ -51,7 +51,7 @@ def write_sqlite(of: Measured, path: Path, hidden: Hidden = None) -> dict[str, i
     from sqlite_utils import Database
 
     written = {}
-    with _whole(path) as made, contextlib.closing(sqlite3.connect(made)) as connection:
+    with _whole(path) as scratch, contextlib.closing(sqlite3.connect(scratch)) as connection:
         database = Database(connection)
         database.execute("PRAGMA journal_mode = OFF")
         database.execute(
@@ -109,11 +109,11 @@ def write_parquet(of: Measured, folder: Path, hidden: Hidden = None) -> dict[str
     if folder.exists():
         raise TraceAnalyzerError(f"{folder} exists: name a folder that does not")
     written = {}
-    with _whole(folder) as made:
-        made.mkdir()
+    with _whole(folder) as scratch:
+        scratch.mkdir()
         for name, frame in frames(of, hidden):
             pq.write_table(
-                pa.Table.from_pandas(frame, preserve_index=False), made / f"{name}.parquet"
+                pa.Table.from_pandas(frame, preserve_index=False), scratch / f"{name}.parquet"
             )
             written[name] = len(frame)
     return written

@@ -73,10 +73,10 @@ def events_of(of: Measured, table: str) -> "pd.DataFrame":
     """The events of all ranks (see `event_frame`), with a column `rank` where there are several."""
     import pandas as pd
 
-    made = [event_frame(m, table) for m in of.each]
-    for _, rows in _of_ranks(table, made, of):
+    frames = [event_frame(m, table) for m in of.each]
+    for _, rows in _of_ranks(table, frames, of):
         return rows
-    return pd.DataFrame(columns=made[0].columns)
+    return pd.DataFrame(columns=frames[0].columns)
 
 
 def _of_ranks(
@@ -86,9 +86,9 @@ def _of_ranks(
 
     by_rank = zip((m.trace.rank for m in of.each), made, strict=True)
     filled = [(rank, frame) for rank, frame in by_rank if len(frame)]
-    for rank, one in filled if len(of.each) > 1 else ():
-        if "rank" not in one:
-            one.insert(0, "rank", rank)
+    for rank, of_rank in filled if len(of.each) > 1 else ():
+        if "rank" not in of_rank:
+            of_rank.insert(0, "rank", rank)
     if filled:
         yield name, pd.concat([one for _, one in filled], ignore_index=True)
 

@@ -63,11 +63,11 @@ def join(run: Run) -> Run:
         recordings = logs
         logs = []
     environment_of = cache(_environment)
-    made = [
+    joined = [
         _with_neighbours(trace, *environment_of(Path(trace.path).parent)) for trace in recordings
     ]
-    made = _with("step_timings", logs, made)
-    traces, more = with_companions(made, given) if given else (made, ())
+    joined = _with("step_timings", logs, joined)
+    traces, more = with_companions(joined, given) if given else (joined, ())
     return replace(run, traces=tuple(traces), logs=(*logs, *more))
 
 
@@ -78,21 +78,21 @@ def with_companions(
     joined. Without traces the snapshots are, without these the logs."""
     every = tuple(chain.from_iterable(trace.compile_logs for trace in given))
     snapshots = [trace for trace in given if not trace.compile_logs]
-    made = _with("memory", snapshots, traces) or snapshots or given[:1]
-    left = [trace for trace in given if trace not in made]
-    return [replace(trace, compile_logs=every) for trace in made], tuple(left)
+    receivers = _with("memory", snapshots, traces) or snapshots or given[:1]
+    left = [trace for trace in given if trace not in receivers]
+    return [replace(trace, compile_logs=every) for trace in receivers], tuple(left)
 
 
 def _with(name: str, others: list[Trace], traces: list[Trace]) -> list[Trace]:
     """The traces with what the snapshot or timing log of their rank (or of none) has, where there
     is one."""
-    made = []
+    result = []
     for trace in traces:
         alike = [other for other in others if _may_be_one_rank(other, trace)]
         if len(alike) == 1:
             trace = replace(trace, **{name: getattr(alike[0], name)})
-        made.append(trace)
-    return made
+        result.append(trace)
+    return result
 
 
 def _may_be_one_rank(a: Trace, b: Trace) -> bool:
@@ -235,13 +235,13 @@ def _only_captures(trace: Trace) -> bool:
 def _near(trace: Trace) -> list[Path]:
     """The files that are named as captures of its rank: one, or one for each batch."""
     ranks = [(file, _OF_RANK.search(file.name)) for file in _named_so(Path(trace.path))]
-    mine = [
+    of_rank = [
         file
         for file, rank in ranks
         if trace.rank is None or rank is None or int(rank[1]) == trace.rank
     ]
-    batches = {found and found[1] for found in (_BATCH.search(file.name) for file in mine)}
-    return mine if len(batches) == len(mine) else []
+    batches = {found and found[1] for found in (_BATCH.search(file.name) for file in of_rank)}
+    return of_rank if len(batches) == len(of_rank) else []
 
 
 def _named_so(path: Path) -> Iterator[Path]:

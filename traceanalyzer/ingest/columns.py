@@ -75,8 +75,8 @@ class Columns:
         other columns while one finds the order."""
         columns: dict[str, NDArray[Any]] = {}
         orders: list[I64 | None] = []
-        whole = sum(len(values) for values, _ in self._whole[first])
-        rows = whole + len(self._from_buffer(first))
+        appended = sum(len(values) for values, _ in self._whole[first])
+        rows = appended + len(self._from_buffer(first))
 
         def join(names: Sequence[str]) -> None:
             columns.update({name: self._taken(name) for name in names})

@@ -107,19 +107,19 @@ def _follower(columns: dict[str, I64]) -> I64:
     start = columns["start"]
     correlation = columns["correlation"]
     order = np.lexsort((start, columns["stream"], columns["context"], columns["device"]))
-    one = order[:-1]
+    op = order[:-1]
     other = order[1:]
-    same_stream = _same(columns, one, other)
-    same_launch = (correlation[one] == correlation[other]) & (correlation[one] > 0)
-    follows = same_stream & ~same_launch & (start[other] > start[one])
+    same_stream = _same(columns, op, other)
+    same_launch = (correlation[op] == correlation[other]) & (correlation[op] > 0)
+    follows = same_stream & ~same_launch & (start[other] > start[op])
     # Position of the next op that follows, carried back over those of the same launch or start.
     position = np.where(follows | ~same_stream, np.arange(1, len(order)), len(order))
     position = np.minimum.accumulate(position[::-1])[::-1]
     result = np.full(len(order), -1, np.int64)
     inside = position < len(order)
     candidates = order[np.where(inside, position, 0)]
-    valid = inside & _same(columns, one, candidates)
-    result[one[valid]] = candidates[valid]
+    valid = inside & _same(columns, op, candidates)
+    result[op[valid]] = candidates[valid]
     return result
 
 

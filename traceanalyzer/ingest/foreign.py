@@ -77,9 +77,9 @@ _KNOWN = (
 def what_it_is(path: Path, head: bytes, raw: bytes) -> str:
     """In words what the file is, and what to do. `head`: its first bytes, decompressed; `raw`: as
     they lie there."""
-    said = _known(head) or _known(raw)
-    if said:
-        return said
+    format_note = _known(head) or _known(raw)
+    if format_note:
+        return format_note
     if path.suffix == ".py":
         return (
             f"a program, not a recording; record it: traceanalyzer collect torch -- python {path}"

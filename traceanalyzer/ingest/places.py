@@ -191,8 +191,8 @@ def fetched(place: Place, folder: Path | None = None) -> Iterator[Path]:
     if not place.remote:
         yield Path(place.name)
         return
-    with tempfile.TemporaryDirectory(prefix="traceanalyzer-", dir=folder) as made:
-        path = Path(made) / PurePosixPath(place.name).name
+    with tempfile.TemporaryDirectory(prefix="traceanalyzer-", dir=folder) as scratch:
+        path = Path(scratch) / PurePosixPath(place.name).name
         _copy(place, path)
         yield path
 
@@ -213,14 +213,14 @@ def all_fetched(paths: Sequence[str]) -> Iterator[tuple[list[str], dict[str, str
     addresses: dict[str, str] = {}
     files: list[str] = []
     folders: dict[str, Path] = {}
-    with tempfile.TemporaryDirectory(prefix="traceanalyzer-") as made:
+    with tempfile.TemporaryDirectory(prefix="traceanalyzer-") as scratch:
         for path in paths:
             if not is_remote(path):
                 files.append(local_of(path))
                 continue
             for place in _remote(path, "", beside=True):
                 folder = folders.setdefault(
-                    place.url.rpartition("/")[0], Path(made) / str(len(folders))
+                    place.url.rpartition("/")[0], Path(scratch) / str(len(folders))
                 )
                 folder.mkdir(exist_ok=True)
                 file = folder / PurePosixPath(place.name).name
@@ -246,9 +246,9 @@ def contents(places: Sequence[Place]) -> Iterator[tuple[Place, bytes | str | Non
             if away
             else {}
         )
-        for one in some:
-            data = None if not one.remote else found.get(one.name, "it is gone")
-            yield one, data if data is None or isinstance(data, bytes | str) else _line(data)
+        for place in some:
+            data = None if not place.remote else found.get(place.name, "it is gone")
+            yield place, data if data is None or isinstance(data, bytes | str) else _line(data)
 
 
 def write_to(folder: str, name: str, data: bytes) -> None:

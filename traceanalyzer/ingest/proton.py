@@ -155,10 +155,10 @@ def _sums(nodes: list[_Node]) -> dict[tuple[str, int], _Sums]:
             scopes.append(node)
             continue
         key = node.name, whole(str(node.metrics.get("device_id", "")), 4)
-        of = sums.setdefault(key, _Sums())
-        of.time_ns += time
-        of.calls += _figure(node.metrics.get("count"))
-        of.add_work(node.metrics)
+        sums_of_key = sums.setdefault(key, _Sums())
+        sums_of_key.time_ns += time
+        sums_of_key.calls += _figure(node.metrics.get("count"))
+        sums_of_key.add_work(node.metrics)
         above = node.above
         while above is not None and above.add(key):
             above = above.above

@@ -147,14 +147,14 @@ def _numbered(traces: list[Trace]) -> list[Trace]:
     ordered = sorted(
         traces, key=lambda trace: (trace.process.place[0], trace.path, trace.process.place)
     )
-    made = [
+    numbered = [
         replace(t, process=replace(t.process, rank=i, numbered=True)) for i, t in enumerate(ordered)
     ]
     note = (
-        f"No recording says its rank: the {len(made)} processes are numbered by host, file "
+        f"No recording says its rank: the {len(numbered)} processes are numbered by host, file "
         "and process id."
     )
-    return [_noted(made[0], note), *made[1:]]
+    return [_noted(numbered[0], note), *numbered[1:]]
 
 
 def _with_rank_notes(traces: list[Trace]) -> list[Trace]:

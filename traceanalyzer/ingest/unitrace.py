@@ -276,21 +276,30 @@ class _Rows:
             return np.full(len(ids), -1)
         found = np.full(len(flows["id"]), -1)
         for thread in np.unique(flows["thread"]).tolist():
-            mine = np.flatnonzero(calls["thread"] == thread)
-            mine = mine[np.argsort(calls["start"][mine], kind="stable")]
-            here = np.flatnonzero(flows["thread"] == thread)
-            place = np.searchsorted(calls["start"][mine], flows["start"][here], side="right") - 1
+            of_thread = np.flatnonzero(calls["thread"] == thread)
+            of_thread = of_thread[np.argsort(calls["start"][of_thread], kind="stable")]
+            launches = np.flatnonzero(flows["thread"] == thread)
+            place = (
+                np.searchsorted(calls["start"][of_thread], flows["start"][launches], side="right")
+                - 1
+            )
             within = place >= 0
-            within[within] = calls["end"][mine[place[within]]] >= flows["start"][here[within]]
-            found[here[within]] = calls["correlation"][mine[place[within]]]
+            within[within] = (
+                calls["end"][of_thread[place[within]]] >= flows["start"][launches[within]]
+            )
+            found[launches[within]] = calls["correlation"][of_thread[place[within]]]
         by_id = dict(zip(flows["id"].tolist(), found.tolist(), strict=True))
         return by_value(ids, lambda i: by_id.get(i, -1))
 
 
 def _ns(text: Raw) -> int:
     """Nanoseconds of microseconds as they are written, to the digit; -1 for what is no time."""
-    whole, _, fraction = bytes(text).partition(b".")
-    if not whole.isdigit() or len(whole) > _DIGITS or not (fraction.isdigit() or not fraction):
+    microseconds, _, fraction = bytes(text).partition(b".")
+    if (
+        not microseconds.isdigit()
+        or len(microseconds) > _DIGITS
+        or not (fraction.isdigit() or not fraction)
+    ):
         return -1
-    time = int(whole) * 1000 + int(fraction[:3].ljust(3, b"0"))
+    time = int(microseconds) * 1000 + int(fraction[:3].ljust(3, b"0"))
     return time if time <= _LATEST else -1

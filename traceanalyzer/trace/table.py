@@ -79,22 +79,22 @@ class Table:
         unknown = columns.keys() - {f.name for f in fields(cls)}
         if unknown:
             raise ValueError(f"{cls.__name__} has no column {', '.join(sorted(unknown))}")
-        made: dict[str, Any] = {}
+        fitted: dict[str, Any] = {}
         for f in fields(cls):
-            there = f.name in columns
+            given = f.name in columns
             values = (
-                columns[f.name] if there else alike(f.metadata["fill"], rows, f.metadata["dtype"])
+                columns[f.name] if given else alike(f.metadata["fill"], rows, f.metadata["dtype"])
             )
-            made[f.name] = _fitting(values, f.metadata)
-            if made[f.name].shape != (rows,):
+            fitted[f.name] = _fitting(values, f.metadata)
+            if fitted[f.name].shape != (rows,):
                 raise ValueError(
-                    f"{cls.__name__}.{f.name}: {made[f.name].shape} instead of ({rows},)"
+                    f"{cls.__name__}.{f.name}: {fitted[f.name].shape} instead of ({rows},)"
                 )
         del columns  # of a caller that keeps none of them, so that little is held twice
-        if "start" in made and (order := order_of(made["start"], made.get(then))) is not None:
-            for name in made:
-                made[name] = reordered(made[name], order)
-        return cls(**made)
+        if "start" in fitted and (order := order_of(fitted["start"], fitted.get(then))) is not None:
+            for name in fitted:
+                fitted[name] = reordered(fitted[name], order)
+        return cls(**fitted)
 
     @classmethod
     def fitting(cls, columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
@@ -190,8 +190,8 @@ def _fitting(values: Any, what: Mapping[str, Any]) -> NDArray[Any]:
     fill = what["fill"]
     given = np.asarray(values)
     if is_constant(given):
-        one = _fitting(given[:1].copy(), what)
-        return alike(one[0], len(given), one.dtype)
+        element = _fitting(given[:1].copy(), what)
+        return alike(element[0], len(given), element.dtype)
     if dtype.kind in "iu" and (given.dtype != dtype or most is not None):
         given = _int64(given, fill)
         low = np.iinfo(dtype).min

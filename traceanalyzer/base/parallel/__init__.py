@@ -118,10 +118,10 @@ def run_both(
     release_free_memory()
     with children(lambda: [child()], 1) as started:
         release_free_memory()
-        made = here()
+        own = here()
         results = [value for one in started for value in one.values()]
     release_free_memory()
-    return (results[0] if results else child()), made
+    return (results[0] if results else child()), own
 
 
 def release_free_memory() -> None:
@@ -148,11 +148,11 @@ def parallel_map(
     from concurrent.futures import ThreadPoolExecutor
 
     todo = iter(range(len(every)))
-    made = dict[int, B]()
+    results = dict[int, B]()
 
     def take_part() -> None:
         for number in todo:
-            made[number] = work(every[number])
+            results[number] = work(every[number])
 
     with ThreadPoolExecutor(
         count - 1
@@ -161,7 +161,7 @@ def parallel_map(
         take_part()
         for other in others:
             other.result()
-    return [made[number] for number in range(len(every))]
+    return [results[number] for number in range(len(every))]
 
 
 def both_threaded(
@@ -170,8 +170,8 @@ def both_threaded(
     rows: int,
 ) -> tuple[A, B]:
     """What two functions make of columns of so many rows, as `parallel_map` does."""
-    made: list[object] = parallel_map(lambda work: work(), [first, second], rows)
-    return made[0], made[1]  # type: ignore[return-value]
+    results: list[object] = parallel_map(lambda work: work(), [first, second], rows)
+    return results[0], results[1]  # type: ignore[return-value]
 
 
 def pipelined(work: Callable[[A], B], items: Iterable[A]) -> Iterator[B]:
@@ -182,14 +182,14 @@ def pipelined(work: Callable[[A], B], items: Iterable[A]) -> Iterator[B]:
         return
     from concurrent.futures import Future, ThreadPoolExecutor
 
-    made: deque[Future[B]] = deque()
+    pending: deque[Future[B]] = deque()
     with ThreadPoolExecutor(1) as pool:
         try:
             for item in items:
-                made.append(pool.submit(copy_context().run, work, item))
-                if len(made) > AHEAD:
-                    yield made.popleft().result()
-            while made:
-                yield made.popleft().result()
+                pending.append(pool.submit(copy_context().run, work, item))
+                if len(pending) > AHEAD:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
         finally:
             pool.shutdown(cancel_futures=True)

@@ -50,7 +50,7 @@ def doctor(context: click.Context, self_test: bool) -> None:
 
     for check in checks():
         mark = f"{'ok' if check.ok else '--':4}"
-        click.echo(click.wrap_text(f"{check.name}: {check.said}", 80, mark, " " * len(mark)))
+        click.echo(click.wrap_text(f"{check.name}: {check.finding}", 80, mark, " " * len(mark)))
     if not self_test:
         return
     if importlib.util.find_spec("torch") is None:

@@ -19,7 +19,7 @@ class Check(NamedTuple):
 
     name: str
     ok: bool
-    said: str  # what was found, or what is missing and how to get it
+    finding: str  # what was found, or what is missing and how to get it
 
 
 def checks() -> Iterator[Check]:

@@ -39,12 +39,12 @@ def _describe(objects: Iterable[Any]) -> dict[str, Any]:
         [one for one in seen if issubclass(type(one), kind)] for kind in kinds
     )
     names = []
-    for one in optimizers:  # its class and how it is implemented, where it says so
-        settings = one.param_groups[0] if one.param_groups else {}
+    for optimizer in optimizers:  # its class and how it is implemented, where it says so
+        settings = optimizer.param_groups[0] if optimizer.param_groups else {}
         how = next(
             (f" ({name})" for name in ("fused", "foreach", "capturable") if settings.get(name)), ""
         )
-        names.append(type(one).__name__ + how)
+        names.append(type(optimizer).__name__ + how)
     known = list(map(_loader, loaders[:MOST_LOADERS]))
     return {"model": _model(modules), "optimizers": sorted(set(names)), "loaders": known}
 
@@ -55,13 +55,13 @@ def _model(modules: list[Any]) -> dict[str, Any] | None:
     inner = {id(child) for each in children for child in each}
     found = Counter[str]()
     model = None
-    for one in modules:
+    for module in modules:
         parameters = Counter[str]()  # how many of each type
-        for parameter in _parameters(one) if id(one) not in inner else ():
+        for parameter in _parameters(module) if id(module) not in inner else ():
             parameters[str(parameter.dtype).removeprefix("torch.")] += parameter.numel()
         if parameters and (model is None or parameters.total() > found.total()):
             found = parameters
-            model = one
+            model = module
     if model is None:
         return None
     dtypes = [dtype for dtype, _ in found.most_common()]
@@ -82,14 +82,14 @@ def _parameters(module: Any) -> Iterator[Any]:
         held = vars(waiting.pop())
         parameters = held.get("_parameters", {}).values()
         modules = held.get("_modules", {}).values()
-        for one in (*parameters, *modules):
-            if one is None or id(one) in seen:
+        for item in (*parameters, *modules):
+            if item is None or id(item) in seen:
                 continue
-            seen.add(id(one))
-            if "_modules" in getattr(one, "__dict__", {}):
-                waiting.append(one)
+            seen.add(id(item))
+            if "_modules" in getattr(item, "__dict__", {}):
+                waiting.append(item)
             else:
-                yield one
+                yield item
 
 
 def _name(module: Any) -> str:

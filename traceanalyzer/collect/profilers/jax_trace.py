@@ -60,8 +60,8 @@ class JaxProfiler:
         try:
             self.drain()
             jax.profiler.stop_trace()
-            for made in self._plan.path.glob(f".jax.{os.getpid()}/plugins/profile/*/*.xplane.pb"):
-                made.replace(own_file(self._plan.path, "trace", ".xplane.pb"))
+            for file in self._plan.path.glob(f".jax.{os.getpid()}/plugins/profile/*/*.xplane.pb"):
+                file.replace(own_file(self._plan.path, "trace", ".xplane.pb"))
         finally:
             shutil.rmtree(self._folder, ignore_errors=True)
 

@@ -39,8 +39,8 @@ def profile_command(program: str, work: Path, _: None, command: Sequence[str]) -
 
 def finish(_program: str, work: Path, _: None, folder: Path) -> str | None:
     """Scrub the databases and keep those with GPU work. What went wrong, or None."""
-    made = sorted(work.rglob("*.db"))
-    kept = [file for file in made if scrub(file)] or made[:1]
+    databases = sorted(work.rglob("*.db"))
+    kept = [file for file in databases if scrub(file)] or databases[:1]
     for file in kept:
         file.replace(
             folder / f"rocprofv3.{file.name.removesuffix('.db').removesuffix('_results')}.db"
@@ -67,10 +67,10 @@ def scrub(path: Path) -> bool:
                 database.execute(f'DELETE FROM "{table}"')  # noqa: S608 names are the file's own
             if table.startswith("rocpd_kernel_dispatch"):
                 kernels += database.execute(f'SELECT count(*) FROM "{table}"').fetchone()[0]  # noqa: S608
-            there = columns(database, table)
+            present = columns(database, table)
             for prefix, emptied in _EMPTIED.items():
                 changed = [
-                    f'"{name}" = {value}' for name, value in emptied.items() if name in there
+                    f'"{name}" = {value}' for name, value in emptied.items() if name in present
                 ]
                 if table.startswith(prefix) and changed:
                     database.execute(f'UPDATE "{table}" SET {", ".join(changed)}')  # noqa: S608

@@ -84,10 +84,10 @@ class Amounts:
         """Sums; what is None on both sides stays None."""
         sums = {}
         for field in fields(self):
-            mine = getattr(self, field.name)
+            own = getattr(self, field.name)
             theirs = getattr(other, field.name)
-            nothing = mine is None and theirs is None
-            sums[field.name] = None if nothing else (mine or 0) + (theirs or 0)
+            nothing = own is None and theirs is None
+            sums[field.name] = None if nothing else (own or 0) + (theirs or 0)
         return Amounts(**sums)
 
 

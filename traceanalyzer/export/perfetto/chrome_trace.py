@@ -79,15 +79,15 @@ def _events(overlay: Overlay) -> Iterator[bytes]:
         yield BETWEEN + _about(process, thread, "thread_name", name=track.title)
         yield BETWEEN + _about(process, thread, "thread_sort_index", sort_index=thread)
         rests = _rests(map(_said, track.labels), cat="traceanalyzer", pid=process, tid=thread)
-        for here in _blocks(track.start):
+        for block in _blocks(track.start):
             yield _slices(
-                track.start[here], track.duration[here], rests[track.label[here]].tolist()
+                track.start[block], track.duration[block], rests[track.label[block]].tolist()
             )
     for counter in overlay.counters:
         rest = _rests([{"name": counter.title}], pid=process)[0]
-        for here in _blocks(counter.time):
-            ends = [f',"args":{{"ops":{one}}}{rest}' for one in counter.value[here].tolist()]
-            yield _interleaved([',\n{"ph":"C","ts":'] * len(ends), *_us(counter.time[here]), ends)
+        for block in _blocks(counter.time):
+            ends = [f',"args":{{"ops":{one}}}{rest}' for one in counter.value[block].tolist()]
+            yield _interleaved([',\n{"ph":"C","ts":'] * len(ends), *_us(counter.time[block]), ends)
 
 
 def _blocks(column: I64) -> list[slice]:
@@ -115,12 +115,12 @@ def _rests(said: Iterable[dict[str, Any]], **where: Any) -> NDArray[np.object_]:
 def _slices(start: I64, duration: I64, rests: list[str]) -> bytes:
     """Slices as JSON, those without a length as moments."""
     kind = [',\n{"ph":"X","dur":'] * len(start)
-    (whole, rest) = _us(duration)
+    (microseconds, fraction) = _us(duration)
     for i in np.flatnonzero(duration == 0).tolist():
         kind[i] = ',\n{"ph":"i","s":"t"'
-        whole[i] = ""
-        rest[i] = ""
-    return _interleaved(kind, whole, rest, [',"ts":'] * len(start), *_us(start), rests)
+        microseconds[i] = ""
+        fraction[i] = ""
+    return _interleaved(kind, microseconds, fraction, [',"ts":'] * len(start), *_us(start), rests)
 
 
 def _interleaved(*columns: list[str]) -> bytes:
@@ -141,8 +141,8 @@ def _json(values: dict[str, Any]) -> bytes:
 def _us(ns: I64) -> tuple[list[str], list[str]]:
     """Nanoseconds as decimal numbers of microseconds: what stands before the point, and what
     follows from there on."""
-    whole, rest = np.divmod(np.abs(ns), 1000)
-    texts = orjson.dumps(whole, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1].decode().split(",")
+    microseconds, rest = np.divmod(np.abs(ns), 1000)
+    texts = orjson.dumps(microseconds, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1].decode().split(",")
     for i in np.flatnonzero(ns < 0).tolist():
         texts[i] = f"-{texts[i]}"
     return texts, FRACTIONS[rest].tolist()

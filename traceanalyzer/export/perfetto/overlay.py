@@ -129,8 +129,8 @@ def _device_work(timed: Timed) -> Iterator[Track]:
     ops = timed.trace.device_ops
     stream = stream_numbers(timed.linked)
     asked = _asked_for(timed, ops.start, ops.end)
-    for one in distinct(stream).tolist():
-        rows = np.flatnonzero((stream == one) & asked)
+    for number in distinct(stream).tolist():
+        rows = np.flatnonzero((stream == number) & asked)
         if len(rows):
             used, label = np.unique(ops.name[rows], return_inverse=True)
             labels = [Label("", timed.trace.strings[code]) for code in used.tolist()]
@@ -144,8 +144,8 @@ def _queues(timed: Timed) -> Iterator[Counter]:
     stream = stream_numbers(timed.linked)
     launched = timed.linked.launch_time
     asked = (launched >= 0) & _asked_for(timed, launched, ops.end)
-    for one in distinct(stream).tolist():
-        rows = np.flatnonzero((stream == one) & asked)
+    for number in distinct(stream).tolist():
+        rows = np.flatnonzero((stream == number) & asked)
         if len(rows):
             time = np.concatenate((launched[rows], ops.end[rows]))
             order = np.argsort(time, kind="stable")

@@ -91,9 +91,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _begun(self, status: int, *headers: tuple[str, str]) -> bool:
         """Begin the answer, if it is Perfetto's page that asks for the file, and by this machine's
         own address."""
-        mine = f"{HOST}:{self.server.server_port}"
+        own_host = f"{HOST}:{self.server.server_port}"
         asked = self.path == self.server.path and self.headers.get("Origin") == VIEWER
-        if not asked or self.headers.get("Host") != mine:
+        if not asked or self.headers.get("Host") != own_host:
             self.send_error(403)
             return False
         self.send_response(status)

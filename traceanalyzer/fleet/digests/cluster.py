@@ -81,18 +81,18 @@ def over(
 
     window = WINDOW * max(sum(client.ncores().values()), 1)
     begun = {submit(place): place for place in islice(waiting, window)}
-    made: dict[str, Made] = {}
+    by_url: dict[str, Made] = {}
     pool = as_completed(list(begun), raise_errors=False)
     for future in pool:
         place = begun.pop(future)
         try:
-            made[place.url] = future.result()
+            by_url[place.url] = future.result()
         except Exception as error:  # of the task, or of the worker that it killed
-            made[place.url] = Made(place.url, (), f"{place.url}: {type(error).__name__}: {error}")
+            by_url[place.url] = Made(place.url, (), f"{place.url}: {type(error).__name__}: {error}")
         future.release()
-        report(len(made))
+        report(len(by_url))
         for following in islice(waiting, 1):
             more = submit(following)
             begun[more] = following
             pool.add(more)
-    return [made[place.url] for place in places]
+    return [by_url[place.url] for place in places]

@@ -177,10 +177,10 @@ def rank_of(row: dict[str, Any]) -> Rank | LeftOut:
     if about.failure:
         return LeftOut(about.path, about.failure, about.claimed)
     names = tuple(row[NAMES])
-    whole = about.families is not None
+    is_current = about.families is not None
     numbers = dict(
         zip(
-            STEP_FIELDS if whole else _TIMES + _SPENT,
+            STEP_FIELDS if is_current else _TIMES + _SPENT,
             row[STEPS].reshape(-1, len(names)),
             strict=True,
         )
@@ -190,7 +190,7 @@ def rank_of(row: dict[str, Any]) -> Rank | LeftOut:
     unknown = (np.full(count, -1, np.int64) for _ in _LATER)
     more: dict[str, I64] = dict(zip(_LATER, unknown, strict=True))
     if MORE in row and count:
-        recorded = MORE_FIELDS if whole else _LATER
+        recorded = MORE_FIELDS if is_current else _LATER
         more = dict(zip(recorded, row[MORE].reshape(-1, count), strict=True))
     calls |= _columns(more, _LATER)
     pieces = dict(zip(_OF_PIECES, row[PIECES].reshape(len(_OF_PIECES), -1), strict=True))
@@ -362,9 +362,9 @@ def _read(
                 "again from the recording"
             )
         size = Path(place.path).stat().st_size if data is None else len(data)
-        made = _made_bytes(file.metadata)
-        if made > max(LEAST_MADE, MOST_RATIO * size):
-            return f"a digest of {size:,} bytes that would take {made:,}: make it again"
+        full_size = _made_bytes(file.metadata)
+        if full_size > max(LEAST_MADE, MOST_RATIO * size):
+            return f"a digest of {size:,} bytes that would take {full_size:,}: make it again"
         table = file.read(columns=columns, use_threads=False)
         return rank_of(
             {name: _value(table.column(name).chunk(0), COLUMNS[name]) for name in columns}
@@ -383,12 +383,12 @@ def _read(
 
 def _made_bytes(metadata: Any) -> int:
     """What all columns of a Parquet file take once they are read, by what the file says of them."""
-    made = 0
+    total = 0
     for group in range(metadata.num_row_groups):
         for column in range(metadata.num_columns):
             chunk = metadata.row_group(group).column(column)
-            made += max(chunk.total_uncompressed_size, NUMBER_BYTES * chunk.num_values)
-    return made
+            total += max(chunk.total_uncompressed_size, NUMBER_BYTES * chunk.num_values)
+    return total
 
 
 def _value(column: Any, kind: str) -> Any:

@@ -33,22 +33,22 @@ def make_all(
     many. Raises TraceAnalyzerError."""
     arrow()
     by_stem = stems_in(folder)
-    made: dict[Place, Made | None] = {}
+    by_place: dict[Place, Made | None] = {}
     for place in places:
         names = by_stem.get(name_of(place.url, place.stamp), ())
-        whole = any(name.endswith(f"-0{SUFFIX}") for name in names)
-        made[place] = Made(place.url, tuple(sorted(names)), found=True) if whole else None
-    todo = [place for place, one in made.items() if one is None]
+        is_complete = any(name.endswith(f"-0{SUFFIX}") for name in names)
+        by_place[place] = Made(place.url, tuple(sorted(names)), found=True) if is_complete else None
+    todo = [place for place, one in by_place.items() if one is None]
 
     def report(more: int) -> None:
         if done is not None:
             done(len(places) - len(todo) + more, len(places))
 
-    made.update(
+    by_place.update(
         zip(todo, (via or _by_processes)(todo, folder, report) if todo else [], strict=True)
     )
     _remove_older(folder, todo, by_stem)
-    return [one for one in made.values() if one is not None]
+    return [one for one in by_place.values() if one is not None]
 
 
 def stems_in(folder: str) -> dict[str, list[str]]:
@@ -84,7 +84,7 @@ def _by_processes(
     did not finish."""
     at_once = -(-len(todo) // MOST_TURNS) or 1
     turns = [todo[i : i + at_once] for i in range(0, len(todo), at_once)]
-    made: dict[str, Made] = {}
+    by_url: dict[str, Made] = {}
     from traceanalyzer.fleet.digests.make import (
         make,
     )  # what reads recordings takes a second to load
@@ -97,14 +97,14 @@ def _by_processes(
         children(partial(_apart, turns, folder, numbers), count - 1) as helpers,
     ):
         for number in numbers:
-            made |= {place.url: make(place, folder) for place in turns[number]}
+            by_url |= {place.url: make(place, folder) for place in turns[number]}
             report(min(number * at_once, len(todo)))
-        made |= {one.url: one for helper in helpers for one in helper.values()}
+        by_url |= {one.url: one for helper in helpers for one in helper.values()}
     for place in todo:
-        if place.url not in made:
-            made[place.url] = make(place, folder)
+        if place.url not in by_url:
+            by_url[place.url] = make(place, folder)
     report(len(todo))
-    return [made[place.url] for place in todo]
+    return [by_url[place.url] for place in todo]
 
 
 def _apart(turns: Sequence[Sequence[Place]], folder: str, numbers: Numbers) -> Iterator[Made]:

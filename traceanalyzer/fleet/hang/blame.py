@@ -90,11 +90,11 @@ def waits_of(flight: Flight) -> list[Wait]:
         for index, state in flight.dumps[rank].groups.items():
             groups[index][rank] = state
     found: list[Wait] = []
-    for index, here in groups.items():
-        whole = flight.groups[index].ranks or tuple(here)
+    for index, stuck in groups.items():
+        members = flight.groups[index].ranks or tuple(stuck)
         found += [
-            *_collectives(index, whole, _of_collectives(here), first),
-            *_pairs(index, whole, here, first),
+            *_collectives(index, members, _of_collectives(stuck), first),
+            *_pairs(index, members, stuck, first),
         ]
     return found
 
@@ -297,14 +297,14 @@ def _stopped_in_flight(flight: Flight, waits: Sequence[Wait], known: set[int]) -
         if wait.op.peer >= 0 or len(wait.absent) > few:  # a collective that few have not issued
             continue
         for rank in set(wait.absent) - known:
-            mine = flight.dumps[rank].pending
+            pending = flight.dumps[rank].pending
             peers = set(wait.waiting) - known
             same = (
                 peer
                 for peer in peers
-                if all(_stands_at(flight, flight.dumps[peer], *one) for one in mine)
+                if all(_stands_at(flight, flight.dumps[peer], *one) for one in pending)
             )
-            if mine and len(list(islice(same, 2))) > (not known):  # alone, two have to say it
+            if pending and len(list(islice(same, 2))) > (not known):  # alone, two have to say it
                 yield Blame(rank, "cpu_stopped", wait, not known)
 
 
@@ -375,8 +375,8 @@ def _usual(counts: Counter[Compared]) -> Compared | None:
 def _alike(flight: Flight, waits: Sequence[Wait], wait: Wait) -> Counter[Compared]:
     """What is at this place in all groups of the same purpose."""
     desc = flight.groups[wait.group].desc
-    here = [w for w in waits if w.op.seq == wait.op.seq]
-    same = [w for w in here if desc and flight.groups[w.group].desc == desc]
+    at_place = [w for w in waits if w.op.seq == wait.op.seq]
+    same = [w for w in at_place if desc and flight.groups[w.group].desc == desc]
     return Counter(_compared(signature) for w in same or [wait] for _, signature in w.signatures)
 
 

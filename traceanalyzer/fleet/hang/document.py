@@ -91,8 +91,8 @@ def _who_issued_what(hang: Hang) -> str:
 
 def _shortened(issued: str) -> str:
     """The first of what several ranks issued."""
-    one, *more = issued.split("; ")
-    return f"{one} and the like" if more else one
+    first, *more = issued.split("; ")
+    return f"{first} and the like" if more else first
 
 
 def next_steps(hang: Hang) -> list[str]:
@@ -146,10 +146,10 @@ def notes(hang: Hang) -> Iterator[str]:
             f"{len(inputs.missing):,} of {inputs.expected:,} ranks have no dump: "
             f"{ranks_text(inputs.missing)}."
         )
-    for one in inputs.unreadable[:3]:
+    for file in inputs.unreadable[:3]:
         yield (
-            f"{one.path}{'' if one.rank is None else f' (rank {one.rank})'} could not be "
-            f"read: {one.why}."
+            f"{file.path}{'' if file.rank is None else f' (rank {file.rank})'} could not be "
+            f"read: {file.why}."
         )
     if len(inputs.unreadable) > 3:
         yield f"{len(inputs.unreadable) - 3:,} more files could not be read."

@@ -33,8 +33,8 @@ from traceanalyzer.fleet.job.model import (
     ends_of,
     range_ms,
 )
+from traceanalyzer.fleet.job.ranks import JobRanks
 from traceanalyzer.fleet.job.select import Chosen
-from traceanalyzer.fleet.job.whole import Whole
 from traceanalyzer.trace import F64, I64
 
 WORST = 5
@@ -71,29 +71,29 @@ def answer(
     """The answer about these ranks; `explained` reads what says why of a few of them, where they
     come without; `racks` has the racks of hosts; `seen` analyzes the recordings of a few. Raises
     EmptyRecordingError where there is none."""
-    whole = Whole(chosen, racks or {})
-    if not whole.digests:
+    job = JobRanks(chosen, racks or {})
+    if not job.digests:
         raise EmptyRecordingError(_nothing_read(chosen))
-    analysis = None if seen is None else seen(_telling(whole))
-    culprits = _culprits(whole, explained) if analysis is None or analysis.holds_up else []
-    if not culprits and whole.matches is not None:
-        step_ms = max(ms(one.mean_step_ns) for one in whole.digests)
-        culprits = slow_links(whole.matches, whole.ranks, whole.hosts[0], step_ms)
+    analysis = None if seen is None else seen(_telling(job))
+    culprits = _culprits(job, explained) if analysis is None or analysis.holds_up else []
+    if not culprits and job.matches is not None:
+        step_ms = max(ms(one.mean_step_ns) for one in job.digests)
+        culprits = slow_links(job.matches, job.ranks, job.hosts[0], step_ms)
     # Where the replay says that nobody is late but by the profiler, nothing is gained by evening
     # out what was recorded.
     held_up = analysis is None or analysis.holds_up or bool(culprits)
-    changes = changes_of(whole, culprits) if held_up else []
+    changes = changes_of(job, culprits) if held_up else []
     return Job(
-        ranks=_ranks(whole),
-        summary=summary_of(whole, culprits, analysis),
+        ranks=_ranks(job),
+        summary=summary_of(job, culprits, analysis),
         culprits=culprits,
         changes=changes,
-        slowdown=slowdown_of(whole, changes),
-        steps=_steps(whole),
-        worst=_worst(whole, culprits),
-        heat=heat_of(whole),
-        pipeline=None if whole.compared.pipeline is None else whole.compared.pipeline.slowdown,
-        notes=_notes(whole),
+        slowdown=slowdown_of(job, changes),
+        steps=_steps(job),
+        worst=_worst(job, culprits),
+        heat=heat_of(job),
+        pipeline=None if job.compared.pipeline is None else job.compared.pipeline.slowdown,
+        notes=_notes(job),
     )
 
 
@@ -103,9 +103,9 @@ def _nothing_read(chosen: Chosen) -> str:
     return "no rank could be read"
 
 
-def _notes(whole: Whole) -> list[str]:
-    notes = [*whole.chosen.notes, *whole.compared.notes]
-    hosts, assumed = whole.hosts
+def _notes(job: JobRanks) -> list[str]:
+    notes = [*job.chosen.notes, *job.compared.notes]
+    hosts, assumed = job.hosts
     if assumed:
         size = max(Counter(hosts).values())
         notes.append(
@@ -115,56 +115,58 @@ def _notes(whole: Whole) -> list[str]:
     return notes
 
 
-def _telling(whole: Whole) -> list[Rank]:
+def _telling(job: JobRanks) -> list[Rank]:
     """The ranks whose recordings are analyzed: all of a small job; of a large one the critical one,
     those that are late, and their neighbours."""
-    if len(whole.ranks) <= MOST_RANKS:
-        return list(whole.ranks)
-    late = [one.position for one in whole.compared.late]
-    positions = dict.fromkeys((whole.compared.critical, *late[:SHOWN]))
-    for neighbour in _beside(whole, whole.compared.critical, late)[: MOST_RANKS - len(positions)]:
+    if len(job.ranks) <= MOST_RANKS:
+        return list(job.ranks)
+    late = [one.position for one in job.compared.late]
+    positions = dict.fromkeys((job.compared.critical, *late[:SHOWN]))
+    for neighbour in _beside(job, job.compared.critical, late)[: MOST_RANKS - len(positions)]:
         positions[neighbour] = None
-    return [whole.ranks[i] for i in sorted(positions)]
+    return [job.ranks[i] for i in sorted(positions)]
 
 
-def _culprits(whole: Whole, explained: Explain | None) -> list[Culprit]:
-    late = [one.position for one in whole.compared.late]
+def _culprits(job: JobRanks, explained: Explain | None) -> list[Culprit]:
+    late = [one.position for one in job.compared.late]
     found = []
-    for one in whole.compared.late:
-        if one.stage is not None:
-            return [replace(_culprit(whole, one.position, one.gain_ms), cause="heavy_stage")]
-        beside = _beside(whole, one.position, late)
-        some = [whole.ranks[i] for i in (one.position, *beside)]
-        mine, *others = some if explained is None else explained(some)
-        cause = cause_of(mine, others, one.gain_ms * NS_PER_MS) if others else None
-        culprit = replace(_culprit(whole, one.position, one.gain_ms), cause=cause)
+    for late_rank in job.compared.late:
+        if late_rank.stage is not None:
+            return [
+                replace(_culprit(job, late_rank.position, late_rank.gain_ms), cause="heavy_stage")
+            ]
+        beside = _beside(job, late_rank.position, late)
+        some = [job.ranks[i] for i in (late_rank.position, *beside)]
+        own, *others = some if explained is None else explained(some)
+        cause = cause_of(own, others, late_rank.gain_ms * NS_PER_MS) if others else None
+        culprit = replace(_culprit(job, late_rank.position, late_rank.gain_ms), cause=cause)
         # One that the job may gain nothing without is not named.
         if culprit.low_ms is None or culprit.low_ms > 0.0:
             found.append(culprit)
     return found
 
 
-def _beside(whole: Whole, rank: int, late: Sequence[int]) -> list[int]:
+def _beside(job: JobRanks, rank: int, late: Sequence[int]) -> list[int]:
     """The nearest ranks of the same stage that are not late."""
-    stages = whole.stages
+    stages = job.stages
     others = [
         i for i, stage in enumerate(stages) if i not in late and i != rank and stage == stages[rank]
     ]
     return sorted(others, key=lambda i: abs(i - rank))[:PEERS]
 
 
-def _culprit(whole: Whole, rank: int, gain_ms: float) -> Culprit:
-    gain = whole.gain_ns(rank)
-    own = whole.own_ns[whole.steady_steps]
+def _culprit(job: JobRanks, rank: int, gain_ms: float) -> Culprit:
+    gain = job.gain_ns(rank)
+    own = job.own_ns[job.steady_steps]
     # What a rank is late by may be more than the run can gain without it.
     attainable = min(gain_ms * NS_PER_MS / max(gain.mean(), 1.0), 1.0)
     low, high = range_ms(gain * attainable, gain_ms)
-    late = gain if whole.compared.pipeline is None else own[:, rank]
+    late = gain if job.compared.pipeline is None else own[:, rank]
     share = 0.0
     if len(own):
         is_latest = late >= np.maximum(own.max(axis=1), 1)
         share = float(is_latest.mean())
-    digest = whole.digests[rank]
+    digest = job.digests[rank]
     pattern = "roaming"
     if share >= MOSTLY and len(own) > 1:
         pattern = "recurring"
@@ -172,20 +174,20 @@ def _culprit(whole: Whole, rank: int, gain_ms: float) -> Culprit:
         pattern = "once"
     return Culprit(
         rank=digest.rank if digest.rank is not None else rank,
-        host=whole.hosts[0][rank],
-        stage=whole.stages[rank],
+        host=job.hosts[0][rank],
+        stage=job.stages[rank],
         cause=None,
         gain_ms=gain_ms,
         low_ms=low,
         high_ms=high,
-        since=_since(whole, gain),
+        since=_since(job, gain),
         pattern=pattern,
         steps_share=share,
         path=digest.path,
     )
 
 
-def _since(whole: Whole, own: F64) -> str | None:
+def _since(job: JobRanks, own: F64) -> str | None:
     """The step from which on a rank is late: the cut with the largest difference of means, where
     little was before."""
     if len(own) < 4:
@@ -197,50 +199,50 @@ def _since(whole: Whole, own: F64) -> str | None:
     best = max(range(2, len(own) - 1), key=rise_at)
     if own[:best].mean() > BEFORE * own[best:].mean():
         return None
-    return whole.steps[int(whole.steady_steps[best])]
+    return job.steps[int(job.steady_steps[best])]
 
 
-def _worst(whole: Whole, culprits: list[Culprit]) -> list[Culprit]:
-    gains = [row.gain_ms or 0.0 for row in whole.compared.rows]
-    for one in whole.compared.late:
-        gains[one.position] = one.gain_ms
+def _worst(job: JobRanks, culprits: list[Culprit]) -> list[Culprit]:
+    gains = [row.gain_ms or 0.0 for row in job.compared.rows]
+    for late_rank in job.compared.late:
+        gains[late_rank.position] = late_rank.gain_ms
     order = sorted(range(len(gains)), key=lambda i: -gains[i])[:WORST]
     if culprits and culprits[0].cause == "heavy_stage":
         return culprits
     causes = {one.rank: one.cause for one in culprits}
-    made = [_culprit(whole, i, gains[i]) for i in order if gains[i] > 0]
-    return [replace(one, cause=causes.get(one.rank)) for one in made]
+    culprits_by_gain = [_culprit(job, i, gains[i]) for i in order if gains[i] > 0]
+    return [replace(one, cause=causes.get(one.rank)) for one in culprits_by_gain]
 
 
-def _ranks(whole: Whole) -> Ranks:
-    chosen = whole.chosen
-    known = {one.rank for one in whole.digests if one.rank is not None}
-    world = max((one.claim.world_size or 0 for one in whole.digests), default=0)
-    expected = max(world, len(whole.digests))
+def _ranks(job: JobRanks) -> Ranks:
+    chosen = job.chosen
+    known = {one.rank for one in job.digests if one.rank is not None}
+    world = max((one.claim.world_size or 0 for one in job.digests), default=0)
+    expected = max(world, len(job.digests))
     missing = [rank for rank in range(world) if rank not in known]
     return Ranks(
-        expected, len(whole.digests), list(chosen.unreadable), missing, list(chosen.left_out)
+        expected, len(job.digests), list(chosen.unreadable), missing, list(chosen.left_out)
     )
 
 
-def _steps(whole: Whole) -> list[JobStep]:
-    own = whole.own_ns
-    waited = whole.compared.waited_ns
+def _steps(job: JobRanks) -> list[JobStep]:
+    own = job.own_ns
+    waited = job.compared.waited_ns
     times: dict[str, list[float]] = defaultdict(list)
     waits: dict[str, list[float]] = defaultdict(list)
-    for digest, wait in zip(whole.digests, waited or [None] * len(whole.digests), strict=True):
+    for digest, wait in zip(job.digests, waited or [None] * len(job.digests), strict=True):
         for i, (name, time) in enumerate(
             zip(digest.steps.names, digest.steps.duration.tolist(), strict=True)
         ):
             times[name].append(time)
             if wait is not None:
                 waits[name].append(wait[i])
-    steady = set(whole.steady_steps.tolist())
+    steady = set(job.steady_steps.tolist())
     rows = []
-    for i, name in enumerate(whole.steps):
+    for i, name in enumerate(job.steps):
         worst = int(own[i].argmax())
         excess_ns = own[i][worst]
-        rank = whole.digests[worst].rank if excess_ns > 0 else None
+        rank = job.digests[worst].rank if excess_ns > 0 else None
         rows.append(
             JobStep(
                 name,
@@ -327,22 +329,22 @@ def _work(one: Rank) -> "np.ndarray[tuple[int], np.dtype[np.float64]] | None":
 
 
 def summary_of(
-    whole: Whole, culprits: Sequence[Culprit], analysis: Analyzed | None = None
+    job: JobRanks, culprits: Sequence[Culprit], analysis: Analyzed | None = None
 ) -> Summary:
     """Class, confidence and headline: those of `analyze` where its recordings are there, else by
     the largest part of the recorded step of the rank that is not waited on."""
     if analysis is not None and analysis.summary.step_ms is not None:
         headline = f"No rank holds up the job. {analysis.summary.headline}"
         if culprits:
-            headline = _headline(whole, culprits, _cost(whole, culprits, analysis))
+            headline = _headline(job, culprits, _cost(job, culprits, analysis))
         return replace(analysis.summary, headline=headline)
-    digest = whole.digests[whole.compared.critical]
-    why = whole.ranks[whole.compared.critical].why
+    digest = job.digests[job.compared.critical]
+    why = job.ranks[job.compared.critical].why
     step_ms = ms(digest.mean_step_ns) if digest.steps.known else None
     if not step_ms or why is None:
         none = "Inconclusive: no rank has steps with work on a GPU."
         return Summary("inconclusive", 0.0, none, "recorded", step_ms)
-    parts = _recorded_parts(whole, why)
+    parts = _recorded_parts(job, why)
     first, second = sorted(parts, key=lambda name: -parts[name])[:2]
     margin = (parts[first] - parts[second]) / step_ms
     named = first not in UNNAMED
@@ -350,14 +352,14 @@ def summary_of(
     confidence = round(min(MAX_CONFIDENCE, BASE_CONFIDENCE + margin), 2) if named else 0.0
     headline = _all_alike(first, parts[first], step_ms)
     if culprits:
-        headline = _headline(whole, culprits, _cost(whole, culprits, None))
+        headline = _headline(job, culprits, _cost(job, culprits, None))
     return Summary(cls, confidence, headline, "recorded", step_ms)
 
 
-def _recorded_parts(whole: Whole, why: Why) -> dict[str, float]:
+def _recorded_parts(job: JobRanks, why: Why) -> dict[str, float]:
     """The recorded step of the critical rank, ms: communication and copies as far as nothing
     overlaps with them, idle time by cause, without what it waits for other ranks."""
-    digest = whole.digests[whole.compared.critical]
+    digest = job.digests[job.compared.critical]
     idle = {cause.label: why.idle[cause] for cause in IdleCause}
     communication = why.exposed_communication + idle.pop("communication")
     spent = {
@@ -367,7 +369,7 @@ def _recorded_parts(whole: Whole, why: Why) -> dict[str, float]:
         **idle,
     }
     parts = {name: ms(digest.per_step(times)) for name, times in spent.items()}
-    waiting = whole.compared.rows[whole.compared.critical].waiting_ms or 0.0
+    waiting = job.compared.rows[job.compared.critical].waiting_ms or 0.0
     parts["communication"] = max(parts["communication"] - waiting, 0.0)
     return parts
 
@@ -381,28 +383,28 @@ def _all_alike(part: str, part_ms: float, step_ms: float) -> str:
     )
 
 
-def _headline(whole: Whole, culprits: Sequence[Culprit], cost: str) -> str:
+def _headline(job: JobRanks, culprits: Sequence[Culprit], cost: str) -> str:
     worst = culprits[0]
     if worst.cause == "heavy_stage":
         return (
-            f"Stage {worst.stage} ({_ranks_of_stage(whole, worst.stage)}) is too heavy. "
+            f"Stage {worst.stage} ({_ranks_of_stage(job, worst.stage)}) is too heavy. "
             f"Evening out the stages gains {cost}."
         )
     if worst.cause == "slow_link":
         where = f"host {worst.host}" if worst.host else f"the group of rank {worst.rank}"
-        step_ms = ms(whole.digests[whole.compared.critical].mean_step_ns)
+        step_ms = ms(job.digests[job.compared.critical].mean_step_ns)
         gain = f"{digits(worst.gain_ms)} ms of each {digits(step_ms)} ms step"
         return f"The links of {where} are slow: its transfers take {gain} longer."
     if len(culprits) > 1:
-        return _of_several(culprits, cost, whole.compared.late[0].together)
+        return _of_several(culprits, cost, job.compared.late[0].together)
     host = f" (host {worst.host})" if worst.host else ""
     return f"Rank {worst.rank}{host} holds up the job: {WORDS[worst.cause]}. It costs {cost}."
 
 
-def _ranks_of_stage(whole: Whole, stage: int | None) -> str:
+def _ranks_of_stage(job: JobRanks, stage: int | None) -> str:
     ranks = [
         str(digest.rank)
-        for digest, its in zip(whole.digests, whole.stages, strict=True)
+        for digest, its in zip(job.digests, job.stages, strict=True)
         if its == stage
     ]
     shown = ", ".join(ranks[:SHOWN])
@@ -423,7 +425,7 @@ def _of_several(culprits: Sequence[Culprit], cost: str, together: bool) -> str:
     return f"Ranks {ranks}{on} hold up the job by turns; rank {worst.rank} most: {cost}."
 
 
-def _cost(whole: Whole, culprits: Sequence[Culprit], analysis: Analyzed | None) -> str:
+def _cost(job: JobRanks, culprits: Sequence[Culprit], analysis: Analyzed | None) -> str:
     """What the first of them costs: of the step without the profiler where that is known, else of
     the recorded one, whose range over the steps is known."""
     worst = culprits[0]
@@ -432,12 +434,12 @@ def _cost(whole: Whole, culprits: Sequence[Culprit], analysis: Analyzed | None) 
         since = f", since {worst.since}"
     elif worst.pattern == "recurring":
         since = ", in all steps"
-    alone = len(culprits) == 1 or whole.compared.late[0].together
+    alone = len(culprits) == 1 or job.compared.late[0].together
     if analysis is not None and alone and analysis.cost_ms and analysis.summary.step_ms:
         share = f"{analysis.cost_ms / analysis.summary.step_ms:.0%}"
         step = f"{digits(analysis.summary.step_ms)} ms step"
         return f"{digits(analysis.cost_ms)} ms ({share}) of each {step}{since}"
-    step_ms = ms(whole.digests[whole.compared.critical].mean_step_ns)
+    step_ms = ms(job.digests[job.compared.critical].mean_step_ns)
     share = "; ".join(filter(None, (f"{worst.gain_ms / step_ms:.0%}", ends_of(worst))))
     recorded = "recorded " if analysis is not None else ""
     step = f"{digits(step_ms)} ms {recorded}step"

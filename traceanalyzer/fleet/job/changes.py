@@ -10,8 +10,8 @@ import numpy as np
 from traceanalyzer.analysis.ranks.pipeline.job import PipelineJob
 from traceanalyzer.base import NS_PER_MS, ms
 from traceanalyzer.fleet.job.model import Change, Culprit, Slowdown, range_ms
+from traceanalyzer.fleet.job.ranks import JobRanks
 from traceanalyzer.fleet.job.simulate import Plan, middle_of_alike, recorded_times, step_times
-from traceanalyzer.fleet.job.whole import Whole
 from traceanalyzer.trace import F64, I64
 
 WORST_SHARE = 0.03  # of the ranks: those called the worst (arXiv 2505.05713)
@@ -26,68 +26,68 @@ STAGES = "stages evened out"
 WORST = "without the worst 3 % of the ranks"
 
 
-def changes_of(whole: Whole, culprits: Sequence[Culprit]) -> list[Change]:
+def changes_of(job: JobRanks, culprits: Sequence[Culprit]) -> list[Change]:
     """The changes, the widest last; empty without matched collectives or a pipeline."""
-    if whole.compared.pipeline is not None:
-        return _of_pipeline(whole, whole.compared.pipeline)
-    plan = whole.plan
-    if plan is None or not len(whole.steady_steps):
+    if job.compared.pipeline is not None:
+        return _of_pipeline(job, job.compared.pipeline)
+    plan = job.plan
+    if plan is None or not len(job.steady_steps):
         return []
     rows = [
         Change(f"without {_links_of(one)}", one.gain_ms, one.low_ms, one.high_ms, None)
         for one in culprits[:1]
-        if not any(late.together for late in whole.compared.late)
+        if not any(late.together for late in job.compared.late)
     ]
-    base = step_times(plan, plan.matches.stretch)[whole.steady_steps]
-    recorded = recorded_times(plan)[whole.steady_steps]
+    base = step_times(plan, plan.matches.stretch)[job.steady_steps]
+    recorded = recorded_times(plan)[job.steady_steps]
     if abs(base.sum() - recorded.sum()) > FAITHFUL * max(recorded.sum(), 1.0):
         return rows
-    rows += _of_plan(whole, plan, base, culprits)
+    rows += _of_plan(job, plan, base, culprits)
     return _explaining(rows, float(base.mean()) / NS_PER_MS)
 
 
-def _of_plan(whole: Whole, plan: Plan, base: F64, culprits: Sequence[Culprit]) -> Iterator[Change]:
+def _of_plan(job: JobRanks, plan: Plan, base: F64, culprits: Sequence[Culprit]) -> Iterator[Change]:
     stretch = plan.matches.stretch
     usual = np.minimum(stretch, middle_of_alike(plan))
 
     def row(what: str, changed: I64 | F64) -> Change:
-        gain = base - step_times(plan, changed)[whole.steady_steps]
+        gain = base - step_times(plan, changed)[job.steady_steps]
         return Change(what, float(gain.mean()) / NS_PER_MS, *range_ms(gain), None)
 
     def without(ranks: Sequence[int]) -> I64:
         return np.where(np.isin(plan.matches.rank, ranks), usual, stretch)
 
-    late = [one.position for one in whole.compared.late]
+    late = [one.position for one in job.compared.late]
     if len(late) > 1:
         yield row(
             "without ranks " + " and ".join(str(one.rank) for one in culprits[:NAMED]),
             without(late),
         )
-    yield from (row(what, without(ranks)) for what, ranks in _worst_places(whole))
-    worst = np.argsort([-(one.gain_ms or 0.0) for one in whole.compared.rows], kind="stable")
+    yield from (row(what, without(ranks)) for what, ranks in _worst_places(job))
+    worst = np.argsort([-(one.gain_ms or 0.0) for one in job.compared.rows], kind="stable")
     yield row(WORST, without(worst[: math.ceil(WORST_SHARE * len(worst))].tolist()))
     yield row(MEDIAN, usual)
 
 
-def _of_pipeline(whole: Whole, job: PipelineJob) -> list[Change]:
-    if not job.is_faithful:
+def _of_pipeline(job: JobRanks, pipeline: PipelineJob) -> list[Change]:
+    if not pipeline.is_faithful:
         return []
 
     def row(what: str, gain_ms: F64) -> Change:
         gain_ms = np.maximum(gain_ms, 0.0)
         return Change(what, float(gain_ms.mean()), *range_ms(gain_ms * NS_PER_MS), None)
 
-    late = [one.position for one in whole.compared.late if one.stage is None]
-    names = " and ".join(str(whole.digests[i].rank) for i in late[:NAMED]) + (
+    late = [one.position for one in job.compared.late if one.stage is None]
+    names = " and ".join(str(job.digests[i].rank) for i in late[:NAMED]) + (
         ", ..." if len(late) > NAMED else ""
     )
     rows = []
     if late:
         ranks_named = f"ranks {names}" if len(late) > 1 else f"rank {names}"
-        rows.append(row(f"without {ranks_named}", job.without_ms(late)))
-    rows += [row(what, job.without_ms(ranks)) for what, ranks in _worst_places(whole)]
-    rows += [row(STAGES, job.evened_ms), row(ALIKE, job.alike_ms)]
-    return _explaining(rows, float(job.base_ms.mean()))
+        rows.append(row(f"without {ranks_named}", pipeline.without_ms(late)))
+    rows += [row(what, pipeline.without_ms(ranks)) for what, ranks in _worst_places(job)]
+    rows += [row(STAGES, pipeline.evened_ms), row(ALIKE, pipeline.alike_ms)]
+    return _explaining(rows, float(pipeline.base_ms.mean()))
 
 
 def _links_of(one: Culprit) -> str:
@@ -100,38 +100,40 @@ def _links_of(one: Culprit) -> str:
     )
 
 
-def _worst_places(whole: Whole) -> Iterator[tuple[str, list[int]]]:
+def _worst_places(job: JobRanks) -> Iterator[tuple[str, list[int]]]:
     """The host, and the rack, whose ranks come last by most together, of several with more than a
     rank; and these."""
-    for what, of_rank in (("host", whole.hosts[0]), ("rack", whole.racks)):
+    for what, of_rank in (("host", job.hosts[0]), ("rack", job.racks)):
         ranks: dict[str, list[int]] = defaultdict(list)
         for i, name in enumerate(of_rank):
             if name is not None:
                 ranks[name].append(i)
         if len(ranks) > 1 and max(map(len, ranks.values())) > 1:
-            rows = whole.compared.rows
+            rows = job.compared.rows
             gains_ms = {name: sum(rows[i].gain_ms or 0.0 for i in ranks[name]) for name in ranks}
             worst = max(ranks, key=gains_ms.__getitem__)
             yield f"without {what} {worst}", ranks[worst]
 
 
 def _explaining(rows: list[Change], step_ms: float) -> list[Change]:
-    whole = rows[-1].gain_ms
+    full_gain_ms = rows[-1].gain_ms
     found = []
-    for one in rows:
-        explains = min(one.gain_ms / whole, 1.0) if whole >= LEAST_SHARE * step_ms else None
-        if one.gain_ms >= LEAST_SHARE * step_ms or one.what in (MEDIAN, ALIKE):
-            found.append(Change(one.what, one.gain_ms, one.low_ms, one.high_ms, explains))
+    for row in rows:
+        explains = (
+            min(row.gain_ms / full_gain_ms, 1.0) if full_gain_ms >= LEAST_SHARE * step_ms else None
+        )
+        if row.gain_ms >= LEAST_SHARE * step_ms or row.what in (MEDIAN, ALIKE):
+            found.append(Change(row.what, row.gain_ms, row.low_ms, row.high_ms, explains))
     return found
 
 
-def slowdown_of(whole: Whole, changes: Sequence[Change]) -> Slowdown:
+def slowdown_of(job: JobRanks, changes: Sequence[Change]) -> Slowdown:
     """How far the job is from one with all ranks as the middle one."""
     by_name = {one.what: one for one in changes}
     widest = by_name.get(MEDIAN) or by_name.get(ALIKE)
     worst = by_name.get(WORST)
     if widest is None:
         return Slowdown(None, None)
-    step = ms(float(np.median([one.mean_step_ns for one in whole.digests])))
+    step = ms(float(np.median([one.mean_step_ns for one in job.digests])))
     ideal = step - widest.gain_ms
     return Slowdown(step / ideal if ideal > 0 else None, None if worst is None else worst.explains)

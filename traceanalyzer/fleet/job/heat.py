@@ -6,46 +6,46 @@ import numpy as np
 from traceanalyzer.analysis.ranks.matches import largest_of
 from traceanalyzer.base import NS_PER_MS
 from traceanalyzer.fleet.job.model import Heat
+from traceanalyzer.fleet.job.ranks import JobRanks
 from traceanalyzer.fleet.job.simulate import middle_of_alike
-from traceanalyzer.fleet.job.whole import Whole
 from traceanalyzer.trace import F64, I64
 
 MOST_ROWS = 256
 MOST_STEPS = 128
 
 
-def heat_of(whole: Whole) -> Heat | None:
+def heat_of(job: JobRanks) -> Heat | None:
     """Ranks in the order of stage, host and number, binned by their maximum; the worst keep a row
     of their own. None without steps in which they were compared."""
-    steps = whole.steady_steps[:MOST_STEPS]
-    size = len(whole.digests)
+    steps = job.steady_steps[:MOST_STEPS]
+    size = len(job.digests)
     if not len(steps):
         return None
-    table = _excess_ns(whole)[:, steps] / NS_PER_MS
-    stages = [-1 if stage is None else stage for stage in whole.stages]
-    hosts = [host or "" for host in whole.hosts[0]]
+    table = _excess_ns(job)[:, steps] / NS_PER_MS
+    stages = [-1 if stage is None else stage for stage in job.stages]
+    hosts = [host or "" for host in job.hosts[0]]
     order = sorted(range(size), key=lambda i: (stages[i], hosts[i], i))
     names = []
     for i in order:
-        rank = whole.digests[i].rank
-        stage = whole.stages[i]
+        rank = job.digests[i].rank
+        stage = job.stages[i]
         name = f"rank {i if rank is None else rank}"
         names.append(name if stage is None else f"{name}, stage {stage}")
-    shown = [whole.steps[i] for i in steps.tolist()]
+    shown = [job.steps[i] for i in steps.tolist()]
     return Heat(*_binned(table[order], names), shown, _folded(table, np.array(stages)))
 
 
-def _excess_ns(whole: Whole) -> F64:
+def _excess_ns(job: JobRanks) -> F64:
     """[rank, step]: how much longer a rank works before its collectives than the middle one of those
     alike; of a pipeline, or without a plan, what it is late by itself."""
-    plan = whole.plan
-    if plan is None or whole.compared.pipeline is not None:
-        return whole.own_ns.T
+    plan = job.plan
+    if plan is None or job.compared.pipeline is not None:
+        return job.own_ns.T
     matches = plan.matches
     longer = np.maximum(matches.stretch - middle_of_alike(plan), 0)
     longer = largest_of(longer, matches.rank, matches.series[matches.collective])
-    size = len(whole.digests)
-    count = len(whole.steps)
+    size = len(job.digests)
+    count = len(job.steps)
     key = matches.rank.astype(np.int64) * count + matches.step[matches.collective]
     excess = np.bincount(key, longer, minlength=size * count)
     return excess.reshape(size, count).astype(np.float64)

@@ -72,7 +72,7 @@ def _named(
 ) -> list[Culprit]:
     first = int(collectives[0])
     members = matches.rank[matches.first[first] : matches.first[first + 1]].tolist()
-    here = {hosts[member] for member in members}
+    member_hosts = {hosts[member] for member in members}
     others = matches.kind == matches.kind[first]
     others &= ~np.isin(np.arange(len(matches)), collectives)
     usual = float(
@@ -88,13 +88,13 @@ def _named(
     gain = ms(float(excess.mean()))
     if gain < MIN_GAIN_SHARE * step_ms:
         return []
-    one = ranks[members[0]]
+    first_rank = ranks[members[0]]
     low, high = range_ms(excess, gain)
     share = float((excess > 0).mean())
     return [
         Culprit(
-            one.digest.rank,
-            here.pop() if len(here) == 1 else None,
+            first_rank.digest.rank,
+            member_hosts.pop() if len(member_hosts) == 1 else None,
             None,
             "slow_link",
             gain,
@@ -103,6 +103,6 @@ def _named(
             None,
             "recurring" if share > 1 / 2 else "roaming",
             share,
-            one.path,
+            first_rank.path,
         )
     ]

@@ -15,8 +15,8 @@ from traceanalyzer.fleet.digests.files import SUFFIX, LeftOut, Made, Rank, name_
 from traceanalyzer.fleet.digests.map import Cluster, Done, make_all, stems_in
 from traceanalyzer.fleet.job.answer import answer
 from traceanalyzer.fleet.job.model import Analyzed, Job
+from traceanalyzer.fleet.job.ranks import racks_in
 from traceanalyzer.fleet.job.select import chosen
-from traceanalyzer.fleet.job.whole import racks_in
 from traceanalyzer.ingest.cache.store import trusted_place
 from traceanalyzer.ingest.places import Place, is_remote, iterations_in, places_in
 from traceanalyzer.trace import Run
@@ -116,8 +116,8 @@ def _sorted(
             rest += [] if found else [path]
         else:
             rest.append(path)
-    there = stems_in(folder) if rest else {}
+    digested = stems_in(folder) if rest else {}
     recordings, failures = places_in(
-        rest, known=lambda place: name_of(place.url, place.stamp) in there
+        rest, known=lambda place: name_of(place.url, place.stamp) in digested
     )
     return digests, recordings, [LeftOut(one.path, one.message, one.rank) for one in failures]

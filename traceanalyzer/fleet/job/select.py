@@ -89,20 +89,24 @@ def _of_one_time(
     sets.remove(main)
     kept = list(main)
     notes = []
-    there = {one.digest.rank for one in main}
+    ranks_in_main = {one.digest.rank for one in main}
     middle = main[len(main) // 2].digest.claim.start_ns
-    for one in chain.from_iterable(sets):
-        apart = (one.digest.claim.start_ns - middle) / NS_PER_S
+    for rank in chain.from_iterable(sets):
+        apart = (rank.digest.claim.start_ns - middle) / NS_PER_S
         when = f"{digits(abs(apart))} s {'later' if apart > 0 else 'earlier'}"
-        shared = one.digest.rank not in there and match_collectives([main[0].digest, one.digest])
+        shared = rank.digest.rank not in ranks_in_main and match_collectives(
+            [main[0].digest, rank.digest]
+        )
         if shared and len(shared) > 1 and shared.clocks.comparable:
-            kept.append(_moved(one, round(apart * NS_PER_S)))
+            kept.append(_moved(rank, round(apart * NS_PER_S)))
             notes.append(
-                f"The clock of rank {one.digest.rank} is {when} than the others': "
+                f"The clock of rank {rank.digest.rank} is {when} than the others': "
                 "aligned by collectives."
             )
         else:
-            left_out.append(LeftOut(one.path, f"of another run: recorded {when}", one.digest.rank))
+            left_out.append(
+                LeftOut(rank.path, f"of another run: recorded {when}", rank.digest.rank)
+            )
     return kept, notes
 
 
@@ -116,12 +120,12 @@ def _moved(one: Rank, late_ns: int) -> Rank:
 def _at_one_time(ranks: Sequence[Rank]) -> list[list[Rank]]:
     sets: list[list[Rank]] = []
     end = 0
-    for one in sorted(ranks, key=lambda one: one.digest.claim.start_ns):
-        claim = one.digest.claim
+    for rank in sorted(ranks, key=lambda one: one.digest.claim.start_ns):
+        claim = rank.digest.claim
         if not sets or claim.start_ns > end + CLOCK_TOLERANCE_NS:
             sets.append([])
             end = claim.end_ns
-        sets[-1].append(one)
+        sets[-1].append(rank)
         end = max(end, claim.end_ns)
     return sets
 
@@ -129,10 +133,10 @@ def _at_one_time(ranks: Sequence[Rank]) -> list[list[Rank]]:
 def _each_once(ranks: list[Rank], left_out: list[LeftOut]) -> list[Rank]:
     """Of several recordings of a rank the one that was begun last."""
     found: dict[int | None, Rank] = {}
-    for one in sorted(ranks, key=lambda one: one.digest.claim.start_ns):
-        rank = one.digest.rank
+    for recorded in sorted(ranks, key=lambda one: one.digest.claim.start_ns):
+        rank = recorded.digest.rank
         if rank in found:
-            why = f"rank {rank} is here twice: {PurePath(one.path).name} is taken"
+            why = f"rank {rank} is here twice: {PurePath(recorded.path).name} is taken"
             left_out.append(LeftOut(found[rank].path, why, rank))
-        found[rank] = one
+        found[rank] = recorded
     return list(found.values())

@@ -37,9 +37,9 @@ def plan_of(matches: Matches) -> Plan:
     transfer = np.maximum(matches.most(matches.end) - matches.most(came), 0)
     begun = np.zeros(len(matches.clocks.offset), np.int64)
     came = matches.least(matches.start)
-    for rank, mine in enumerate(matches.of_rank):
-        if len(mine):
-            begun[rank] = came[matches.collective[mine[0]]]
+    for rank, parts_of_rank in enumerate(matches.of_rank):
+        if len(parts_of_rank):
+            begun[rank] = came[matches.collective[parts_of_rank[0]]]
     waves = np.arange(int(wave.max()) + 2)
     bounds = np.searchsorted(wave[matches.collective][parts], waves)
     return Plan(matches, wave, parts, bounds, transfer, begun)
@@ -58,9 +58,9 @@ def _waves(matches: Matches) -> I32:
     while (active := np.flatnonzero(at < stop)).size:
         following = matches.collective[order[at[active]]]
         ready, index, count = np.unique(following, return_inverse=True, return_counts=True)
-        whole = count == size[ready]
-        wave[ready[whole]] = level
-        at[active[whole[index]]] += 1
+        is_full = count == size[ready]
+        wave[ready[is_full]] = level
+        at[active[is_full[index]]] += 1
         level += 1
     return wave
 
@@ -78,14 +78,14 @@ def step_times(plan: Plan, stretch: I64 | F64) -> F64:
         rank = matches.rank[parts]
         collective = matches.collective[parts]
         begins = np.flatnonzero(np.append(True, collective[1:] != collective[:-1]))
-        here = collective[begins]
+        ended_now = collective[begins]
         came = np.where(matches.follows[parts], before[rank], -np.inf)
         ended = (
             np.maximum.reduceat(np.maximum(clock[rank] + stretch[parts], came), begins)
-            + plan.transfer[here]
+            + plan.transfer[ended_now]
         )
-        end[here] = ended
-        before[rank] = np.repeat(ended, size[here])
+        end[ended_now] = ended
+        before[rank] = np.repeat(ended, size[ended_now])
         clock[rank] = np.where(matches.holds[parts], before[rank], clock[rank])
     return _between(matches, end, float(plan.begun.min()))
 

@@ -241,12 +241,12 @@ def _parted(
     peers."""
     collectives = []
     pairs = []
-    for one in entries:
-        is_pair = one[1].get("is_p2p", True)
-        if is_pair and ENDS.search(one[1]["profiling_name"]):
-            pairs.append(one)
-        elif not (is_pair and "is_p2p" in one[1] and _is_end(one[1])):
-            collectives.append(one)
+    for numbered in entries:
+        is_pair = numbered[1].get("is_p2p", True)
+        if is_pair and ENDS.search(numbered[1]["profiling_name"]):
+            pairs.append(numbered)
+        elif not (is_pair and "is_p2p" in numbered[1] and _is_end(numbered[1])):
+            collectives.append(numbered)
     return collectives, pairs
 
 
@@ -296,8 +296,8 @@ def _kind(entry: Entry) -> str:
 def _signature(entry: Entry) -> Signature:
     types = sorted(set(map(str, entry.get("input_dtypes") or entry.get("output_dtypes") or ())))
     sizes = (entry.get(f"{side}_sizes") or () for side in ("input", "output"))
-    elements, made = (_whole(sum(map(_elements, shapes))) for shapes in sizes)
-    return _kind(entry), elements, made, ", ".join(types)
+    inputs, outputs = (_whole(sum(map(_elements, shapes))) for shapes in sizes)
+    return _kind(entry), inputs, outputs, ", ".join(types)
 
 
 def _elements(shape: Any) -> int:

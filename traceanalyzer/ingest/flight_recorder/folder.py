@@ -176,12 +176,12 @@ class _Merged:
             if self._index.setdefault(group, len(self.groups)) == len(self.groups):
                 self.groups.append(group)
         place = [self._index[group] for group in groups]
-        for one in found:
-            if one.dump is not None:
-                moved = {place[i]: state for i, state in one.dump.groups.items()}
-                last = place[one.dump.last_group] if one.dump.last_group >= 0 else -1
-                one = one._replace(dump=replace(one.dump, groups=moved, last_group=last))
-            self.found.append(one)
+        for file in found:
+            if file.dump is not None:
+                moved = {place[i]: state for i, state in file.dump.groups.items()}
+                last = place[file.dump.last_group] if file.dump.last_group >= 0 else -1
+                file = file._replace(dump=replace(file.dump, groups=moved, last_group=last))
+            self.found.append(file)
 
 
 def _read(path: Path, digests: Digests) -> Read:
@@ -227,16 +227,16 @@ def _kept(
     dumps: dict[int, RankDump] = {}
     repeated = []
     unreadable = []
-    for one, rank in sorted(zip(found, ranks, strict=True), key=lambda pair: pair[0].path):
-        if one.dump is None or rank is None:
-            if one.why or one.dump:
-                why = one.why or "neither its name nor its groups say which rank it is of"
-                unreadable.append(Unreadable(one.path, why, rank))
+    for file, rank in sorted(zip(found, ranks, strict=True), key=lambda pair: pair[0].path):
+        if file.dump is None or rank is None:
+            if file.why or file.dump:
+                why = file.why or "neither its name nor its groups say which rank it is of"
+                unreadable.append(Unreadable(file.path, why, rank))
         elif rank not in dumps:
-            dumps[rank] = replace(one.dump, rank=rank)
+            dumps[rank] = replace(file.dump, rank=rank)
         else:  # the later one of two is kept
             kept, other = sorted(
-                (dumps[rank], replace(one.dump, rank=rank)), key=lambda d: -d.newest_ns
+                (dumps[rank], replace(file.dump, rank=rank)), key=lambda d: -d.newest_ns
             )
             dumps[rank] = kept
             repeated.append(Repeated(other.path, rank))
@@ -254,12 +254,12 @@ def _flight(
     logs = [(Path(one.path).name, one.log) for one in found if one.log]
     # gloo's dumps do not say which ranks a group has; the first group has all.
     everyone = tuple(sorted(expected))
-    made = (
+    all_groups = (
         Group(g.name, g.desc, g.ranks or everyone) if g.desc == "default_pg" else g for g in groups
     )
     clues = clues_of(logs, len(expected))
     return Flight(
-        str(folder), tuple(made), dumps, expected | dumps.keys(), unreadable, repeated, clues
+        str(folder), tuple(all_groups), dumps, expected | dumps.keys(), unreadable, repeated, clues
     )
 
 
@@ -279,10 +279,10 @@ def _ranks_of(folder: Path, found: Sequence[Read]) -> list[int | None]:
 
     column = max(COLUMNS, key=suits)
     ranks: list[int | None] = []
-    for one, number in zip(found, numbers, strict=True):
+    for file, number in zip(found, numbers, strict=True):
         named = number.get(column)
-        sure = next(iter(one.candidates)) if len(one.candidates) == 1 else None
-        ranks.append(sure if sure is not None else named if _allowed(one, named) else None)
+        sure = next(iter(file.candidates)) if len(file.candidates) == 1 else None
+        ranks.append(sure if sure is not None else named if _allowed(file, named) else None)
     return ranks
 
 

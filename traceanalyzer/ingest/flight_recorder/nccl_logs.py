@@ -48,11 +48,11 @@ def clues_of(texts: Iterable[tuple[str, bytes]], world: int) -> Clues:
         clues = replace(clues, sources=(*clues.sources, name))
         if is_ras(data[:4096]):
             clues = _ras(clues, text, world)
-        for one in _inspected(text):
-            if one.ranks == world:
-                clues.hosts[one.rank] = one.host
-                numbers = last[one.communicator]
-                numbers[one.rank] = max(numbers[one.rank], one.number)
+        for record in _inspected(text):
+            if record.ranks == world:
+                clues.hosts[record.rank] = record.host
+                numbers = last[record.communicator]
+                numbers[record.rank] = max(numbers[record.rank], record.number)
     # the last collective of a rank in a communicator is before that of most
     fewer = {
         rank

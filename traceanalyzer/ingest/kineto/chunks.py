@@ -75,11 +75,11 @@ def whole_chunks(stream: ByteStream, end: int, buffer: bytes) -> Iterator[Decode
     where that would have to mend anything.
     """
     while stream.place < end and (piece := stream.read()):
-        whole = _whole(buffer, piece) or _whole(b"", buffer + piece)
-        if whole is None:
+        decoded = _whole(buffer, piece) or _whole(b"", buffer + piece)
+        if decoded is None:
             raise NotWholeError
-        yield Decoded(whole[0])
-        buffer = whole[1]
+        yield Decoded(decoded[0])
+        buffer = decoded[1]
 
 
 def _whole(left: bytes, piece: bytes) -> tuple[list[Event], bytes] | None:
@@ -116,10 +116,10 @@ def _array(stream: ByteStream, buffer: bytes) -> Generator[Decoded, None, bytes 
     ends first."""
     searched = 0
     while piece := stream.read():
-        whole = None if searched else _whole(buffer, piece)
-        if whole is not None:
-            yield Decoded(whole[0])
-            buffer = whole[1]
+        decoded = None if searched else _whole(buffer, piece)
+        if decoded is not None:
+            yield Decoded(decoded[0])
+            buffer = decoded[1]
             continue
         buffer += piece
         cut = _last_boundary(buffer, max(0, searched - _OVERLAP_BYTES))

@@ -91,9 +91,9 @@ def _append(rows: Rows, part: Part, codes: tuple[list[int], list[int], list[int]
     codes[0].extend(map(rows.texts.code, part.texts))
     codes[1].extend(map(rows.threads.__getitem__, part.threads))
     texts = np.array([*codes[0], -1], np.int32)
-    for one in part.collectives:
-        coded = {name: int(texts[getattr(one, name)]) for name in CODED}
-        codes[2].append(rows.collectives[one._replace(**coded)])
+    for collective in part.collectives:
+        coded = {name: int(texts[getattr(collective, name)]) for name in CODED}
+        codes[2].append(rows.collectives[collective._replace(**coded)])
     threads = np.array([*codes[1], -1], np.int32)
     collectives = np.array([*codes[2], -1], np.int32)
     for kind, mended, values in zip(rows.tables, part.mended, part.tables, strict=True):
@@ -147,8 +147,8 @@ def read_in_parallel(
             shared_numbers(len(stretches) - 1) as numbers,
             children(partial(_read_apart, path, stretches, numbers), jobs - 1) as helpers,
         ):
-            mine = _read_here(file, stream, stretches, numbers)
-            rows = None if mine is None else _together(len(stretches), mine, helpers)
+            own = _read_here(file, stream, stretches, numbers)
+            rows = None if own is None else _together(len(stretches), own, helpers)
             return None if rows is None else (file, rows)
 
 

@@ -82,8 +82,8 @@ class _Sorter(dict[str, "Callable[[Any], None]"]):
         self.groups: dict[Group, list[Any]] = {group: [] for group in Group}
 
     def __missing__(self, category: str) -> Callable[[Any], None]:
-        made = self[category] = self.groups[group_of(category)].append
-        return made
+        append = self[category] = self.groups[group_of(category)].append
+        return append
 
 
 class _Sizes(dict[bytes, int]):

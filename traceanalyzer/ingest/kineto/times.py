@@ -34,9 +34,9 @@ def exact_ns(text: bytes) -> int:
     if len(text) > limits().digits:
         raise ValueError(f"not a time: {text[:40]!r}")
     digits = text.strip(b'" ')
-    whole, _, fraction = digits.partition(b".")
-    if whole.isdigit() and len(fraction) <= 3 and (fraction.isdigit() or not fraction):
-        ns = int(whole) * 1000 + int(fraction.ljust(3, b"0"))
+    microseconds, _, fraction = digits.partition(b".")
+    if microseconds.isdigit() and len(fraction) <= 3 and (fraction.isdigit() or not fraction):
+        ns = int(microseconds) * 1000 + int(fraction.ljust(3, b"0"))
     else:
         try:
             time = Decimal(digits.decode("ascii", "replace"))
@@ -85,22 +85,22 @@ def _of_one_form(joined: bytes, count: int) -> I64 | None:
     ):
         return None
     text = np.frombuffer(joined + b",", np.uint8).reshape(count, width)
-    whole = width - 2 - _DECIMALS if text[0, width - 2 - _DECIMALS] == _POINT else width - 1
+    point = width - 2 - _DECIMALS if text[0, width - 2 - _DECIMALS] == _POINT else width - 1
     digits = text - np.uint8(_ZERO)
     no_digit = np.zeros(width, bool)
-    no_digit[[whole, width - 1]] = True
+    no_digit[[point, width - 1]] = True
     if (
         ((digits > 9) != no_digit).any()
-        or (text[:, whole] != text[0, whole]).any()
+        or (text[:, point] != text[0, point]).any()
         or (text[:, -1] != _COMMA).any()
     ):
         return None
-    microseconds = digits[:, :whole] @ _POWERS[-whole:]
+    microseconds = digits[:, :point] @ _POWERS[-point:]
     if microseconds.max() >= _MAX_TIME_NS // 1000:
         return None
     result: I64 = microseconds.astype(np.int64) * 1000
-    if whole < width - 1:
-        result += (digits[:, whole + 1 : -1] @ _POWERS[-_DECIMALS:]).astype(np.int64)
+    if point < width - 1:
+        result += (digits[:, point + 1 : -1] @ _POWERS[-_DECIMALS:]).astype(np.int64)
     return result
 
 
@@ -115,8 +115,8 @@ def durations_ns(values: Sequence[float]) -> tuple[I64, int]:
 def to_ns(microseconds: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> I64:
     """Nearest nanosecond of float microseconds below 2**43; the fraction is scaled alone to lose
     nothing."""
-    whole = np.floor(microseconds)
-    rest = microseconds - whole
+    result = np.floor(microseconds)
+    rest = microseconds - result
     rest *= 1000
-    whole *= 1000  # as exact as the microseconds are
-    return (whole + np.rint(rest, out=rest)).astype(np.int64)
+    result *= 1000  # as exact as the microseconds are
+    return (result + np.rint(rest, out=rest)).astype(np.int64)

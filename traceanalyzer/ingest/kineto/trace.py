@@ -137,10 +137,12 @@ def _device(rows: Rows) -> tuple[dict[str, NDArray[Any]], I64, Bool]:
 def _collectives(rows: Rows, groups: dict[str, str]) -> Collectives:
     found = list(rows.collectives)
     texts = rows.texts.in_order()
-    for i, one in enumerate(found):
-        ranks, _, group = (texts[one.ranks] if one.ranks >= 0 else "").rpartition(OF_GROUP)
+    for i, collective in enumerate(found):
+        ranks, _, group = (texts[collective.ranks] if collective.ranks >= 0 else "").rpartition(
+            OF_GROUP
+        )
         if ranks and group in groups:
-            found[i] = one._replace(ranks=rows.texts.code(f"{ranks} {groups[group]}"))
+            found[i] = collective._replace(ranks=rows.texts.code(f"{ranks} {groups[group]}"))
     return Collectives.from_columns(
         {name: [row[i] for row in found] for i, name in enumerate(Collective._fields)},
         rows=len(found),

@@ -101,12 +101,12 @@ def _devices(
             getattr(events, name)[lo:hi]
             for name in ("since_us", "address", "size", "action", "stack")
         )
-        mine = segments_of.get(device, nothing)
-        place[mine] = np.arange(len(mine))
+        own_segments = segments_of.get(device, nothing)
+        place[own_segments] = np.arange(len(own_segments))
         chosen = blocks_of.get(device, nothing)
         columns = {name: getattr(blocks, name)[chosen] for name in blocks.__dataclass_fields__}
         columns["segment"] = place[columns["segment"]]
-        of_device = tuple(segments[i].segment for i in mine.tolist())
+        of_device = tuple(segments[i].segment for i in own_segments.tolist())
         columns["address"] = _addresses(columns, of_device)
         yield DeviceMemory(device, Events(events.begin_us, *own), of_device, Blocks(**columns))
 

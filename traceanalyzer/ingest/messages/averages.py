@@ -53,12 +53,12 @@ def told(text: str, path: Path) -> Told | None:
     rates = [f"{digits(found[rate])} {what}" for rate, what in _RATES.items() if rate in found]
     data = found.get("data mean")
     loading = [f"loading {digits(data * 1e3)} ms"] if data is not None else []
-    said = ", ".join((*times, *loading, *rates))
-    if not said:
+    sentence = ", ".join((*times, *loading, *rates))
+    if not sentence:
         return None
     return Told(
         what="Figures that a benchmark or a trainer printed at its end",
-        tells=f"{said[0].upper()}{said[1:]}.",
+        tells=f"{sentence[0].upper()}{sentence[1:]}.",
         record=RECORD,
         notes=tuple(_notes(found)),
     )

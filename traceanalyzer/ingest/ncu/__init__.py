@@ -138,8 +138,8 @@ def _kernels(lines: list[str]) -> Iterator[tuple[dict[str, str], Metrics]]:
     is_details = set(_METRIC) <= set(header)
     units = [] if is_details else next(rows, [])
     found: dict[str, list[dict[str, str]]] = defaultdict(list)
-    whole = (row for row in rows if len(row) == len(header))
-    for columns in (dict(zip(header, row, strict=True)) for row in whole):
+    complete = (row for row in rows if len(row) == len(header))
+    for columns in (dict(zip(header, row, strict=True)) for row in complete):
         if is_details:  # rows of one kernel share its ID
             found[columns["ID"]].append(columns)
         else:
@@ -193,13 +193,13 @@ def _counters(columns: dict[str, str], metrics: Metrics) -> KernelCounters:
 
 def _stalls(metrics: Metrics) -> tuple[tuple[str, float], ...]:
     """Shares of what warps wait for; empty without the sum that they are shares of."""
-    whole = metrics.get(_WARPS, 0.0)
+    warps = metrics.get(_WARPS, 0.0)
     named = ((_STALL.match(name), value) for name, value in metrics.items())
     found = {match[1]: value for match, value in named if match is not None}
-    if whole <= 0 or sum(found.values()) > whole * ROUNDED:
+    if warps <= 0 or sum(found.values()) > warps * ROUNDED:
         return ()
     waiting = [
-        (value / whole, reason)
+        (value / warps, reason)
         for reason, value in found.items()
         if value > 0 and reason != "selected"
     ]

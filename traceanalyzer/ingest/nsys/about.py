@@ -74,8 +74,10 @@ def about(database: Database) -> About:
     """Read the metadata tables."""
 
     def values(table: str, where: str) -> list[tuple[str, str]]:
-        there = database.has(table, "name", "value")
-        rows = database.rows(table, {"name": None, "value": None}, where=where) if there else ()
+        has_values = database.has(table, "name", "value")
+        rows = (
+            database.rows(table, {"name": None, "value": None}, where=where) if has_values else ()
+        )
         return [(str(key), str(value)) for key, value in rows]
 
     export = dict(values("META_DATA_EXPORT", _EXPORT) or values("EXPORT_META_DATA", _EXPORT))

@@ -87,9 +87,9 @@ class Events:
     def of_process(self, process: int) -> "Events":
         """The rows of one process. Where all are, it gets these very columns, and only empty ones
         are left here."""
-        mine = self.process == process
-        if not mine.all() or not len(mine):
-            return self.take(mine if mine.any() else slice(0))
+        is_own = self.process == process
+        if not is_own.all() or not len(is_own):
+            return self.take(is_own if is_own.any() else slice(0))
         columns = dict(self.columns)
         self.columns.update({name: np.empty(0, column.dtype) for name, column in columns.items()})
         return Events(self.process, columns, self.thread)

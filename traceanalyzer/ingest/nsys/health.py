@@ -110,11 +110,11 @@ def _no_device_rows(database: Database) -> str:
         for i, n in zip(ids.tolist(), counts.tolist(), strict=True)
         if _QUEUES.search(names.get(i, ""))
     )
-    said = (
+    note = (
         f"{calls:,} calls that launch or copy were recorded, but no GPU work: CUPTI's activity records are missing "
         "(WSL, a driver newer than this nsys, another profiler attached); what the GPU did is not known"
     )
-    return said if calls else ""
+    return note if calls else ""
 
 
 def diagnostics(database: Database, processes: Collection[int] = ()) -> list[str]:
@@ -123,11 +123,11 @@ def diagnostics(database: Database, processes: Collection[int] = ()) -> list[str
     columns: dict[str, int | bytes | None] = {"severity": 0, "globalPid": 0, "text": None}
     rows = database.rows("DIAGNOSTIC_EVENT", columns, where=f"severity >= {_WARNING}")
     ordered = sorted((-int(severity), str(text), int(owner)) for severity, owner, text in rows)
-    said = (
+    messages = (
         _said(-severity, text, int(process_of(owner)), processes)
         for severity, text, owner in ordered
     )
-    texts = list(dict.fromkeys(text for text in said if text is not None))
+    texts = list(dict.fromkeys(text for text in messages if text is not None))
     secrets = _secret_values(database) if texts else None
     quoted = list(dict.fromkeys(_safe(text, secrets) for text in texts[:_MAX_READ]))
     more = len(quoted) + len(texts[_MAX_READ:]) - _MAX_QUOTED

@@ -166,8 +166,8 @@ def _call_names(process: I64, correlation: I64, calls: Events) -> I32:
     names = np.full(len(process), -1, np.int32)
     for key in distinct(process).tolist():
         of_calls = np.flatnonzero(calls.process == key)
-        here = np.flatnonzero((process == key) & (correlation > 0))
-        if not len(of_calls) or not len(here):
+        wanted = np.flatnonzero((process == key) & (correlation > 0))
+        if not len(of_calls) or not len(wanted):
             continue
         order = of_calls
         known = calls.columns["correlation"][of_calls]
@@ -175,9 +175,9 @@ def _call_names(process: I64, correlation: I64, calls: Events) -> I32:
             by_id = np.argsort(known, kind="stable")
             order = of_calls[by_id]
             known = known[by_id]
-        position = np.minimum(np.searchsorted(known, correlation[here]), len(known) - 1)
-        found = known[position] == correlation[here]
-        names[here[found]] = calls.columns["name"][order[position[found]]]
+        position = np.minimum(np.searchsorted(known, correlation[wanted]), len(known) - 1)
+        found = known[position] == correlation[wanted]
+        names[wanted[found]] = calls.columns["name"][order[position[found]]]
     return names
 
 
@@ -186,9 +186,9 @@ def _wait_kinds_by_shape(rows: dict[str, I64], schema: tuple[int, int]) -> I64:
     types = next(meanings for since, meanings in EVENT_SYNC_TYPES if schema >= since)
     by_type = by_value(rows["syncType"], lambda value: types.get(value, 0))
     no_event = (rows["eventId"] == INVALID_ID) | (rows["eventId"] < 0)
-    whole = rows["streamId"] == INVALID_ID
-    kind = np.where(no_event & ~whole, WaitKind.STREAM_SYNC, by_type)
-    return np.where(no_event & whole, WaitKind.CONTEXT_SYNC, kind)
+    no_stream = rows["streamId"] == INVALID_ID
+    kind = np.where(no_event & ~no_stream, WaitKind.STREAM_SYNC, by_type)
+    return np.where(no_event & no_stream, WaitKind.CONTEXT_SYNC, kind)
 
 
 def _records(
@@ -205,15 +205,18 @@ def _records(
     )
     needs: Bool = (kind == WaitKind.STREAM_WAIT_EVENT) | (kind == WaitKind.EVENT_SYNC)
     for key in distinct(recorder).tolist():
-        here = np.flatnonzero(needs & (process == key) & (rows["eventId"] >= 0))
-        mine = np.flatnonzero(recorder == key)
-        order = mine[np.lexsort((records["correlationId"][mine], records["eventId"][mine]))]
+        waits = np.flatnonzero(needs & (process == key) & (rows["eventId"] >= 0))
+        recorded = np.flatnonzero(recorder == key)
+        order = recorded[
+            np.lexsort((records["correlationId"][recorded], records["eventId"][recorded]))
+        ]
         # both 32-bit ids as one sortable number
         known = (records["eventId"][order] << 32) | records["correlationId"][order]
         position = (
-            np.searchsorted(known, (rows["eventId"][here] << 32) | rows["correlationId"][here]) - 1
+            np.searchsorted(known, (rows["eventId"][waits] << 32) | rows["correlationId"][waits])
+            - 1
         )
-        same = (position >= 0) & (records["eventId"][order[position]] == rows["eventId"][here])
-        source[here[same]] = ids(records["streamId"])[order[position[same]]]
-        record[here[same]] = records["correlationId"][order[position[same]]]
+        same = (position >= 0) & (records["eventId"][order[position]] == rows["eventId"][waits])
+        source[waits[same]] = ids(records["streamId"])[order[position[same]]]
+        record[waits[same]] = records["correlationId"][order[position[same]]]
     return source, record

@@ -105,11 +105,11 @@ def collectives(
 def _in_and_out(name: str, size: int, ranks: int) -> tuple[int, int]:
     """Bytes that go into and come out of a call on one rank, -1 where it needs an unknown number of
     ranks. NCCL reports the smaller side of the calls that gather or scatter."""
-    whole = size * ranks if ranks > 0 else -1
+    of_all_ranks = size * ranks if ranks > 0 else -1
     if "AllGather" in name:
-        return size, whole
+        return size, of_all_ranks
     if "ReduceScatter" in name:
-        return whole, size
+        return of_all_ranks, size
     return size, size
 
 

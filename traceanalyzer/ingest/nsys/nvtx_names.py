@@ -47,9 +47,9 @@ class RangeNames:
         name = codes[of_text]
         shapes = np.full(len(texts), -1, np.int32)
         self._numbered.update(distinct(name[numbered & ~odd[of_text]]).tolist())
-        said = cache(self._said)
+        parsed = cache(self._said)
         for i in np.flatnonzero(odd[of_text]).tolist():
-            name[i], sequence[i], shapes[i] = said(texts[i])
+            name[i], sequence[i], shapes[i] = parsed(texts[i])
         return name, sequence, shapes
 
     def operators(self, name: I32, sequence: I64) -> Bool:

@@ -33,9 +33,9 @@ class Owners:
                 rows["contextId"],
                 *streams,
             )
-        said = ops.process != UNKNOWN
-        context = ops.columns["context"][said]
-        self._learn(ops.process[said], context, ops.columns["stream"][said])
+        stated = ops.process != UNKNOWN
+        context = ops.columns["context"][stated]
+        self._learn(ops.process[stated], context, ops.columns["stream"][stated])
 
     def fill(self, process: I64, context: I64 | None = None, stream: I64 | None = None) -> I64:
         """The process keys with the unknown ones filled in where only one process is possible."""

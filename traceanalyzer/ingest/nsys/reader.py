@@ -75,22 +75,25 @@ def recognise(head: bytes, path: Path) -> bool:
 def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Trace]:
     """One `Trace` for each process that used a GPU, ordered by rank. `progress` is called with the
     share done, 0 to 1. Raises UnreadableInputError, EmptyRecordingError."""
-    with sqlite_file(path, export) as (file, there), open_database(file, str(path)) as database:
+    with (
+        sqlite_file(path, export) as (file, share_there),
+        open_database(file, str(path)) as database,
+    ):
         ours = any(name.startswith(_TABLE_PREFIXES) or name in _TABLES for name in database.columns)
         if not (ours and database.has("StringIds")):
             foreign = UnreadableInputError(
                 f"{path}: an SQLite database, but not an Nsight Systems export, nor of rocprofv3 or RPD; "
                 "make one with `nsys export --type sqlite REPORT`, or record with `collect rocprofv3`"
             )
-            raise _damaged(path, there) if there < 1 else foreign
+            raise _damaged(path, share_there) if share_there < 1 else foreign
         tables = Tables.read(database, progress or (lambda _: None))
         if not tables.processes():
             raise (
-                _damaged(path, there)
-                if database.damaged or there < 1
+                _damaged(path, share_there)
+                if database.damaged or share_there < 1
                 else _nothing(path, tables.about, database)
             )
-        return make_traces(path, database, tables, there=there)
+        return make_traces(path, database, tables, there=share_there)
 
 
 def _damaged(path: Path, there: float) -> UnreadableInputError:
@@ -105,9 +108,9 @@ def _nothing(path: Path, about: About, database: Database) -> EmptyRecordingErro
     overheads = database.texts(
         distinct(database.integers("PROFILER_OVERHEAD", {"nameId": -1})["nameId"])
     )
-    said = "; ".join(note.rstrip(".") for note in diagnostics(database)[:2])
-    if said:
-        why = said
+    reported = "; ".join(note.rstrip(".") for note in diagnostics(database)[:2])
+    if reported:
+        why = reported
     elif any("CUDA profiling initialization" in name for name in overheads.values()):
         why = (
             "a process initialised CUDA, but none of its calls were recorded (a driver newer "

@@ -41,11 +41,11 @@ def _canonical(table: Table, code: I32) -> Table:
     columns = dict(vars(table))
     for f in (f for f in fields(table) if f.metadata["text"]):
         columns[f.name] = recoded(columns[f.name], narrowed(code) if f.metadata["narrow"] else code)
-    made = type(table)(**columns)
+    result = type(table)(**columns)
     start = columns.pop("start", None)
     if start is None or (start[1:] > start[:-1]).all():
-        return made
-    return made.take(
+        return result
+    return result.take(
         ordered(start, lambda rows: [column[rows] for column in reversed(columns.values())])
     )
 

@@ -60,13 +60,13 @@ def gpu_metrics(database: Database, strings: Strings) -> GpuMetrics:
 
     def chosen(part: Part) -> dict[str, NDArray[Any]]:
         time = part.integers["timestamp"]
-        of = part.integers["typeId"]
+        type_id = part.integers["typeId"]
         value = part.integers["value"]
         name = np.full(len(time), -1, np.int32)
         for (kind, number), code in wanted.items():
-            name[(of == kind) & (part.integers["metricId"] == number)] = code
+            name[(type_id == kind) & (part.integers["metricId"] == number)] = code
         taken = (name >= 0) & (time != MISSING)
-        gpu = of[taken] & 0xFF  # its id is the low byte of a metric's type
+        gpu = type_id[taken] & 0xFF  # its id is the low byte of a metric's type
         return GpuMetrics.fitting(
             {"name": name[taken], "start": time[taken], "device": gpu, "value": value[taken]}
         )
@@ -90,21 +90,21 @@ def make_traces(path: Path, database: Database, tables: Tables, *, there: float)
     details = range_details(database, tables.strings)
     for i, (key, trace) in enumerate(zip(processes, traces, strict=True)):
         ordinals = by_value(samples.device, partial(known_gpus.ordinal, pid_of(key)), np.int32)
-        mine = replace(samples, device=ordinals).take(
+        own_samples = replace(samples, device=ordinals).take(
             np.isin(ordinals, distinct(trace.device_ops.device))
         )
         traces[i] = replace(
-            trace, gpu_metrics=mine, range_details=details.get(key, RangeDetails.empty())
+            trace, gpu_metrics=own_samples, range_details=details.get(key, RangeDetails.empty())
         )
     traces.sort(key=lambda trace: (trace.rank or 0, trace.process.pid or 0))
     truncated = there < 1 or bool(database.damaged)
-    said = (
+    remarks_told = (
         *remarks(database, tables.about, there=there, processes=list(processes)),
         *notes,
         *tables.tally.notes,
     )
     return canonical(
-        tables.tally.with_health(traces, traces[0].health.events, said, truncated=truncated)
+        tables.tally.with_health(traces, traces[0].health.events, remarks_told, truncated=truncated)
     )
 
 

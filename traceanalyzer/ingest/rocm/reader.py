@@ -33,7 +33,7 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
     head = head_of(path)
     if head.startswith(SQLITE_MAGIC):
         with (
-            sqlite_file(path, _refuse) as (file, there),
+            sqlite_file(path, _refuse) as (file, share_there),
             open_database(file, str(path)) as database,
         ):
             read_database = (
@@ -44,7 +44,9 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
                 else None
             )
             if read_database:
-                traces = read_database(path, database, progress or (lambda _: None), there=there)
+                traces = read_database(
+                    path, database, progress or (lambda _: None), there=share_there
+                )
             elif any(name.startswith("compute_") for name in database.columns):
                 raise UnreadableInputError(
                     f"{path}: a database of rocprof-compute: counters by kernel, and no times of single events; "

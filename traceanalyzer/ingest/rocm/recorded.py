@@ -74,19 +74,19 @@ def traces_of(
     left_out = len(found) - len(chosen)
     if left_out:
         tally.notes.append(f"{left_out} processes without GPU work are left out.")
-    made = [_trace_of(path, source, rows, texts.all(), tally) for rows in chosen]
-    made.sort(key=lambda trace: trace.process.place)
-    if len(made) > 1:
+    traces = [_trace_of(path, source, rows, texts.all(), tally) for rows in chosen]
+    traces.sort(key=lambda trace: trace.process.place)
+    if len(traces) > 1:
         tally.notes.append(
-            f"The ranks of its {len(made)} processes are not recorded; they are numbered "
+            f"The ranks of its {len(traces)} processes are not recorded; they are numbered "
             "by process id."
         )
-        made = [
+        traces = [
             replace(t, process=replace(t.process, rank=i, numbered=True))
-            for i, t in enumerate(made)
+            for i, t in enumerate(traces)
         ]
-    events = made[0].health.events + tally.lost + tally.skipped
-    return tally.with_health(made, events, dict.fromkeys(tally.notes), truncated=truncated)
+    events = traces[0].health.events + tally.lost + tally.skipped
+    return tally.with_health(traces, events, dict.fromkeys(tally.notes), truncated=truncated)
 
 
 def _trace_of(path: Path, source: str, rows: Recorded, strings: list[str], tally: Tally) -> Trace:
@@ -129,10 +129,10 @@ def _timed(columns: Columns, tally: Tally) -> Columns:
     """The rows that have times; a start of 0 is none."""
     if not columns:
         return {}
-    whole = dict(columns)
+    mended = dict(columns)
     has_times = (columns["start"] > 0) & (columns["end"] > 0)
-    there = mend_times(whole, has_times, tally)
-    return whole if there.all() else of_rows(whole, there)
+    is_timed = mend_times(mended, has_times, tally)
+    return mended if is_timed.all() else of_rows(mended, is_timed)
 
 
 def together(parts: Sequence[Columns]) -> Columns:
@@ -154,9 +154,9 @@ def of_rows(columns: Columns, rows: NDArray[Any]) -> Columns:
 
 def of_process(rows: Columns, pid: int) -> Columns:
     """The rows of a process, without its id; nothing where there are none."""
-    if not rows or not (mine := rows["pid"] == pid).any():
+    if not rows or not (is_own := rows["pid"] == pid).any():
         return {}
-    return {name: column for name, column in of_rows(rows, mine).items() if name != "pid"}
+    return {name: column for name, column in of_rows(rows, is_own).items() if name != "pid"}
 
 
 def outermost(correlation: I64, calls: Columns, inner: I64, outer: I64) -> I64:

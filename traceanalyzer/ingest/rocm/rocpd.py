@@ -117,8 +117,8 @@ def _processes(part: _Part, texts: Texts, tally: Tally) -> list[Recorded]:
     known = part.texts(distinct(rows["name_id"]))
     source = looked_up(*numbers, rows["src_agent_id"])
     target = looked_up(*numbers, rows["dst_agent_id"])
-    made = amd.copies(rows["name_id"], lambda i: known.get(i, ""), source, target, texts)
-    copied = _common(rows, events) | made | {"bytes": rows["size"]}
+    described = amd.copies(rows["name_id"], lambda i: known.get(i, ""), source, target, texts)
+    copied = _common(rows, events) | described | {"bytes": rows["size"]}
     ops = amd.together([_kernels(part, events, numbers, texts), copied])
     calls, ranges, parents = _regions(part, events, texts, tally)
     if ops:
@@ -204,9 +204,9 @@ def _messages(part: _Part, kinds: I64, event_id: I64) -> Iterator[tuple[int, str
     events = event_id[marked].tolist()
     found = part.texts(events, "rocpd_event", "extdata")
     for i, event in zip(marked.tolist(), events, strict=True):
-        said = mapping(decoded(found.get(event, ""))).get("message")
-        if isinstance(said, str) and said:
-            yield i, said
+        message = mapping(decoded(found.get(event, ""))).get("message")
+        if isinstance(message, str) and message:
+            yield i, message
 
 
 def _kinds(part: _Part, rows: Columns, spelt: dict[int, str]) -> I64:

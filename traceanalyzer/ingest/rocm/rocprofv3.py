@@ -120,8 +120,8 @@ def read_json(path: Path, progress: Callable[[float], None] | None) -> list[Trac
         processes = _FILE.decode(text).processes
     except NOT_JSON as error:
         why = stream.damage or str(error).split(" - at")[0]
-        said = f"{path}: rocprofv3's JSON is cut off or damaged ({why}); copy or record it again"
-        raise UnreadableInputError(said) from error
+        refusal = f"{path}: rocprofv3's JSON is cut off or damaged ({why}); copy or record it again"
+        raise UnreadableInputError(refusal) from error
     tally = Tally()
     texts = Texts()
     recorded = [_recorded(process, texts, tally) for process in processes]
@@ -176,15 +176,15 @@ def _columns(records: Sequence[Raw], wanted: Mapping[str, str], tally: Tally) ->
     """Columns of an array of records, decoded a stretch at a time; damaged records are lost."""
     take = attrgetter(*wanted.values())
     kind = _record(wanted.values())
-    whole = msgspec.json.Decoder(list[kind])  # type: ignore[valid-type]
-    one = msgspec.json.Decoder(kind)
+    of_list = msgspec.json.Decoder(list[kind])  # type: ignore[valid-type]
+    of_record = msgspec.json.Decoder(kind)
     parts = [np.empty((0, len(wanted)), np.int64)]
     for i in range(0, len(records), _AT_ONCE):
         chunk = records[i : i + _AT_ONCE]
         try:
-            found = whole.decode(b"[" + b",".join(chunk) + b"]")
+            found = of_list.decode(b"[" + b",".join(chunk) + b"]")
         except NOT_JSON:
-            found = list(filter(None, (decoded(raw, one) for raw in chunk)))
+            found = list(filter(None, (decoded(raw, of_record) for raw in chunk)))
         rows = [row for row in map(take, found) if -_LATEST <= min(row) <= max(row) < _LATEST]
         tally.lost += len(chunk) - len(rows)
         parts.append(np.array(rows, np.int64).reshape(-1, len(wanted)))
@@ -199,9 +199,9 @@ def _record(places: Iterable[str]) -> type[Struct]:
     for place in places:
         name, _, rest = place.partition(".")
         inner.setdefault(name, []).extend([rest] if rest else [])
-    made = {name: _record(rest) for name, rest in inner.items() if rest}
-    numbers = [(name, int, -1) for name in inner if name not in made]
-    records = [(name, record, record()) for name, record in made.items()]
+    nested = {name: _record(rest) for name, rest in inner.items() if rest}
+    numbers = [(name, int, -1) for name in inner if name not in nested]
+    records = [(name, record, record()) for name, record in nested.items()]
     fields = [*numbers, *records]
     return msgspec.defstruct("Record", fields, frozen=True, gc=False)
 

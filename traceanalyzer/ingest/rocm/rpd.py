@@ -76,9 +76,9 @@ def _calls(database: Database, calls: Columns, texts: Texts) -> tuple[Columns, C
         "name": np.array(texts.codes(names), np.int64)[name],
         "thread": calls["tid"],
     }
-    said = calls["args_id"][marker]
-    messages = database.texts(distinct(said), "rocpd_string", "string")
-    columns["name"][marker] = by_value(said, lambda i: texts.code(messages.get(i) or _MARKER))
+    message = calls["args_id"][marker]
+    messages = database.texts(distinct(message), "rocpd_string", "string")
+    columns["name"][marker] = by_value(message, lambda i: texts.code(messages.get(i) or _MARKER))
     ranges = np.full(len(name), int(RangeKind.ANNOTATION))
     overheads = np.full(len(name), int(OverheadKind.PROFILER))
     return (

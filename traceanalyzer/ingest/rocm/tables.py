@@ -109,8 +109,8 @@ def _read(
         rows = csv.reader(_lines(stream))
         header = _header(rows)
         guid = header.index("guid") if "guid" in header else None
-        whole = _whole(rows, len(header), tally)
-        while chunk := list(islice(whole, 4096)):
+        complete = _whole(rows, len(header), tally)
+        while chunk := list(islice(complete, 4096)):
             for key, own in _by_guid(chunk, guid).items():
                 columns = dict(zip(header, zip(*own, strict=True), strict=False))
                 none = ("",) * len(own)
@@ -180,18 +180,18 @@ def _copies(rows: Columns | None, numbers: Mapping[int, int], texts: Texts) -> C
     if rows is None:
         return {}
     source, target = (_numbered(rows[name], numbers) for name in _OF_COPIES[:2])
-    made = amd.copies(rows["name"], texts.in_order().__getitem__, source, target, texts)
-    return _times(rows) | made | {"stream": rows["stream_id"]}
+    described = amd.copies(rows["name"], texts.in_order().__getitem__, source, target, texts)
+    return _times(rows) | described | {"stream": rows["stream_id"]}
 
 
 def _host(rows: Columns | None, kind: int = 0) -> Columns:
     if rows is None:
         return {}
-    made = _times(rows) | {"name": rows["name"], "thread": rows["thread_id"]}
+    columns = _times(rows) | {"name": rows["name"], "thread": rows["thread_id"]}
     if kind:
-        made["kind"] = np.full(len(rows["name"]), kind)
-        del made["correlation"]
-    return made
+        columns["kind"] = np.full(len(rows["name"]), kind)
+        del columns["correlation"]
+    return columns
 
 
 def _times(rows: Columns) -> Columns:
@@ -211,8 +211,8 @@ def _agents(path: Path) -> tuple[dict[int, int], dict[int, Device]]:
     with open_stream(other, log=True) as stream:
         rows = csv.reader(_lines(stream))
         header = _header(rows)
-        whole = _whole(rows, len(header), Tally())
-        agents = [dict(zip(header, row, strict=True)) for row in whole]
+        complete = _whole(rows, len(header), Tally())
+        agents = [dict(zip(header, row, strict=True)) for row in complete]
     found = [agent for agent in agents if agent.get("agent_type") == "GPU"]
     gpus = [(_number(agent.get("node_id", "")), agent) for agent in found]
     gpus.sort(key=itemgetter(0))

@@ -282,11 +282,11 @@ def open_database(path: Path, shown: str) -> Iterator[Database]:
             allow_reads_of(connection, columns)
             yield Database(connection, columns, layouts, pages, size, shown)
     except sqlite3.DatabaseError as error:
-        said = (
+        refusal = (
             f"{shown}: the SQLite database is damaged before its first table; export the "
             "report again"
         )
-        raise UnreadableInputError(said) from error
+        raise UnreadableInputError(refusal) from error
 
 
 def _size(path: Path) -> int:
@@ -371,16 +371,16 @@ def sqlite_file(path: Path, export: Callable[[Path, Path], None]) -> Iterator[tu
         yield path, _share_there(path)
         return
     with tempfile.TemporaryDirectory(prefix="traceanalyzer-") as folder:
-        made = Path(folder) / "export.sqlite"
+        scratch = Path(folder) / "export.sqlite"
         if head.startswith(SQLITE_MAGIC):
-            whole = made if _merge(path, log, made) else path
-            yield whole, _share_there(whole)
+            merged = scratch if _merge(path, log, scratch) else path
+            yield merged, _share_there(merged)
         elif head.startswith(GZIP_MAGIC):
-            complete = _decompress(path, made)
-            yield made, min(_share_there(made), 1.0 if complete else _NEARLY_ALL)
+            complete = _decompress(path, scratch)
+            yield scratch, min(_share_there(scratch), 1.0 if complete else _NEARLY_ALL)
         else:
-            export(path, made)
-            yield made, 1.0
+            export(path, scratch)
+            yield scratch, 1.0
 
 
 def _merge(path: Path, log: Path, target: Path) -> bool:
@@ -404,8 +404,8 @@ def _share_there(path: Path) -> float:
     if len(header) < 100:
         return 0.0
     count_is_valid = header[24:28] == header[92:96]
-    whole = int.from_bytes(header[28:32], "big") * page_bytes_of(header)
-    return min(path.stat().st_size / whole, 1.0) if count_is_valid and whole else 1.0
+    stated_bytes = int.from_bytes(header[28:32], "big") * page_bytes_of(header)
+    return min(path.stat().st_size / stated_bytes, 1.0) if count_is_valid and stated_bytes else 1.0
 
 
 def _decompress(path: Path, target: Path) -> bool:

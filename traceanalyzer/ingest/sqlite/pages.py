@@ -153,12 +153,12 @@ class PageFile:
             raise OddPageError
         places = pages[:, first : first + 2 * most].astype(np.int64)
         places = places[:, ::2] << 8 | places[:, 1::2]
-        there = np.arange(most) < count[:, None]
+        is_cell = np.arange(most) < count[:, None]
         low = first + 2 * count[:, None]
         high = self.usable_bytes - _LEAST_CELL
-        if ((places < low) | (places > high))[there].any():
+        if ((places < low) | (places > high))[is_cell].any():
             raise OddPageError
-        return (places + np.arange(len(pages))[:, None] * self.page_bytes)[there]
+        return (places + np.arange(len(pages))[:, None] * self.page_bytes)[is_cell]
 
     def _rows(
         self, data: U8, cell: I64, layout: Layout, columns: Mapping[str, int], text: str | None

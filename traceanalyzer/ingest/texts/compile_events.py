@@ -44,17 +44,19 @@ def told(text: str, path: Path) -> Told | None:
             spent[name] += float(at) - open_at[key].pop()
         elif event.get("ph") == "X" and isinstance(event.get("dur"), int | float):
             spent[name] += float(event["dur"])
-    whole = next((name for name in WHOLE if name in spent), None)
+    outermost = next((name for name in WHOLE if name in spent), None)
     if not spent:
         return None
     longest = sorted(spent.items(), key=lambda item: -item[1])
-    total = spent[whole] if whole else longest[0][1]
+    total = spent[outermost] if outermost else longest[0][1]
     graphs = counted(len(compiled), "compilation") if compiled else "Compilation"
     return Told(
         what="Stages of torch.compile (chromium_events.json of tlparse)",
         tells=f"{graphs} took {digits(total / _US_PER_S)} s.",
         record=RECORD,
         notes=tuple(
-            f"{name}: {digits(us / _US_PER_S)} s." for name, us in longest[:SHOWN] if name != whole
+            f"{name}: {digits(us / _US_PER_S)} s."
+            for name, us in longest[:SHOWN]
+            if name != outermost
         ),
     )

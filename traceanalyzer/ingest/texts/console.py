@@ -39,23 +39,23 @@ def told(text: str, path: Path) -> Told | None:
     """How often it recompiled and broke, where and why."""
     breaks = Counter(_BREAK.findall(text))
     again = Counter(_AGAIN.findall(text))
-    said = []
+    told_of = []
     limit = _LIMIT.search(text)
     if limit is not None:
-        said.append(
+        told_of.append(
             f"The limit of {limit[1]} recompilations was reached{_where(text)}: from there on the "
             "function runs without torch.compile"
         )
     if again:
-        said.append(
+        told_of.append(
             f"{counted(again.total(), 'recompilation')} of {counted(len(again), 'function')}"
         )
     if breaks:
         places = counted(len(breaks), "place")
-        said.append(f"{counted(breaks.total(), 'graph break')} at {places}")
-    elif not said and _BREAK_LINE.search(text):
-        said.append(f"{len(_BREAK_LINE.findall(text)):,} lines on graph breaks")
-    if not said:
+        told_of.append(f"{counted(breaks.total(), 'graph break')} at {places}")
+    elif not told_of and _BREAK_LINE.search(text):
+        told_of.append(f"{len(_BREAK_LINE.findall(text)):,} lines on graph breaks")
+    if not told_of:
         return None
     notes = [
         f"Graph break at {place}, {counted(count, 'time')}."
@@ -71,7 +71,7 @@ def told(text: str, path: Path) -> Told | None:
     notes += _guards(text)
     return Told(
         what="Messages of torch.compile",
-        tells=f"{'; '.join(said)}.",
+        tells=f"{'; '.join(told_of)}.",
         record=RECORD,
         notes=tuple(notes),
     )

@@ -84,14 +84,14 @@ def told(text: str, path: Path) -> Told | None:
     gpus = sorted({gpu for by_gpu in values.values() for gpu in by_gpu})
     means = {what: {gpu: mean(of) for gpu, of in by.items()} for what, by in values.items()}
     samples = max(len(of) for by in values.values() for of in by.values())
-    said = [
+    figures = [
         words.format(mean(means[what].values())) for what, words in _WORDS.items() if what in means
     ]
     if "power_w" in means:
-        said.append(f"{digits(mean(means['power_w'].values()))} W")
-    if not said:
+        figures.append(f"{digits(mean(means['power_w'].values()))} W")
+    if not figures:
         return None
-    sentence = f"{said[0][0].upper()}{', '.join(said)[1:]}"
+    sentence = f"{figures[0][0].upper()}{', '.join(figures)[1:]}"
     return Told(
         what=f"Samples of {len(gpus)} GPU{'s' if len(gpus) > 1 else ''}, {samples:,} each",
         tells=f"{sentence}.",

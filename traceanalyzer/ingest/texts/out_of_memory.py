@@ -44,8 +44,8 @@ def told(text: str, path: Path) -> Told | None:
     total = _size(_TOTAL, message)
     parts = [f"{sized(asked)} were asked for"]
     if free is not None:
-        of = f" of {sized(total)}" if total else ""
-        parts.append(f"{sized(free)}{of} were free")
+        of_total = f" of {sized(total)}" if total else ""
+        parts.append(f"{sized(free)}{of_total} were free")
     return Told(
         what="The message of an allocation that found no memory",
         tells=f"{', '.join(parts)}. {_why(message, asked, total)}".strip(),

@@ -75,9 +75,9 @@ def read(
     lost = found.damaged.get(form.name, 0)
     skipped = found.lines - len(records) - lost
     traces = []
-    for rank, mine in _by_rank(records).items():
+    for rank, own_records in _by_rank(records).items():
         try:
-            steps = step_timings(mine, form, found.factors)
+            steps = step_timings(own_records, form, found.factors)
         except UnitlessError as error:
             raise _unitless(path, found.keys.get(str(error), "time")) from error
         notes = (
@@ -88,7 +88,7 @@ def read(
             f"The log stops early: {damage}." if damage else "",
         )
         health = Health(
-            events=len(mine),
+            events=len(own_records),
             skipped=max(skipped, 0) + steps.repeated,
             lost=lost + steps.lost,
             truncated=found.truncated,

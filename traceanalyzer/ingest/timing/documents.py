@@ -54,10 +54,10 @@ def read_document(path: Path, found: Found, *, probing: bool = False) -> None:
     found.keys |= {column.field: column.name for column in columns}
     found.factors |= {column.field: column.factor for column in columns}
     for number, row in enumerate(best):
-        mine = tuple(column for column in columns if column.place in row)
-        if mine and not tables.is_of_evaluation(row):
-            values = [value for (value,) in tables.take(mine, [row])]
-            fields = [column.field for column in mine]
+        present = tuple(column for column in columns if column.place in row)
+        if present and not tables.is_of_evaluation(row):
+            values = [value for (value,) in tables.take(present, [row])]
+            fields = [column.field for column in present]
             found.of(form).add(number, dict(zip(fields, values, strict=True)))
     found.lines = len(best)
 
@@ -78,16 +78,16 @@ def _lists(value: Any, level: int) -> Iterator[list[dict[str, Any]]]:
         rows = [tables.flattened(row) for row in value if isinstance(row, dict)]
         if len(rows) >= FEWEST:
             yield rows
-        for one in value[:MOST_RUNS]:
-            yield from _lists(one, level + 1)
+        for run in value[:MOST_RUNS]:
+            yield from _lists(run, level + 1)
     elif isinstance(value, dict):
         lists = {name: of for name, of in value.items() if _is_column(of)}
         lengths = {len(of) for of in lists.values()}
         if len(lists) > 1 and len(lengths) == 1:
             cells = zip(*lists.values(), strict=True)
             yield [dict(zip(lists, row, strict=True)) for row in cells]
-        for of in value.values():
-            yield from _lists(of, level + 1)
+        for inner in value.values():
+            yield from _lists(inner, level + 1)
 
 
 def _is_column(value: Any) -> bool:

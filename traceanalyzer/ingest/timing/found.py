@@ -106,8 +106,8 @@ class Found:
         lines = [dict(zip(names, row, strict=True)) for row in rows]
         steps = Collected()
         for place, values in steps_of_phases(lines):
-            whole: Values = {**values, "whole": 1.0}
-            steps.add(int(records.line[place]), whole)
+            complete: Values = {**values, "whole": 1.0}
+            steps.add(int(records.line[place]), complete)
         return steps.records()
 
     def memory(self) -> Records:

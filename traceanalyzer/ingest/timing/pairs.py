@@ -133,12 +133,12 @@ def _merged(texts: Sequence[str], numbers: Sequence[str]) -> tuple[list[str], li
 
 def _add_unnamed(found: dict[str, Taken], bare: Sequence[Taken], counted: Sequence[Taken]) -> None:
     """Values without a name: `3056.36 ms |` is a time where no other is, `[ 10/1000]` a step."""
-    for one in bare:
-        is_time = one.field == "bare_s"
+    for value in bare:
+        is_time = value.field == "bare_s"
         if is_time and found.keys() & {"iter_s", "time_s", "iter?", "time?", "compute_s"}:
             continue
         if is_time or found.keys() & {"time_s", "iter_s"}:
-            found.setdefault(one.field, one)
+            found.setdefault(value.field, value)
     unnamed = [one for one in counted if not any(one.number == t.number for t in found.values())]
     if unnamed and "step" not in found:
         found["step"] = unnamed[-1]

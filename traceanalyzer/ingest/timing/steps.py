@@ -64,7 +64,7 @@ class _Duration:
     each: F64
     note: str = ""
     # whether it is known to include the time for data
-    whole: bool = False
+    includes_data: bool = False
     between: bool = False  # whether it is the time between lines
 
 
@@ -86,7 +86,7 @@ def step_timings(
     duration[impossible] = np.nan
     stride = _stride_note(kept)
     data = kept.column("data_s")
-    known = found.whole or found.between or bool(np.isfinite(kept.column("whole")).any())
+    known = found.includes_data or found.between or bool(np.isfinite(kept.column("whole")).any())
     apart, why = (False, "") if known else _data_apart(duration, data, between_lines(kept))
     total = duration + np.nan_to_num(data) if apart else duration
     table = _table(kept, _ns(total), _ns(data))
@@ -111,11 +111,11 @@ def timed_lines(records: Records, form: LineFormat, factors: Mapping[str, float]
 
 def _said(records: Records, names: tuple[str, ...]) -> Bool:
     """Which lines say one of the fields."""
-    said = np.zeros(len(records), bool)
+    result = np.zeros(len(records), bool)
     for name in names:
         if name in records:
-            said |= np.isfinite(records.column(name))
-    return said
+            result |= np.isfinite(records.column(name))
+    return result
 
 
 def _training(records: Records, form: LineFormat) -> Records:
@@ -252,14 +252,14 @@ def _first_of_each(steps: list[float], series: list[float]) -> tuple[list[int], 
     seen: dict[float, int] = {}
     current = -1.0
     first = last = 0.0
-    for i, (step, of) in enumerate(zip(steps, series, strict=True)):
+    for i, (step, own_series) in enumerate(zip(steps, series, strict=True)):
         if step != step:
             kept.append(i)
             target.append(i)
             continue
-        if not seen or of != current or (step <= first and last - first > 1):
+        if not seen or own_series != current or (step <= first and last - first > 1):
             seen = {}
-            current = of
+            current = own_series
             first = step
         if step not in seen:
             seen[step] = i
@@ -321,11 +321,11 @@ def _duration(records: Records, form: LineFormat) -> _Duration:
     if np.isfinite(column("iter_s")).any():
         each = column("iter_s")
         each = np.where(np.isfinite(each), each, 1 / column("its_per_s"))
-        return _Duration(each, whole=form.includes_data or named_phases)
+        return _Duration(each, includes_data=form.includes_data or named_phases)
     if np.isfinite(column("compute_s")).any():
-        return _Duration(column("compute_s") + np.nan_to_num(column("data_s")), whole=True)
+        return _Duration(column("compute_s") + np.nan_to_num(column("data_s")), includes_data=True)
     if np.isfinite(column("its_per_s")).any():
-        return _Duration(1 / column("its_per_s"), whole=form.includes_data)
+        return _Duration(1 / column("its_per_s"), includes_data=form.includes_data)
     if np.isfinite(column("time_s")).any():
         return _own_or_clock(column("time_s"), step, form)
     if np.isfinite(column("bare_s")).any():
@@ -334,7 +334,7 @@ def _duration(records: Records, form: LineFormat) -> _Duration:
         found = differences(column("clock_s"), step)
         return _Duration(found.each, _MEAN if found.is_mean else _COUNTED, between=True)
     if np.isfinite(column("mean_s")).any():
-        return _Duration(column("mean_s"), _RUNNING, whole=True)
+        return _Duration(column("mean_s"), _RUNNING, includes_data=True)
     return _between(records)
 
 
@@ -346,7 +346,7 @@ def _own_or_clock(time: F64, step: F64, form: LineFormat) -> _Duration:
     lines = np.arange(1.0, len(time) + 1)
     if not np.isfinite(step).any() and counts_up(time, lines, named_so=True):
         return _Duration(np.full(len(time), np.nan))  # a clock, and no steps to part it by
-    return _Duration(np.where(time > 0, time, np.nan), whole=form.includes_data)
+    return _Duration(np.where(time > 0, time, np.nan), includes_data=form.includes_data)
 
 
 def _between(records: Records) -> _Duration:

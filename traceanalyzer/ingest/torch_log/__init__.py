@@ -133,11 +133,11 @@ def _with_fusion(logs: list[CompileLog], folder: Path) -> list[CompileLog]:
         rank = _rank_in(file.name)
         if rank is None and len(ranks) > 1:
             continue
-        mine = ranks if rank is None else {rank, None}
+        accepted = ranks if rank is None else {rank, None}
         with open_stream(file) as stream:
             pairs = read_fusion(lines(stream, Counts()))
         for i, log in enumerate(logs):
-            if log.rank in mine:
+            if log.rank in accepted:
                 logs[i] = replace(log, not_fused=(*(log.not_fused or ()), *pairs))
     return logs
 
@@ -228,9 +228,9 @@ class _Processes:
         return self.folds.get(key) or self._begun(*key)
 
     def _begun(self, prefix: str, rank: int | None) -> Fold:
-        said = _rank_in(prefix, _RANK_OF_PREFIX) if prefix else self._rank
+        stated = _rank_in(prefix, _RANK_OF_PREFIX) if prefix else self._rank
         return self.folds.setdefault(
-            (prefix, rank), Fold(self._path, said if rank is None else rank)
+            (prefix, rank), Fold(self._path, stated if rank is None else rank)
         )
 
 

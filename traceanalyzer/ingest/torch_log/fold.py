@@ -203,10 +203,10 @@ class Fold:
 
     def _on_chromium_event(self, record: Record) -> None:
         event = self._json(record) if record.payload else record.body
-        for one in mappings(event if isinstance(event, list) else [event]):
-            pid = str(one.get("pid"))
-            key = (record.prefix, record.thread, pid, str(one.get("tid")))
-            self._spans.add(one, key, record.compile_id)
+        for span in mappings(event if isinstance(event, list) else [event]):
+            pid = str(span.get("pid"))
+            key = (record.prefix, record.thread, pid, str(span.get("tid")))
+            self._spans.add(span, key, record.compile_id)
 
     def _on_dynamo_start(self, record: Record) -> None:
         compilation = self._compilation(record, new=True)
@@ -298,8 +298,8 @@ class Fold:
             if isinstance(about, dict):
                 took = _whole(about.get("compile_time_us"))
                 state = str(about.get("autotune_cache_state") or "")
-                made = TritonKernel(name, took, _whole(about.get("num_configs")) or 1, state)
-                self._compilation(record).triton.append(made)
+                kernel = TritonKernel(name, took, _whole(about.get("num_configs")) or 1, state)
+                self._compilation(record).triton.append(kernel)
 
     def _metrics(self, record: Record) -> None:
         values = mapping(record.body)

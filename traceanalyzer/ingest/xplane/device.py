@@ -158,10 +158,10 @@ def operators_of(rows: Columns, texts: Texts, correlation: I64) -> I64:
     have the same one (a replayed graph has many), else the module, -1 where that is not one
     either."""
     result = np.full(len(correlation), -1, np.int64)
-    here = rows["correlation_id"] > 0
-    ids = rows["correlation_id"][here]
+    launched = rows["correlation_id"] > 0
+    ids = rows["correlation_id"][launched]
     for every in operators(rows, texts):
-        codes = every[here]
+        codes = every[launched]
         order = np.lexsort((codes, ids))
         known, first = np.unique(ids[order], return_index=True)
         if not len(known):

@@ -209,9 +209,9 @@ class _Events:
         number = np.where(is_number, found.value, -1)
         result = {}
         for i, name in enumerate(STATS):
-            mine = which == i
+            is_own = which == i
             result[name] = np.full(count, -1, np.int64)
-            result[name][event[mine]] = (code if name in TEXTS else number)[mine]
+            result[name][event[is_own]] = (code if name in TEXTS else number)[is_own]
         return result
 
     def _codes(self, found: Fields) -> I64:

@@ -174,8 +174,8 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
             space = (read_space if is_proto else read_chrome)(data, texts)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             why = stream.damage or "it is cut off or damaged"
-            said = f"{path}: not a readable trace of JAX: {why}; give the {SUFFIX} beside it"
-            raise UnreadableInputError(said) from error
+            refusal = f"{path}: not a readable trace of JAX: {why}; give the {SUFFIX} beside it"
+            raise UnreadableInputError(refusal) from error
         if stream.damage:
             space = replace(space, truncated=True)
     trace = make_trace(str(path), space, texts)

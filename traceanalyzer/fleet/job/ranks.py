@@ -27,7 +27,7 @@ _PIPELINE = re.compile(
 
 
 @dataclass(frozen=True, eq=False)
-class Whole:
+class JobRanks:
     """The ranks of a job with what is worked out from all of them."""
 
     chosen: Chosen
@@ -127,17 +127,15 @@ class Whole:
         together with it, ns."""
         job = self.compared.pipeline
         late = {one.position: one for one in self.compared.late}
-        mine = late.get(rank, LateRank(rank, 0.0))
+        own = late.get(rank, LateRank(rank, 0.0))
         if job is not None:  # all that are late are so together, or none
             gain = (
                 job.evened_ms
-                if mine.stage is not None
-                else job.without_ms([*late] if mine.together else [rank])
+                if own.stage is not None
+                else job.without_ms([*late] if own.together else [rank])
             )
             return gain * NS_PER_MS
-        several = (
-            late_together(self.matches) if self.matches is not None and mine.together else None
-        )
+        several = late_together(self.matches) if self.matches is not None and own.together else None
         if self.matches is None or several is None:
             return self.own_ns[self.steady_steps, rank]
         step = self.matches.step
