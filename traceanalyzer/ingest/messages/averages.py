@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from traceanalyzer.base import digits
-from traceanalyzer.ingest.side_files import decoded
+from traceanalyzer.ingest.side_files import decoded, is_number
 from traceanalyzer.ingest.timing.names import TIME_UNITS, meaning
 from traceanalyzer.ingest.timing.pairs import value_of
 from traceanalyzer.trace import Told
@@ -109,7 +109,7 @@ def _pairs(text: str) -> Iterator[tuple[str, float, str]]:
     plain = text.strip()
     if plain.startswith("{") and plain.endswith("}") and len(plain) <= MOST_TEXT:
         for name, value in _dictionary(plain).items():
-            if isinstance(value, int | float) and isinstance(name, str):
+            if isinstance(name, str) and is_number(value):
                 yield name, float(value), ""
         return
     for match in _LINE.finditer(text):
