@@ -33,6 +33,19 @@ def test_the_operator_that_does_the_work_stands_for_it():
     assert found.of(Figure.PRECISION, np.arange(2)).tolist() == [Precision.FP32] * 2
 
 
+def test_under_autocast_the_inner_operator_does_the_work():
+    b = TraceBuilder()
+    shapes = [[5], [2, 3], [3, 5]]
+    add(b, "aten::addmm", 0, 20, *shapes)
+    b.op("aten::_to_copy", 1, 4)
+    b.op("aten::addmm", 5, 19, **columns(shapes, ["c10::BFloat16"] * 3, b.code))
+    b.call("cudaLaunchKernel", 6, 7, 1).kernel("gemm", 8, 18, 1)
+    found = modelled(b)
+    assert found.counts.tolist() == [False, False, True]
+    assert found.of_device_op.tolist() == [2]
+    assert found.of(Figure.PRECISION, np.array([2])).tolist() == [Precision.BF16]
+
+
 def test_an_operator_that_calls_nothing_known_speaks_for_itself():
     b = TraceBuilder()
     add(b, "aten::linear", 0, 10, [2, 3], [5, 3], [5])

@@ -5,7 +5,8 @@ Recorded operators are nested (`aten::linear` calls `aten::addmm`), so a model o
 count the work twice. Models of operators that do the work come first: of several nested ones the
 outermost describes it whole (`aten::_scaled_dot_product_flash_attention` around
 `aten::_flash_attention_forward`). Models of operators that usually call others (`aten::linear`) are
-only used where nothing beneath them is modelled."""
+only used where nothing beneath them is modelled. An operator around one of its own name with the same
+FLOPs (autocast) only converts its inputs: the inner one counts."""
 
 import enum
 from collections.abc import Callable, Set
@@ -279,6 +280,7 @@ def _cover(joined: HostAttribution, flops: F64, composite: Bool) -> tuple[Bool, 
     row = np.where(tree.is_call, -1, tree.row[:])
     here = at(flops, row, NAN)
     working = np.isfinite(here) & ~at(composite, row, False)
+    working &= ~_dispatches(joined.linked, working, here)
     whole = (
         np.isfinite(here)
         & ~working
@@ -290,6 +292,21 @@ def _cover(joined: HostAttribution, flops: F64, composite: Bool) -> tuple[Bool, 
     cover = covering[node[inside]]
     of_device_op[inside] = np.where(cover >= 0, tree.row[cover], -1)
     return counts, of_device_op
+
+
+def _dispatches(linked: TraceJoins, working: Bool, flops: F64) -> Bool:
+    """For each node whether it only converts its inputs and hands them to an operator of its name
+    that does the work: autocast's `aten::addmm` in fp32 around the one in bf16."""
+    tree = linked.tree
+    result = np.zeros(len(working), np.bool_)
+    nodes = np.flatnonzero(working)
+    around = tree.enclosing(tree.innermost(working), nodes)
+    inside = around >= 0
+    nodes = nodes[inside]
+    around = around[inside]
+    alike_work = (tree.names(nodes) == tree.names(around)) & (flops[nodes] == flops[around])
+    result[around[alike_work]] = True
+    return result
 
 
 def _done_below(linked: TraceJoins, flops: F64, working: Bool, own: F64) -> Bool:
