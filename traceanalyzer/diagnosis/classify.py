@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from traceanalyzer.analysis.groups.bounds import rated_share
-from traceanalyzer.analysis.groups.idle import main_detail
+from traceanalyzer.analysis.groups.idle import by_turns, main_detail
 from traceanalyzer.analysis.joined.launched import is_start_up, unseen_graphs
 from traceanalyzer.base import span
 from traceanalyzer.diagnosis.compile.measured import on_compile
@@ -107,6 +107,11 @@ _REASONS = {
     ),
 }
 """Why a part is long, and in short where two are named."""
+TURN = "another GPU's turn (GPU idle {:.0%})"
+BY_TURNS = (
+    "the GPU is idle for {} while another GPU of this process has its turn: each batch passes "
+    "through one after the other"
+)
 
 
 class _Verdict(NamedTuple):
@@ -332,6 +337,8 @@ def _reason(m: Measurements, part: str, shares: Shares) -> str:
             "idle for {}",
             f"idle, or waits for other ranks ({span(waits, m.step.step_ms)}), for {{}}",
         )
+    if part == "unexplained" and by_turns(m.causes):
+        text = BY_TURNS
     more = main_detail(m.causes) if part == "host" else ""
     return text.format(f"{time} of {_whole(m)}") + (f", mostly {more}" if more else "")
 
@@ -349,7 +356,11 @@ def _headline(m: Measurements, verdict: _Verdict, shares: Shares) -> str:
         )
     parts = _parts(shares)
     cause, beside = (
-        _REASONS[_name(part, shares)][1].format(parts[part])
+        (
+            TURN
+            if part == "unexplained" and by_turns(m.causes)
+            else _REASONS[_name(part, shares)][1]
+        ).format(parts[part])
         for part in (verdict.cause, verdict.beside)
     )
     if verdict.hidden:

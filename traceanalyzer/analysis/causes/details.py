@@ -30,6 +30,7 @@ class IdleDetail(enum.IntEnum):
     MANAGED_LOOP = 7
     MISSING = 8  # the host waits for work of the device that is not in the recording
     GRAPH_LAUNCH = 9  # one call that launches a graph takes far longer than such calls do
+    NEIGHBOUR = 10  # another GPU of the process has its turn, and hands over what it computed
 
     @property
     def label(self) -> str:
@@ -48,6 +49,7 @@ _LABELS = {
     IdleDetail.LOST: "kernels launched meanwhile are not in the recording",
     IdleDetail.GRAPH_LAUNCH: "one long launch of a CUDA graph",
     IdleDetail.MISSING: "the CPU waits for GPU work that is not in the recording",
+    IdleDetail.NEIGHBOUR: "another GPU of this process has its turn",
 }
 
 OF_NO_CALL = (
@@ -55,6 +57,7 @@ OF_NO_CALL = (
     int(IdleDetail.MANAGED_LOOP),
     int(IdleDetail.LOST),
     int(IdleDetail.MISSING),
+    int(IdleDetail.NEIGHBOUR),
 )
 """Details that say all, whatever the host did."""
 

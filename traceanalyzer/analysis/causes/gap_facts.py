@@ -14,12 +14,13 @@ from traceanalyzer.analysis.causes.draining import (
     waits_by_end,
 )
 from traceanalyzer.analysis.causes.started import Started
+from traceanalyzer.analysis.causes.turns import others_work
 from traceanalyzer.analysis.joined.launched import last_launch, lost_launches
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS, UNEXPLAINED_NS
 from traceanalyzer.base import dataclass
-from traceanalyzer.trace import I64, U8, Bool
+from traceanalyzer.trace import I32, I64, U8, Bool
 
 DOMINANT = 0.5
 """A cause owns a gap if it filled at least this share of it, or if the gap would shrink below that
@@ -38,6 +39,7 @@ class GapFacts:
     start: I64
     end: I64
     next_op: I64  # device op that ends the gap, -1 after the last one
+    device: I32  # that is idle
 
     @property
     def duration(self) -> I64:
@@ -130,6 +132,15 @@ class GapFacts:
         """Time in waits that went on although all recorded work had ended."""
         waits = self.started.joined.memo(outlasting_waits)
         return measure(waits, self.start, self.end)
+
+    @cached_property
+    def neighbour_ns(self) -> I64:
+        """Time in which another GPU of the process has its turn."""
+        spent = np.zeros(len(self.start), np.int64)
+        for own, others in self.started.timed.memo(others_work).items():
+            here = self.device == own
+            spent[here] = measure(others, self.start[here], self.end[here])
+        return spent
 
     @cached_property
     def work_detail(self) -> U8:

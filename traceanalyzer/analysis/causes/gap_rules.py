@@ -47,6 +47,13 @@ def migrates_pages(f: GapFacts) -> Bool:
     return f.migrates
 
 
+def waits_for_its_turn(f: GapFacts) -> Bool:
+    """Another GPU of the process works meanwhile, and the next op needs what that computes: it was
+    queued before, or the host waited for the other GPU; or nothing follows any more."""
+    needs_it = f.queued | f.stuck | is_blocked(f) | ~f.followed
+    return needs_it & (f.neighbour_ns >= DOMINANT * np.maximum(f.duration, 1))
+
+
 def is_stuck(f: GapFacts) -> Bool:
     """The next op had been launched, and waited for something that is not recorded."""
     return f.stuck
@@ -115,6 +122,7 @@ RULES = (
     Rule(IdleCause.OTHER, waits_for_missing_work, IdleDetail.MISSING),
     Rule(IdleCause.HOST, migrates_in_a_loop, IdleDetail.MANAGED_LOOP),
     Rule(IdleCause.HOST, migrates_pages, IdleDetail.PAGE_MIGRATION),
+    Rule(IdleCause.OTHER, waits_for_its_turn, IdleDetail.NEIGHBOUR),
     Rule(IdleCause.OTHER, is_stuck),
     Rule(IdleCause.PROFILER, profiler_works),
     Rule(IdleCause.INPUT, loads_input),

@@ -103,7 +103,7 @@ def _gaps_by_themselves(started: Started) -> Gaps:
     index[(index >= 0) & (start >= steps.end[np.maximum(index, 0)])] = -1
     of_op = at(steps.of_op, columns["next_op"], -1)
     columns["step"] = np.where(of_op >= 0, of_op, index)
-    asked = [columns[name] for name in ("start", "end", "next_op")]
+    asked = [columns[name] for name in ("start", "end", "next_op", "device")]
     causes = in_blocks(partial(_causes, started), *asked, at_once=AT_ONCE)
     columns |= {
         name: np.concatenate([block.pop(name) for block in causes]) for name in [*causes[0]]
@@ -127,9 +127,11 @@ def _gaps_of_device(timed: Timed, device: int) -> dict[str, NDArray[Any]]:
     return {"start": gaps.start, "end": gaps.end, "device": alone, "next_op": next_op, "side": side}
 
 
-def _causes(started: Started, start: I64, end: I64, next_op: I64) -> dict[str, U8 | I32]:
+def _causes(
+    started: Started, start: I64, end: I64, next_op: I64, device: I32
+) -> dict[str, U8 | I32]:
     """Cause, detail, queue and wait of some gaps."""
-    facts = GapFacts(started, start, end, next_op)
+    facts = GapFacts(started, start, end, next_op, device)
     cause, detail = decide(facts)
     wait = np.where(facts.drained >= 0, facts.drained, facts.wait)
     sync = np.where(cause == IdleCause.SYNC, wait, -1).astype(np.int32)

@@ -12,6 +12,8 @@ from traceanalyzer.base import ms
 from traceanalyzer.trace import I64, Bool
 
 MANAGED = (IdleDetail.PAGE_MIGRATION, IdleDetail.MANAGED_LOOP)
+OF_NO_WORK = (IdleDetail.NONE, IdleDetail.LOST, IdleDetail.MISSING, IdleDetail.NEIGHBOUR)
+"""Details that are no work of the host."""
 MOSTLY = 0.5  # a detail of more than half of the host's idle time names it
 
 
@@ -68,16 +70,18 @@ def longest_gaps(
     return list(zip(map(ms, gaps.duration[rows]), details, strict=True))
 
 
+def by_turns(explained: Causes) -> bool:
+    """Whether most of the idle time that no host work explains is another GPU's turn."""
+    other = _mean_ms(explained, explained.gaps.cause == IdleCause.OTHER)
+    return detail_ms(explained, IdleDetail.NEIGHBOUR) > MOSTLY * other
+
+
 def main_detail(explained: Causes) -> str:
     """In words what most of the recorded idle time of host work is; empty where no detail is most
     of it."""
     if explained.timed.device is None:
         return ""
-    details = [
-        one
-        for one in IdleDetail
-        if one not in (IdleDetail.NONE, IdleDetail.LOST, IdleDetail.MISSING)
-    ]
+    details = [one for one in IdleDetail if one not in OF_NO_WORK]
     time = {detail: detail_ms(explained, detail) for detail in details}
     longest = max(time, key=time.__getitem__)
     return (

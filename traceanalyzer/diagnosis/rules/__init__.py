@@ -51,6 +51,7 @@ RULES: tuple[Callable[[Measurements, Bool], Iterator[Draft]], ...] = (
     device.above_roofline,
     idle.profiler,
     host_causes.lost_kernels,
+    host_causes.gpus_by_turns,
     idle.unexplained,
     evidence.unknown_work,
     evidence.api_only,

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from traceanalyzer.analysis.causes.details import IdleDetail
 from traceanalyzer.analysis.groups.idle import detail_ms, longest_gaps
 from traceanalyzer.analysis.tables.shape_rows import new_shapes as find_new_shapes
+from traceanalyzer.base import ms
 from traceanalyzer.diagnosis.draft import Draft, Proposal, finding, share
 from traceanalyzer.diagnosis.finding import Evidence
 from traceanalyzer.diagnosis.measurements import Measurements
@@ -94,6 +95,21 @@ def lost_kernels(m: Measurements, _free: Bool) -> Iterator[Draft]:
     yield finding(
         "lost-kernels", "idle.other", idle, [share(m, idle, what), *_longest(m, IdleDetail.LOST)]
     )
+
+
+def gpus_by_turns(m: Measurements, _free: Bool) -> Iterator[Draft]:
+    """Idle time during which another GPU of the process has its turn."""
+    recorded = detail_ms(m.causes, IdleDetail.NEIGHBOUR)
+    if m.step.idle is None or recorded <= 0:
+        return
+    idle = min(recorded, m.step.idle.other)
+    what = "idle while another GPU of the process works"
+    busy = [
+        Evidence("GPU busy", ms(found.busy.total), "ms", f"GPU {device}, whole recording")
+        for device, found in m.timed.activity.items()
+    ]
+    proposal = Proposal(said("gpus-by-turns"), "both GPUs busy all the time", bound=True)
+    yield finding("gpus-by-turns", "idle.other", idle, [share(m, idle, what), *busy], [proposal])
 
 
 def _longest(m: Measurements, detail: IdleDetail) -> list[Evidence]:
