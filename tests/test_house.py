@@ -39,6 +39,7 @@ HEAVY = {
 LATE = (
     "cli",
     "__init__.py",
+    "base/extras.py",
     "base/parallel/__init__.py",
     "diagnosis/measurements.py",
     "collect/attach.py",

@@ -1,7 +1,6 @@
 """How to install what a part of the program needs beside its own packages."""
 
 import re
-from importlib import metadata
 
 DISTRIBUTION = "gpu-traceanalyzer"
 """What the package index calls the program; one called `traceanalyzer` there is somebody else's."""
@@ -18,6 +17,8 @@ def how_to_install(extra: str) -> str:
 
 
 def _packages(extra: str) -> list[str]:
+    from importlib import metadata  # it loads the mail parser: a tenth of every command's start
+
     try:
         lines = metadata.requires(DISTRIBUTION) or []
     except metadata.PackageNotFoundError:

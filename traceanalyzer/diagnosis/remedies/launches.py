@@ -2,6 +2,7 @@
 together."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -115,10 +116,9 @@ def grows(tape: Tape) -> bool:
     """Whether each step launches the same kernels, some with more blocks from step to step: what
     was kept of the steps before becomes longer."""
     launched = _launched(tape)
-    names = [[name for name, _ in one] for one in launched]
-    if len(launched) < LEAST_GROWING or any(one != names[0] for one in names):
+    if len(launched) < LEAST_GROWING or any(one.names != launched[0].names for one in launched):
         return False
-    sizes = np.array([[blocks for _, blocks in one] for one in launched])
+    sizes = np.array([one.blocks for one in launched])
     changes = np.diff(sizes, axis=0)
     return bool((changes >= 0).all() and (changes > 0).any())
 
@@ -147,14 +147,20 @@ def same_every_step(tape: Tape) -> bool:
     return any(_repeats(launched, period) for period in range(1, MOST_CALLS + 1))
 
 
-def _launched(tape: Tape) -> list[list[tuple[int, int]]]:
-    """Names and blocks of each step's kernels."""
+class _Kernels(NamedTuple):
+    """What a step launches, in order: codes of names, and grids."""
+
+    names: list[int]
+    blocks: list[int]
+
+
+def _launched(tape: Tape) -> list[_Kernels]:
+    """Each step's kernels."""
     ops = tape.source.trace.device_ops
     step = tape.step_of_op
     kernel = tape.compute & tape.source.linked.is_kernel[tape.row]
     chosen = (tape.row[kernel & (step == one)] for one in distinct(step).tolist())
-    columns = ((ops.name[rows], ops.blocks[rows]) for rows in chosen)
-    return [list(zip(name.tolist(), blocks.tolist(), strict=True)) for name, blocks in columns]
+    return [_Kernels(ops.name[rows].tolist(), ops.blocks[rows].tolist()) for rows in chosen]
 
 
 def _repeats(launched: Sequence[object], period: int) -> bool:

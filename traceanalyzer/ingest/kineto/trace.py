@@ -36,7 +36,7 @@ from traceanalyzer.trace.events import (
     MemoryEvents,
     Overheads,
 )
-from traceanalyzer.trace.table import distinct
+from traceanalyzer.trace.table import distinct, ranked
 
 _SYSTEMATIC_SHARE = 0.01
 """Of device ops that start before their launch: above, the two clocks disagree."""
@@ -171,10 +171,9 @@ def _clashing(rows: Rows, api: ApiCalls, ops: DeviceOps) -> int:
     if len(of_thread) < 2 or len(process) < 2:
         return 0
     known = (api.correlation > 0) & (api.thread >= 0)
-    pairs = np.unique(
-        np.column_stack((api.correlation[known], of_thread[api.thread[known]])), axis=0
-    )
-    ids, processes = np.unique(pairs[:, 0], return_counts=True)
+    ids, place = ranked(api.correlation[known])
+    pair = place.astype(np.int64) * len(process) + of_thread[api.thread[known]]
+    processes = np.bincount(distinct(pair) // len(process), minlength=len(ids))
     shared = np.isin(ops.correlation, ids[processes > 1])
     if shared.sum() <= _CLASHING_SHARE * len(ops):
         return 0

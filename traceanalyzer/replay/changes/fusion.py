@@ -151,8 +151,13 @@ def _split_by_period(tape: Tape, number: I32) -> I64:
     reducing = tape.of_classes(*REDUCING) & (number >= 0)
     inside = np.flatnonzero(np.isin(number, number[reducing]))
     cuts = np.zeros(len(number), np.int64)
+    known: dict[bytes, int] = {}
     for rows in split_where(inside, np.diff(number[inside]) != 0):
-        period = period_of(name[rows])
+        names = name[rows]
+        key = names.tobytes()
+        if key not in known:
+            known[key] = period_of(names)
+        period = known[key]
         cuts[rows[period::period]] = 1
     return np.where(number >= 0, number + np.cumsum(cuts), -1)
 

@@ -33,9 +33,9 @@ class Operator:
     texts: tuple[str | None, str | None, str | None] = (None, None, None)
     """Its shapes, element types and values, as recorded."""
 
-    def named(self, pattern: re.Pattern[str]) -> bool:
-        """Whether it is called like this."""
-        return pattern.search(self.name) is not None
+    def named(self, *patterns: re.Pattern[str]) -> bool:
+        """Whether it is called like one of these."""
+        return any(pattern.search(self.name) is not None for pattern in patterns)
 
     @cached_property
     def inputs(self) -> tuple[Input, ...]:

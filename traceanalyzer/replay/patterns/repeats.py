@@ -6,6 +6,7 @@ is told by a code.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -15,7 +16,7 @@ from traceanalyzer.analysis.algebra import where_changed
 from traceanalyzer.base import dataclass
 from traceanalyzer.replay.patterns.operators import Operator, operators
 from traceanalyzer.replay.tape import Tape
-from traceanalyzer.trace import I32, I64, Bool, distinct
+from traceanalyzer.trace import I32, I64, Bool, distinct, ranked
 
 
 def each_step(step: I32 | I64, chosen: Bool) -> Iterator[I64]:
@@ -33,7 +34,12 @@ def after_each(chosen: NDArray[Any]) -> NDArray[Any]:
 def split_where(rows: I64, apart: Bool) -> list[I64]:
     """The rows in parts: a new one begins where a row is `apart` (one entry fewer) from the one
     before it."""
-    return np.split(rows, np.flatnonzero(apart) + 1) if len(rows) else []
+    if not len(rows):
+        return []
+    ends = [0, *(np.flatnonzero(apart) + 1).tolist(), len(rows)]
+    return [
+        rows[first:stop] for first, stop in pairwise(ends)
+    ]  # `np.split` takes ten times as long
 
 
 def every(rows: Bool, count: int) -> Bool:
@@ -162,5 +168,8 @@ def period_of(code: I32 | I64) -> int:
 
 def codes(*columns: I64 | I32) -> I64:
     """A number for each kind of rows that these columns have together."""
-    _, code = np.unique(np.stack(columns), axis=1, return_inverse=True)
-    return code.reshape(-1).astype(np.int64)
+    code = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        values, place = ranked(column)
+        code = ranked(code * len(values) + place)[1].astype(np.int64)
+    return code

@@ -58,8 +58,7 @@ PASSES_ON = re.compile(
 )
 """Operators that give the same data, as they are or in another format."""
 MOVES = re.compile(r"^aten::(to|_to_copy|copy_|cuda)$")
-GIVES_THE_SAME = re.compile(f"{MOVES.pattern}|{PASSES_ON.pattern}")
-TURNS_OR_PASSES_ON = re.compile(f"{TURNS.pattern}|{GIVES_THE_SAME.pattern}")
+GIVES_THE_SAME = (MOVES, PASSES_ON)
 USE_OPERATORS = 8  # those after a copy, other copies left out, among which its use is looked for
 USE_OPERATORS_OF_BLOCK = 32
 """As far for what comes together with a weight: the other parameters of a block of layers."""
@@ -308,11 +307,11 @@ def _first_use(outermost: Outermost, place: int, uses: int, *, turned: bool) -> 
     following = outermost.follow(place, FARTHEST_OPERATORS)
     mover = next(following)
     moved = _without_ones(mover.first_tensor) if mover.named(MOVES) else ()
-    passes = TURNS_OR_PASSES_ON if turned else GIVES_THE_SAME
+    passes = (TURNS, *GIVES_THE_SAME) if turned else GIVES_THE_SAME
     for one in following if moved else ():
         sizes = [order(_without_ones(shape)) for shape in one.shapes]
         taken = sizes.index(order(moved)) if order(moved) in sizes else -1
-        if taken > 0 or (taken == 0 and not one.named(passes)):
+        if taken > 0 or (taken == 0 and not one.named(*passes)):
             return _stays(one, taken), taken > 0 and one.named(PARAMETERS)
         order = sorted if taken == 0 and one.named(TURNS) else order
         uses -= not one.named(MOVES)
