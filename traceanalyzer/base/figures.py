@@ -92,6 +92,11 @@ def ratio(part: float | None, whole: float | None) -> float | None:
     return part / whole if part is not None and whole else None
 
 
+def plural(noun: str, count: float) -> str:
+    """The noun for so many: `step` or `steps`."""
+    return noun if count == 1 else f"{noun}s"
+
+
 def cut(text: str, limit: int) -> str:
     """At most `limit` characters, the end left out."""
     return text if len(text) <= limit else text[: limit - 1] + ELLIPSIS

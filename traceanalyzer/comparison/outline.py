@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from traceanalyzer.base import dataclass, metric
+from traceanalyzer.base import dataclass, metric, plural
 from traceanalyzer.comparison.by_row import SHOWN
 from traceanalyzer.comparison.model import Change, Comparison, Difference, Side
 from traceanalyzer.comparison.noise import RUN_NOISE_SHARE
@@ -226,10 +226,11 @@ def _answer(comparison: Comparison) -> Verdict:
 
 
 def _side(name: str, side: Side, per: str) -> str:
-    whole = "the mean repeat" if per == "per repeat" else "the whole recording"
-    steps = (
-        f"{side.steps} step{'s' * (side.steps != 1)}" if side.steps > (per != "per step") else whole
-    )
+    least = 1 if per == "per step" else 2
+    if side.steps >= least:
+        steps = f"{side.steps} {plural('step', side.steps)}"
+    else:
+        steps = "the mean repeat" if per == "per repeat" else "the whole recording"
     bound = "" if side.bottleneck == "inconclusive" else "-bound"
     return (
         f"{name}: {shorten(side.name, LONGEST_NAME)} ({side.kind}), {steps}, "
@@ -256,8 +257,12 @@ def _figures_of(value: Difference) -> tuple[float, float, float, str | None, str
         and value.high_ms is not None
         and not value.low_ms <= 0 <= value.high_ms
     )
-    none = f"below {RUN_NOISE_SHARE:.0%}" if shown else "within noise"
-    verdict = {True: "changed", False: none, None: "spread unknown"}[value.significant]
+    if value.significant is None:
+        verdict = "spread unknown"
+    elif value.significant:
+        verdict = "changed"
+    else:
+        verdict = f"below {RUN_NOISE_SHARE:.0%}" if shown else "within noise"
     return value.a_ms, value.b_ms, value.difference_ms, interval(value), verdict
 
 

@@ -49,7 +49,8 @@ def named(
     stored = is_reference(reference)
     saved = None if stored else _saved(Path(reference))
     if stored or saved is not None:
-        if part := str(selection or ""):
+        part = str(selection or "")
+        if part:
             raise UnreadableInputError(
                 f"{reference}: a saved report is of what it was made from; leave out {part}"
             )

@@ -139,7 +139,8 @@ def classify(m: Measurements, best: Iterable[BottleneckClass | None] = ()) -> Su
     of_best = (PART_OF.get(cls, cls) for cls in best)
     paying = [part for part in of_best if _pays(m, parts, part)]
     verdict = _verdict(parts, _holding_nothing_up(m, parts), paying)
-    if why := _not_known(m, verdict.cause, shares):
+    why = _not_known(m, verdict.cause, shares)
+    if why:
         return Summary("inconclusive", 0.0, f"Inconclusive: {why}", m.step.basis, step_ms)
     bottleneck = _name(verdict.cause, shares)
     held_up = m.memo(outside) if bottleneck in IDLE_CLASSES else ""
@@ -306,15 +307,17 @@ def _shares(m: Measurements) -> Shares | str:
     return shares
 
 
+def _trust_in_steps(count: int) -> float:
+    if count == 1:
+        return ONE_STEP_FACTOR
+    return TWO_STEPS_FACTOR if count == 2 else 1.0
+
+
 def _confidence(m: Measurements, verdict: _Verdict, shares: Shares, held_up: str) -> float:
     """The margin over the second largest part, less for thin evidence."""
     steps = m.timed.steps
     health = m.trace.health
-    factor = (
-        {1: ONE_STEP_FACTOR, 2: TWO_STEPS_FACTOR}.get(steps.steady_count, 1.0)
-        if steps.found
-        else NO_STEPS_FACTOR
-    )
+    factor = _trust_in_steps(steps.steady_count) if steps.found else NO_STEPS_FACTOR
     factor *= 1.0 - missing_kernels(m)
     if health.truncated or health.lost > DAMAGED_SHARE * max(health.events, 1):
         factor *= DAMAGED_FACTOR

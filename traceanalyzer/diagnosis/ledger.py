@@ -272,7 +272,8 @@ def _longest(entries: list[LedgerEntry]) -> list[LedgerEntry]:
     for (kind, cause, detail), some in by_cause.items():
         some = sorted(some, key=lambda one: (-one.ms, -one.recorded_ms))
         result += some[:MOST_PLACES]
-        if rest := some[MOST_PLACES:]:
+        rest = some[MOST_PLACES:]
+        if rest:
             left_ms = float(sum(one.ms for one in rest))
             recorded_ms = float(sum(one.recorded_ms for one in rest))
             others = LedgerEntry(kind, cause, OTHERS, detail, left_ms, recorded_ms, rest[0].basis)

@@ -103,6 +103,7 @@ def evidence(m: Measurements, found: Loading) -> Iterator[Evidence]:
             "of the loading, calls to the OS",
         )
     for load in m.trace.loads:
-        if least := LOADS.get(load.what):
+        least = LOADS.get(load.what)
+        if least:
             samples = f"mean of {load.samples} samples of the run"
             yield Evidence(load.what, load.mean / 100, "share", samples, least / 100)

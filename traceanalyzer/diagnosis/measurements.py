@@ -383,11 +383,8 @@ class Measurements(OfTimed):
         """The step timed without the profiler; None where it was not, or where recorded steps
         contradict it."""
         timed = self.said_unprofiled
-        if (
-            timed is None
-            and (log := self.timed.memo(found_in_log)) is not None
-            and log.stretch is not None
-        ):
+        log = self.timed.memo(found_in_log) if timed is None else None
+        if log is not None and log.stretch is not None:
             if any(row.phase != "decode" for row in self.iterations):
                 return None
             time = self.mean_step_ms / log.stretch  # the mean iteration, as the server's log has it

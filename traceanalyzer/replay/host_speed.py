@@ -167,7 +167,8 @@ def fitted(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[float, float]:
     fastest = takes(LEAST_SHARE)
     if fastest > high:
         return LEAST_SHARE, bisected(lambda own: takes(LEAST_SHARE, own) <= high, 0.0, 1.0)
-    if (slowest := takes(1.0)) < low:
+    slowest = takes(1.0)
+    if slowest < low:
         return 1.0, 1.0
     least = (
         LEAST_SHARE if fastest >= low else bisected(lambda one: takes(one) < low, LEAST_SHARE, 1.0)

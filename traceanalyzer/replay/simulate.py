@@ -50,9 +50,8 @@ def run(tapes: Sequence[Tape], repeats: int, begin: Begin = max) -> list[Pass]:
     ranks' orders contradict each other, one that could never begin does so with those who are
     there. One that begins earlier than a rank arrives takes what this one is late by out of its
     time: only `done` is then told on the clock of all."""
-    if len(tapes) == 1 and (alone := run_alone(tapes[0], repeats)) is not None:
-        return [alone]
-    return _run_together(tapes, repeats, begin)
+    alone = run_alone(tapes[0], repeats) if len(tapes) == 1 else None
+    return [alone] if alone is not None else _run_together(tapes, repeats, begin)
 
 
 def _run_together(tapes: Sequence[Tape], repeats: int, begin: Begin) -> list[Pass]:

@@ -141,7 +141,8 @@ def _stretch(
         (needs.on[here], needs.delay[here]),
         (needs.also_on[here], np.zeros_like(needs.delay[here])),
     ):
-        if len(ops := np.flatnonzero(on >= 0)):
+        ops = np.flatnonzero(on >= 0)
+        if len(ops):
             links.append((ops, on[ops], delay[ops]))
     return _Stretch(first, stop, host, tape.latency[here], lanes, links, waits)
 

@@ -286,7 +286,8 @@ class Replay:
         if scenario not in self._known:
             step_ms = None
             saved_ns = None
-            if (changed := _changed(scenario.change, self.typical)) is not None:
+            changed = _changed(scenario.change, self.typical)
+            if changed is not None:
                 step_ms = self._changed_ms(scenario, changed, self.typical, LIMITED_DUTY)
                 step_ms = step_ms if scenario.may_cost else min(step_ms, self.base_ms)
                 before = self.typical[0]
@@ -406,12 +407,13 @@ class Replay:
         best = min((known[s.id] for s in gains), default=0.0)
         for count in range(2, min(COMBINED_COUNT, len(gains)) + 1):
             together = combined(*(s for s in COMBINED if s in gains[:count]))
-            if (listed := LISTED.get(frozenset(together.parts))) is not None:
+            listed = LISTED.get(frozenset(together.parts))
+            if listed is not None:
                 best = min(best, known.get(listed, best))
-            elif (step := self.step_under_ms(together)) is not None and step < best * (
-                1 - COMBINED_GAIN
-            ):
-                best = step
+                continue
+            step_ms = self.step_under_ms(together)
+            if step_ms is not None and step_ms < best * (1 - COMBINED_GAIN):
+                best = step_ms
                 yield self.predict(together)
 
     def _notes(self) -> list[str]:

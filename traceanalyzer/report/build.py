@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from traceanalyzer.analysis.roofline.kernel_tables import other_version
 from traceanalyzer.analysis.tables.budget import launches_by_step
 from traceanalyzer.analysis.tables.timing import contradicted
-from traceanalyzer.base import Aside, digits
+from traceanalyzer.base import Aside, digits, plural
 from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.finding import Finding, Recommendation
 from traceanalyzer.diagnosis.measurements import Measurements
@@ -188,7 +188,8 @@ def _limits(m: Measurements, device: Device, gpu: Hardware | None) -> Iterator[s
         yield Aside(
             f"The GPU's name was not recorded; {size} are those of {gpu.name}: its limits are used."
         )
-    if counted_elsewhere := other_version(m.trace):
+    counted_elsewhere = other_version(m.trace)
+    if counted_elsewhere:
         yield counted_elsewhere
 
 
@@ -230,13 +231,15 @@ def _step_notes(m: Measurements) -> Iterator[str]:
     yield from recording_notes(m)
     if steps.warmup:
         yield Aside(
-            f"{steps.warmup} slow leading step{'s' * (steps.warmup > 1)} left out as warm-up."
+            f"{steps.warmup} slow leading {plural('step', steps.warmup)} left out as warm-up."
         )
     if steps.incomplete:
-        yield (
-            f"The recording is cut off: {steps.incomplete} step{'s' * (steps.incomplete > 1)} at its ends miss"
-            f"{'es' * (steps.incomplete == 1)} GPU work and {'are' if steps.incomplete > 1 else 'is'} left out."
+        left_out = (
+            "step at its ends misses GPU work and is left out"
+            if steps.incomplete == 1
+            else "steps at its ends miss GPU work and are left out"
         )
+        yield f"The recording is cut off: {steps.incomplete} {left_out}."
     if m.program is not None and m.program.skipped_optimizer_steps:
         yield (
             f"{m.program.skipped_optimizer_steps} of {steps.steady_count} steps skipped their optimizer: "
@@ -261,7 +264,9 @@ def _device_notes(m: Measurements) -> Iterator[str]:
         )
     yield from _roofline_notes(m)
     if not m.trace.only_step_times:
-        yield from [Aside(note)] if (note := profiler_note(m)) else []
+        of_profiler = profiler_note(m)
+        if of_profiler:
+            yield Aside(of_profiler)
         yield from _unprofiled_notes(m)
         if m.replay is not None and m.replay.hiccups:
             yield (
@@ -280,10 +285,8 @@ def _unprofiled_notes(m: Measurements) -> Iterator[str]:
     said = m.said_unprofiled
     stopwatch = m.trace.stopwatch
     fed = m.trace.fed_by_workers
-    if (
-        stopwatch is not None
-        and (against := contradiction(stopwatch, m.trace.light, fed=fed)) is not None
-    ):
+    against = contradiction(stopwatch, m.trace.light, fed=fed) if stopwatch is not None else None
+    if against is not None:
         yield against
     if fed and m.unprofiled_time is not None and contradicted(m.unprofiled_time, m.mean_step_ms):
         yield (

@@ -129,11 +129,6 @@ def number(value: float) -> str:
     return f"-{_digits(-value)}" if value < 0 else _digits(value)
 
 
-def plural(noun: str, count: float) -> str:
-    """The noun for so many: `step` or `steps`."""
-    return noun if count == 1 else f"{noun}s"
-
-
 def plain(text: str) -> str:
     """Text on one line without control characters: no escape sequences, no right-to-left tricks, no
     surrogates."""

@@ -135,7 +135,8 @@ def make_grid(
             if f.name not in OF_STACKS and f.metadata.get("missed", True):
                 grid.missing.append(label(f.name))
             continue
-        if definition := f.metadata.get("definition"):
+        definition = f.metadata.get("definition")
+        if definition:
             grid.definitions.append((label(f.name, f.unit), definition))
         if f.is_constant:
             grid.constant.append((label(f.name), _cell(f.name, f.values[0])))

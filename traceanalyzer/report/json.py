@@ -70,7 +70,8 @@ def _written(kind: type[Any]) -> Callable[[Any], Any]:
 
 def _list(value: Sequence[Any]) -> list[Any]:
     kinds = set(map(type, value))
-    if len(kinds) != 1 or not dataclasses.is_dataclass(kind := kinds.pop()):
+    kind = kinds.pop() if len(kinds) == 1 else None
+    if kind is None or not dataclasses.is_dataclass(kind):
         return list(map(as_plain, value))
     written = [name for _, name in _names(kind)]
     rows = zip(*plain_columns(value), strict=True)

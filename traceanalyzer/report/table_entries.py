@@ -336,7 +336,8 @@ BY_COMMAND = {table.command: table for table in TABLES if table.command}
 def named(name: str) -> Table:
     """The table of that name, or that the command of that name prints. Raises ValueError, naming
     what there is."""
-    if table := BY_COMMAND.get(name) or BY_NAME.get(name):
+    table = BY_COMMAND.get(name) or BY_NAME.get(name)
+    if table:
         return table
     without_command = [one.name for one in TABLES if one.command is None]
     raise ValueError(

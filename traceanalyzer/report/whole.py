@@ -7,14 +7,13 @@ from typing import Any
 
 from traceanalyzer.analysis.groups.first_steps import PaidBack
 from traceanalyzer.analysis.tables.throughput import Throughput, Utilisation
-from traceanalyzer.base import MEMORY
+from traceanalyzer.base import MEMORY, plural
 from traceanalyzer.report.document import Fact, Facts, Item, Items, Section, Table, Weight
 from traceanalyzer.report.format import (
     NOT_AVAILABLE,
     figure,
     number,
     plain,
-    plural,
     scale_for,
     scaled,
 )
@@ -32,6 +31,7 @@ TABLE_ROWS = 5
 QUOTED_MFU = 0.01  # below, matmuls are not what the program is about
 FIRST_EVIDENCE = 3  # figures of a finding where there is little room
 ASSUMES = "Assumes: "
+SEVERITY_STYLES = {"high": "bold red", "medium": "yellow", "info": "dim"}
 NO_FINDING = "No finding: the recording supports none."
 
 
@@ -187,7 +187,7 @@ def findings(report: Report) -> Items:
     for one in report.findings:
         about = f"{one.severity} · {one.cls} · {plain(one.id)} · {gains.headroom(report, one)}"
         evidence = [(item.metric, gains.evidence_value(item), item.where) for item in one.evidence]
-        style = {"high": "bold red", "medium": "yellow", "info": "dim"}.get(one.severity, "")
+        style = SEVERITY_STYLES.get(one.severity, "")
         items.append(
             Item(
                 one.title,

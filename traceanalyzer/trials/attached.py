@@ -200,5 +200,6 @@ def _peak_bytes() -> int:
 
 def attach_on_import() -> None:
     """Attach this process as its environment says, as soon as it has imported torch."""
-    if (request := Request.from_environment()) is not None:
+    request = Request.from_environment()
+    if request is not None:
         on_import("torch", lambda: AttachedTrial(request).begin())

@@ -64,8 +64,10 @@ class Turns:
                 return self._trial(trial, compared(plain, trials, rounds=1))
             second = self._run(switches)
             after = self._run(without)
-            trials += [run for run in (second,) if run.ok]
-            plain += [run for run in (after,) if run.ok]
+            if second.ok:
+                trials.append(second)
+            if after.ok:
+                plain.append(after)
             rounds += 1
             found = compared(plain, trials, rounds)
         return self._trial(self._judged(trials[-1], switches, without), found)

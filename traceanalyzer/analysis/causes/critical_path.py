@@ -382,7 +382,8 @@ def _using(started: Started) -> Bool:
 
 def _with_input(started: Started, kind: U8, end: I64) -> U8:
     """The kinds, set to input for work of the host that is followed by a copy that brings some."""
-    if not len(work := np.flatnonzero(kind == PathKind.HOST)):
+    work = np.flatnonzero(kind == PathKind.HOST)
+    if not len(work):
         return kind
     start = started.trace.api_calls.start
     using = started.memo(_using)

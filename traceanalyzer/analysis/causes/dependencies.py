@@ -32,7 +32,8 @@ class Dependencies:
     @classmethod
     def none(cls, count: int) -> "Dependencies":
         """No op waits for another stream."""
-        return cls(nothing := alike(-1, count, np.int64), alike(0, count, np.int64), nothing)
+        nothing = alike(-1, count, np.int64)
+        return cls(on=nothing, delay=alike(0, count, np.int64), also_on=nothing)
 
     def met(self, end: I64) -> I64:
         """When all that each op waits for has happened, given the ends of all ops, ns; `NEVER`
@@ -86,7 +87,8 @@ def with_graph_edges(linked: Linked, stream: I32, known: Dependencies) -> Depend
     that ended last."""
     edges = linked.trace.graph_edges
     ops = linked.trace.device_ops
-    if not len(rows := np.flatnonzero(stream[edges.op] != stream[edges.after])):
+    rows = np.flatnonzero(stream[edges.op] != stream[edges.after])
+    if not len(rows):
         return known
     rows = rows[np.argsort(ops.end[edges.after[rows]], kind="stable")]
     op = edges.op[rows]
@@ -143,7 +145,8 @@ def _last_ended(start: I64, end: I64, communication: Bool) -> I64:
     """The collective, launched earlier, that had ended last when each op started; -1 where none
     had."""
     result = np.full(len(start), -1, np.int64)
-    if not len(collectives := np.flatnonzero(communication)):
+    collectives = np.flatnonzero(communication)
+    if not len(collectives):
         return result
     collectives = collectives[np.argsort(end[collectives], kind="stable")]
     position = np.searchsorted(end[collectives], start, side="right") - 1

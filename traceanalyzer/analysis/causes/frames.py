@@ -44,7 +44,8 @@ def python_frames(timed: Timed, thread: int, start: int, end: int) -> str:
     if place < 0:
         return told
     name = stacks.strings[stacks.name[place]]
-    where = match[1] if (match := _SOURCE.search(name)) else name
+    source = _SOURCE.search(name)
+    where = source[1] if source else name
     return f"{where} (of it {told})" if told else where
 
 

@@ -92,7 +92,8 @@ def find_gaps(started: Started) -> Gaps:
 
 def _gaps_by_themselves(started: Started) -> Gaps:
     """All gaps, each with the cause that it shows by itself."""
-    if not (parts := [_gaps_of_device(started.timed, device) for device in started.timed.activity]):
+    parts = [_gaps_of_device(started.timed, device) for device in started.timed.activity]
+    if not parts:
         return Gaps.empty()
     columns: dict[str, NDArray[Any]] = dict(parts[0])
     if len(parts) > 1:

@@ -46,9 +46,8 @@ def recorded_dependencies(linked: Linked, stream: I32) -> Dependencies | None:
     """Dependencies between device ops (rows of `Trace.device_ops`) as recorded; None where no such
     waits were."""
     waits = linked.trace.waits
-    if not len(
-        waits := waits.take((waits.kind == WaitKind.STREAM_WAIT_EVENT) & (waits.stream >= 0))
-    ):
+    waits = waits.take((waits.kind == WaitKind.STREAM_WAIT_EVENT) & (waits.stream >= 0))
+    if not len(waits):
         return None
     called = _time_of_call(linked, waits.correlation, waits.start)
     recorded = np.minimum(_time_of_call(linked, waits.record, called), called)
@@ -100,7 +99,8 @@ def _time_of_call(linked: Linked, correlation: I64, otherwise: I64) -> I64:
     recorded."""
     calls = linked.trace.api_calls
     rows = np.flatnonzero(calls.correlation > 0)
-    if not len(order := rows[np.argsort(calls.correlation[rows], kind="stable")]):
+    order = rows[np.argsort(calls.correlation[rows], kind="stable")]
+    if not len(order):
         return otherwise
     position = np.minimum(np.searchsorted(calls.correlation[order], correlation), len(order) - 1)
     return np.where(

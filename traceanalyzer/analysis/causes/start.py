@@ -181,7 +181,8 @@ def _latency(linked: Linked, alone: Bool, follows: Bool) -> I32 | I64:
 
 def find_bindings(linked: Linked, starts: Starts) -> Bindings:
     """What bound each device op."""
-    if not len(ops := linked.trace.device_ops):
+    ops = linked.trace.device_ops
+    if not len(ops):
         return Bindings(
             np.empty(0, np.uint8), np.empty(0, np.int32), ops.start, np.empty(0, np.int64)
         )
@@ -283,11 +284,14 @@ def _last_done(linked: Linked, among: I32, start: I64, end: I64) -> I64:
         order = np.argsort(ended, kind="stable")
         among = among[order]
         ended = ended[order]
-    op = at(among, position := places(ended, end, side="right") - 1, -1)
-    while (later := at(linked.launch_time, op, NEVER) > start).any():
-        # Another thread launched it meanwhile.
-        op = at(among, position := position - later, -1)
-    return op
+    position = places(ended, end, side="right") - 1
+    while True:
+        op = at(among, position, -1)
+        # Another thread may have launched it meanwhile.
+        is_later = at(linked.launch_time, op, NEVER) > start
+        if not is_later.any():
+            return op
+        position = position - is_later
 
 
 def _synchronised_stream(linked: Linked, rows: I64) -> I64:

@@ -167,7 +167,8 @@ def _lasting(lives: Lives, timeline: Timeline) -> _Lasting:
 def _resolve_by_line(result: I8, lives: Lives, phase: I8) -> None:
     """What the history's end leaves open becomes what most others of the same stack and phase
     were."""
-    if not len(open_rows := np.flatnonzero((result == UNKNOWN) & (lives.stack > 0))):
+    open_rows = np.flatnonzero((result == UNKNOWN) & (lives.stack > 0))
+    if not len(open_rows):
         return
     asked = distinct(lives.stack[open_rows])
     votes: dict[tuple[int, int], Counter[int]] = {}
@@ -177,7 +178,8 @@ def _resolve_by_line(result: I8, lives: Lives, phase: I8) -> None:
         for (stack, where, category), count in _counted(cells):
             votes.setdefault((stack, where), Counter())[category] += count
     for row in open_rows.tolist():
-        if counted := votes.get((int(lives.stack[row]), int(phase[row]))):
+        counted = votes.get((int(lives.stack[row]), int(phase[row])))
+        if counted:
             result[row] = counted.most_common(1)[0][0]
 
 

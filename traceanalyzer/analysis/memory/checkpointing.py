@@ -45,7 +45,8 @@ def repeated_block(
         return None
     is_whole = (lives.born >= 0) & (lives.freed < lives.n_events)
     is_kept = (categories == ACTIVATIONS) & is_whole
-    if not len(rows := np.flatnonzero(is_kept & (phase_of(lives, timeline) == FORWARD))):
+    rows = np.flatnonzero(is_kept & (phase_of(lives, timeline) == FORWARD))
+    if not len(rows):
         return None
     weight = np.bincount(lives.stack[rows], lives.size[rows]).tolist()
     nodes: dict[tuple[object, ...], set[int]] = {}

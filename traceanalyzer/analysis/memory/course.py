@@ -234,7 +234,8 @@ def _over_time(
 ) -> list[tuple[str, tuple[int, ...]]]:
     result = []
     for index, name in enumerate(names):
-        if len(mine := np.flatnonzero(group == index)):
+        mine = np.flatnonzero(group == index)
+        if len(mine):
             level = at_moments(moments, (lives.born[mine], lives.freed[mine], lives.size[mine]))
             result.append((name, tuple(level.tolist())))
     return result

@@ -202,7 +202,8 @@ class _Segments:
         return inside[at + 1] if at + 1 < len(inside) else segment + self._size[segment]
 
     def take(self, address: int) -> None:
-        if (segment := self.find(address)) is not None:
+        segment = self.find(address)
+        if segment is not None:
             inside = self._inside[segment]
             at = bisect_left(inside, address)
             if at < len(inside) and inside[at] == address:
@@ -273,7 +274,8 @@ class _Replay:
 
     def _add(self, address: int, requested: int, born: int, stack: int, size: int = 0) -> None:
         block = size or rounded(requested, self._divisions)
-        if (segment := self._segments.find(address)) is not None:
+        segment = self._segments.find(address)
+        if segment is not None:
             rest = self._segments.put(segment, address) - address - block
             whole = self._max_split is not None and block >= self._max_split
             is_joined = rest <= LARGEST_REST or whole
@@ -288,12 +290,14 @@ class _Replay:
 
     def event(self, row: int, action: int, address: int, size: int, stack: int) -> None:
         if action == CODE["alloc"]:
-            if (old := self._live.pop(address, None)) is not None:  # its free was not written down
+            old = self._live.pop(address, None)
+            if old is not None:  # its free was not written down
                 self._freed[old] = self._completed[old] = row
                 self._segments.take(address)
             self._add(address, size, row, stack)
         elif action == self._requested:
-            if (life := self._live.pop(address, None)) is not None:
+            life = self._live.pop(address, None)
+            if life is not None:
                 self._freed[life] = row
                 self._pending[address] = life
                 if not self._completes or action == CODE["free_completed"]:
@@ -306,7 +310,8 @@ class _Replay:
             self._segments.remove(address)
 
     def _complete(self, address: int, row: int) -> None:
-        if (life := self._pending.pop(address, None)) is not None:
+        life = self._pending.pop(address, None)
+        if life is not None:
             self._completed[life] = row
             self._segments.take(address)
 

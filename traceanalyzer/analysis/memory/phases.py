@@ -349,7 +349,8 @@ def site_of(stack: Stack) -> str:
     program = next((frame for frame in python if not LIBRARY.search(frame.file)), None)
     if program is not None:
         return line_of(program.file, program.line, program.name)
-    if operator := operator_of(stack):
+    operator = operator_of(stack)
+    if operator:
         return operator
     native = (frame for frame in stack if not ALLOCATING.search(frame.name))
     found = next(chain(python, native, stack), None)

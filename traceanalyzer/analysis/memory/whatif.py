@@ -136,7 +136,8 @@ def _of_weights(subject: Subject, rows: I64, sizes: I64) -> I64:
     lives = subject.lives
     steps = subject.timeline.steps
     kinds, weights = np.unique(sizes, return_counts=True)
-    if not len(rows := rows[np.isin(lives.requested[rows], kinds)]):
+    rows = rows[np.isin(lives.requested[rows], kinds)]
+    if not len(rows):
         return rows
     kind = np.searchsorted(kinds, lives.requested[rows])
     expected = weights * max(len(steps.ends), 1)

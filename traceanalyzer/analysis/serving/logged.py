@@ -44,7 +44,8 @@ def logged(
     they are."""
     told = np.array([_counts(split) for split in splits], np.int64)
     lines = np.column_stack([getattr(log, name) for name in COLUMNS])
-    if (begin := _place(told, lines)) is None:
+    begin = _place(told, lines)
+    if begin is None:
         return None
     here = np.zeros(len(lines), bool)
     here[begin : begin + len(told)] = True

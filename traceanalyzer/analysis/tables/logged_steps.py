@@ -61,13 +61,10 @@ def _counts(values: I64) -> list[int | None]:
 
 def _figures(values: F64) -> list[float | None]:
     known = np.isfinite(values).tolist()
-    return [value if there else None for value, there in zip(values.tolist(), known, strict=True)]
+    return [time if finite else None for time, finite in zip(values.tolist(), known, strict=True)]
 
 
 def _phases(phases: Mapping[str, list[float | None]], row: int) -> str | None:
-    times = [
-        f"{name} {digits(time)} ms"
-        for name, values in phases.items()
-        if (time := values[row]) is not None
-    ]
-    return ", ".join(times) or None
+    times = [(name, values[row]) for name, values in phases.items()]
+    known = [f"{name} {digits(time)} ms" for name, time in times if time is not None]
+    return ", ".join(known) or None

@@ -79,7 +79,8 @@ class Profiled:
         found: dict[str, float] = defaultdict(float)
         for row in self.rows:
             if row.cls is not None:
-                found[row.cls] += row.share_of_device or 0.0
+                share = row.share_of_device or 0.0
+                found[row.cls] += share
         shares = [(share, cls) for cls, share in found.items()]
         return sorted(shares, key=lambda one: -one[0])
 

@@ -228,7 +228,8 @@ def loading_calls(linked: Linked) -> Bool:
     launched = launched[linked.api_kind[linked.launch[launched]] == ApiKind.LAUNCH]
     order = launched[np.argsort(linked.launch_time[launched], kind="stable")]
     slow = distinct(linked.launch[order[Groups.of(ops.name[order]).first]])
-    if len(slow := slow[(calls.end - calls.start)[slow] >= SLOW_LAUNCH_NS]):
+    slow = slow[(calls.end - calls.start)[slow] >= SLOW_LAUNCH_NS]
+    if len(slow):
         finished = np.searchsorted(np.sort(ops.end), calls.start[slow], side="right")
         result[slow[linked.launched_before(calls.start[slow]) - finished < FULL_QUEUE]] = True
     return result

@@ -54,7 +54,8 @@ def compare(
     from traceanalyzer.comparison.other_kinds import compared_kinds
     from traceanalyzer.fleet.job.versus import compared_jobs
 
-    if (jobs := compared_jobs(runs, hidden)) is not None:
+    jobs = compared_jobs(runs, hidden)
+    if jobs is not None:
         emit(jobs, output)
         return
     names = [name for run in runs for name in runs_in(run)]
@@ -65,7 +66,8 @@ def compare(
             raise click.UsageError("`--samples`, `--tokens` and pictures are of two runs")
         emit(_several(names, scope, hidden), output)
         return
-    if (other := compared_kinds(names[0], names[1])) is not None:
+    other = compared_kinds(names[0], names[1])
+    if other is not None:
         if output.format == "svg":
             raise click.UsageError("pictures are of two recordings")
         emit(cleaned(other, hidden), output)

@@ -78,7 +78,8 @@ def fleet(
 
     with ExitStack() as stack:
         done = stack.enter_context(counting("Digesting", "ranks"))
-        if (source := source_of(paths)) is not None:
+        source = source_of(paths)
+        if source is not None:
             emit(cleaned(source.page(files, done), hidden), output)
             return
         place = stack.enter_context(digests_folder(folder))

@@ -25,7 +25,8 @@ def _moment(_: click.Context, __: click.Parameter, text: str | None) -> str | No
     if text is None:
         return None
     try:
-        if ago := AGO.fullmatch(text):
+        ago = AGO.fullmatch(text)
+        if ago:
             back = timedelta(**{UNITS[ago[2]]: int(ago[1])})
             moment = datetime.now(UTC) - back
         else:

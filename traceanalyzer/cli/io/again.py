@@ -31,7 +31,8 @@ def prints_again(command: Function) -> Function:
         page = None if question is None else page_of(question, inputs)
         if page is None:
             return command(*args, **options)
-        if (text := kept_page(page)) is None:
+        text = kept_page(page)
+        if text is None:
             context.meta[KEEP] = partial(keep_page, page)
             return command(*args, **options)
         for file in page.files:

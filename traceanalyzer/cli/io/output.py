@@ -74,7 +74,8 @@ def emitted(document: "Result", output: Output) -> Iterator[None]:
         text = document.terminal(terminal_width(), with_colour(output.file))
     else:
         text = getattr(document, output.format)()
-    if KEEP in (about := _about_command()) and WARNED not in about:
+    about = _about_command()
+    if KEEP in about and WARNED not in about:
         about[KEEP](text)
     with written(text, output.file):
         yield

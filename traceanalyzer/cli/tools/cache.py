@@ -10,6 +10,7 @@ from traceanalyzer.cli.options import command
 def cache(action: str) -> None:
     """Show or clear what is kept of recordings, so that the next question does not read again, nor
     work out again."""
+    from traceanalyzer.base import plural
     from traceanalyzer.ingest.cache.store import (
         ANSWER,
         VARIABLE,
@@ -18,7 +19,6 @@ def cache(action: str) -> None:
         place,
         why_not_trusted,
     )
-    from traceanalyzer.report.format import plural
 
     folder = place()
     if folder is None:
@@ -27,7 +27,8 @@ def cache(action: str) -> None:
     if not folder.is_dir():
         click.echo(f"{folder}: empty")
         return
-    if why := why_not_trusted(folder):
+    why = why_not_trusted(folder)
+    if why:
         raise click.ClickException(f"{folder}: not used, because {why}")
     found = clear(folder) if action == "clear" else entries(folder)
     total = sum(entry.bytes for entry in found)

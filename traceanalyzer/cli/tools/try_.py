@@ -130,7 +130,8 @@ def _ids(text: str | None) -> tuple[str, ...]:
     from traceanalyzer.trials.switches import BY_ID
 
     ids = tuple(part.strip() for part in (text or "").split(",") if part.strip())
-    if unknown := [name for name in ids if name not in BY_ID]:
+    unknown = [name for name in ids if name not in BY_ID]
+    if unknown:
         raise click.UsageError(f"no switch {unknown[0]!r}; --list names them")
     return ids
 

@@ -72,7 +72,10 @@ def data_loader_workers(m: Measurements) -> Offer | None:
     """Where the step loads input itself: with as many workers as the rest of the step can wait
     for."""
     replay = m.replay
-    if replay is None or not loading_ns(tape := replay.typical[0]):
+    if replay is None:
+        return None
+    tape = replay.typical[0]
+    if not loading_ns(tape):
         return None
     # All ranks load what they learn from: what one alone works, and nothing names as loading, is
     # something else.

@@ -122,8 +122,9 @@ def low_precision(m: Measurements) -> Offer:
     known = program(m)
     tape = tape_of(m)
     fewer_bytes = False
-    if tape is not None and (found := IN_BF16.change(tape)) is not None:
-        saved = tape.duration - found.duration
+    in_bf16 = IN_BF16.change(tape) if tape is not None else None
+    if tape is not None and in_bf16 is not None:
+        saved = tape.duration - in_bf16.duration
         fewer_bytes = float(saved[wide_products(tape)].sum()) < 0.5 * float(saved.sum())
     how = "lightning" if known.lightning else "accelerate" if known.accelerate else "autocast"
     said = words("low_precision", by=text("low_precision", how))

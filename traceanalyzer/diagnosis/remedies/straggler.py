@@ -11,7 +11,7 @@ import numpy as np
 from traceanalyzer.analysis.names.collectives import POINT_TO_POINT
 from traceanalyzer.analysis.ranks.compare import RankComparison, RankRow
 from traceanalyzer.analysis.ranks.late import EXPLAINED, SAME_WORK, LateRank
-from traceanalyzer.base import NS_PER_MS, digits
+from traceanalyzer.base import NS_PER_MS, digits, plural
 from traceanalyzer.diagnosis.finding import everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import tapes_of_others
@@ -118,7 +118,8 @@ def _with_slow_gpus(m: Measurements, run: _Run) -> Offer | None:
     compute_ms = run.work.compute_ms
     usual_ms = np.median(np.delete(compute_ms, run.late))
     more = digits((compute_ms[run.late[0]] - usual_ms) * run.replay.scale)
-    who = f"rank{'s' * (run.how == 'together')} {listed([run.names[i] for i in run.late])}"
+    ranks = "ranks" if run.how == "together" else "rank"
+    who = f"{ranks} {listed([run.names[i] for i in run.late])}"
     clocks = words("fix_straggler", "clocks", who=who, more=more)
     return Offer(clocks, without_ranks(run.tapes, run.late, 1.0), against=("straggler", "compute"))
 
@@ -186,7 +187,7 @@ def _of_pipeline(ranks: RankComparison, replay: Replay) -> Offer:
     names = listed([ranks.rows[one.position].rank for one in ranks.late])
     gain_ms = max(one.gain_ms for one in ranks.late)
     words = (
-        f"Fix rank{'s' * (len(ranks.late) > 1)} {names}: computations take longer there than "
+        f"Fix {plural('rank', len(ranks.late))} {names}: computations take longer there than "
         "in the same stage of "
     )
     words += (

@@ -257,11 +257,8 @@ def _in_pipeline(m: Measurements, job: PipelineJob, late: Sequence[LateRank]) ->
     ]
     if late[0].stage is None:
         excess = float(job.excess_ms[job.position == late[0].position].mean())
-        several = len(late) > 1
-        title = (
-            f"Rank{'s' * several} {ranks} compute{'s' * (not several)} longer than others of "
-            "the same stage"
-        )
+        who = f"Ranks {ranks} compute" if len(late) > 1 else f"Rank {ranks} computes"
+        title = f"{who} longer than others of the same stage"
         evidence.insert(
             1, Evidence("longer", excess, "ms", f"rank {ranks.split(',')[0].split(' ')[0]}, {per}")
         )

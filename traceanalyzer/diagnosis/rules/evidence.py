@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from traceanalyzer.analysis.groups.bounds import busy_counters, unknown_kernels, unknown_share
 from traceanalyzer.analysis.groups.ops import SHOWN, ApiTime, api_times
-from traceanalyzer.base import digits
+from traceanalyzer.base import digits, plural
 from traceanalyzer.diagnosis.draft import Draft, finding, share, times
 from traceanalyzer.diagnosis.finding import Evidence, Words
 from traceanalyzer.diagnosis.measurements import Measurements
@@ -48,7 +48,7 @@ def no_gpu_work(m: Measurements) -> str:
         why = f"the recording holds no GPU work{cut}."
     times = top_operators(m) or api_times(m.linked)
     shown = [
-        f"{row.name} {digits(row.ms)} ms ({row.calls:,} call{'s' * (row.calls != 1)})"
+        f"{row.name} {digits(row.ms)} ms ({row.calls:,} {plural('call', row.calls)})"
         for row in times[:3]
     ]
     recorded = (
@@ -103,7 +103,8 @@ def profiler_note(m: Measurements) -> str | None:
 
 def cpu_only(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Host time by operator, of a recording without device work."""
-    if times := top_operators(m) if m.timed.device is None else []:
+    times = top_operators(m) if m.timed.device is None else []
+    if times:
         yield finding("cpu-only", "none", None, _times_alone(m, times))
 
 

@@ -12,7 +12,7 @@ from traceanalyzer.analysis.serving.fit import DecodeFit
 from traceanalyzer.analysis.serving.kinds import FEW as FEW_ITERATIONS
 from traceanalyzer.analysis.serving.kinds import kinds
 from traceanalyzer.analysis.serving.rows import by_phase, column, found_in_log
-from traceanalyzer.base import digits
+from traceanalyzer.base import digits, plural
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.serving.outlook import (
     TRUSTED_ERROR,
@@ -263,7 +263,7 @@ def _in_graphs(m: Measurements) -> Iterator[str]:
 
 
 def _some(count: float | None, noun: str) -> str:
-    return "" if count is None else f"{digits(count)} {noun}{'s' * (count != 1)}"
+    return "" if count is None else f"{digits(count)} {plural(noun, count)}"
 
 
 def _ms(ms: float) -> str:

@@ -88,7 +88,8 @@ def functions_compiled(
     compiled function: the host spends on it what it did, or what a call of such a function costs (a
     solver whose chains of five were compiled took 15.6 ms for 14.6). None without such runs."""
     runs = find_runs(tape, classes, least)
-    if (left := runs_fused(tape, runs, reading, library=library)) is None:
+    left = runs_fused(tape, runs, reading, library=library)
+    if left is None:
         return None
     # forward and backward pass are runs of their own
     call = TRAINING[reading].call / 2 if tape.in_backward.any() else INFERENCE[reading].call
@@ -100,7 +101,8 @@ def chains_compiled(tape: Tape, reading: Reading) -> Tape | None:
     """Each run of elementwise kernels is one kernel; the compiled function of all between two waits
     is called once, which costs the host no more than it is spared. None without such runs."""
     runs = find_runs(tape, ELEMENTWISE)
-    if (left := runs_fused(tape, runs, reading)) is None:
+    left = runs_fused(tape, runs, reading)
+    if left is None:
         return None
     inside = runs.number >= 0
     call = TRAINING[reading].call if tape.in_backward.any() else CALL_OF_CHAINS
@@ -137,7 +139,8 @@ def compiled(tape: Tape, reading: Reading) -> Tape | None:
     norms &= (norms & tape.in_backward).any()
     # Adding the biases of convolutions is part of what cuDNN is called for.
     runs = find_runs(tape, FUSIBLE, chosen=model & ~norms & ~launched_within(tape, CONVOLUTION))
-    if (left := runs_fused(tape, runs, reading)) is None:
+    left = runs_fused(tape, runs, reading)
+    if left is None:
         return None
     if reading is not Reading.PESSIMISTIC:
         # Norms beside convolutions get the layout that these want, too, at best.

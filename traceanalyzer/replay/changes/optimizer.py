@@ -74,7 +74,8 @@ def _changed(
     duration = tape.duration.copy()
     for one in distinct(instance[instance >= 0]).tolist():
         mine = np.flatnonzero(instance == one)
-        if (found := left(tape, mine)) is not None:
+        found = left(tape, mine)
+        if found is not None:
             kept, total = found
             gone[mine], gone[kept], duration[kept] = True, False, total // len(kept)
     return tape.retimed(duration).without_launches(gone) if gone.any() else None

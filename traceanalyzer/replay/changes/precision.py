@@ -175,18 +175,20 @@ def _kept(joined: Joined) -> tuple[Bool, F64]:
         if one.shapes and one.named(TO_16_BITS):
             taken = wide or taken
             wide = set()
-            cast[node] = math.prod(one.shapes[0]) * CAST_BYTES * (one.shapes[0] in taken)
+            if one.shapes[0] in taken:
+                cast[node] = math.prod(one.shapes[0]) * CAST_BYTES
         elif one.shapes and one.named(PASSES):
             largest = max(one.shapes, key=math.prod)
             # A parameter is the same for all items of the other tensor's batch.
-            first_two = (*one.shapes, (), ())[:2]
-            large, small = sorted(first_two, key=math.prod, reverse=True)
+            second = one.shapes[1] if len(one.shapes) > 1 else ()
+            large, small = sorted((one.shapes[0], second), key=math.prod, reverse=True)
             promoted = (
                 one.named(PROMOTES)
                 and is_shared(small, large)
                 and 1 < math.prod(small) < math.prod(large)
             )
-            wide |= {largest} if promoted else set()
+            if promoted:
+                wide.add(largest)
             stays[node] = largest in wide
             taken = set()
     stays[:-1] |= made_by(joined.linked, stays[:-1])

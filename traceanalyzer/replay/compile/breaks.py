@@ -204,7 +204,8 @@ def breaks_of(log: CompileLog) -> list[tuple[Break, str, Compilation]]:
         result += [
             (one, one.location or location, compilation) for one in reversed(compilation.breaks)
         ]
-        if (line := resumed_at(compilation.name)) is not None:
+        line = resumed_at(compilation.name)
+        if line is not None:
             resumed[file] = f"{file}:{line}"
     return result[::-1]
 
@@ -364,7 +365,8 @@ def read_guard(reason: str) -> Guard:
     where = _WHERE.search(said)
     location = f"{stack[-1][0]}:{stack[-1][1]}" if stack else where[1] if where else ""
     text = _COMMENT.sub("", said.splitlines()[0] if said else "").strip()
-    if compared := _EXPECTED.match(text):
+    compared = _EXPECTED.match(text)
+    if compared:
         return Guard(compared["what"].strip(), compared["old"], compared["new"], location)
     equals = None if text.startswith(("len(", "___check")) else _EQUALS.match(text)
     return Guard(text, equals["old"] if equals else "", "", location)
@@ -379,12 +381,14 @@ def key_of(guard: Guard) -> str:
 def remedy_of(guard: Guard) -> str:
     """The change of the program that keeps this guard from failing."""
     text = guard.text
-    if size := _SIZE.search(text):
+    size = _SIZE.search(text)
+    if size:
         return (
             f"torch._dynamo.mark_dynamic({_variable(size['name'])}, {size['dim']}) before the call, or "
             "torch.compile(..., dynamic=True); or pad to a few fixed sizes"
         )
-    if known := next((remedy for pattern, remedy in _REMEDIES if pattern.search(text)), ""):
+    known = next((remedy for pattern, remedy in _REMEDIES if pattern.search(text)), "")
+    if known:
         return known
     equals = _EQUALS.match(text)
     if equals and re.fullmatch(r"-?\d+", equals["old"]):

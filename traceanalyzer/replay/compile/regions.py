@@ -165,7 +165,8 @@ class Traced:
     def range_of(self, prediction: Prediction | None) -> Range:
         """A prediction with its range (ms), no narrower than the host's own spread and no longer
         than the step of now."""
-        if prediction is None or (step := prediction.step_ms) is None:
+        step = None if prediction is None else prediction.step_ms
+        if prediction is None or step is None:
             return None, None, None
         now = self.replay.base_ms if self.replay is not None else 0.0
         low = min(prediction.low_ms or step, step * (1.0 - HOST_SPREAD))

@@ -84,7 +84,8 @@ def stage_seconds(log: CompileLog) -> list[dict[str, float]]:
         if span.name in FRAMES:
             starts[span.compile_id].append(span.start_ns)
     for span, compile_id, stage, own_ns in _own_times(log.spans):
-        if places := place.get(compile_id):
+        places = place.get(compile_id)
+        if places:
             timed.add(compile_id)
             index = bisect_right(starts[compile_id], span.start_ns) - 1
             result[places[min(max(index, 0), len(places) - 1)]][stage] += own_ns * _S

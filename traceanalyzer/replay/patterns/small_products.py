@@ -10,7 +10,7 @@ it."""
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from traceanalyzer.analysis.algebra import at
 from traceanalyzer.analysis.groups import ops
 from traceanalyzer.analysis.groups.products import TENSOR_EFFICIENCY
 from traceanalyzer.analysis.joined.backward import made_by
+from traceanalyzer.analysis.roofline.op_models.tensors import Shape
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.base import dataclass
 from traceanalyzer.replay.patterns.named import operators_named
@@ -34,6 +35,10 @@ ADDED_TO = re.compile(r"^aten::(addmm|baddbmm|addmv)$")
 weights."""
 TAKES_OUT = re.compile(r"^aten::(unbind|select|split|chunk|slice|narrow)$")
 """Operators that take items out of a tensor, launching nothing."""
+DIMENSION_FIRST = {"unbind", "select", "slice", "narrow"}
+"""Those whose first number is the dimension; that of others is their second."""
+TAKES_ALL = {"unbind", "split", "chunk"}
+"""Those that give all of the tensor, in pieces."""
 TURNS = re.compile(r"^aten::(transpose|permute)$")
 VIEW = re.compile(r"^aten::(view|reshape|_unsafe_view)$")
 NONE = Operator("")
@@ -95,9 +100,10 @@ def _described(rated: Rated, order: I64, run: I64) -> Iterator[_Run]:
     products = operators(rated.linked).of_rows(rated.roofline.row[order[first]])
     nodes = np.split(rated.joined.launch_node[order], first[1:])
     for one, name, launched in zip(products, number.tolist(), nodes, strict=True):
-        base = one.named(ADDED_TO)
+        base = 1 if one.named(ADDED_TO) else 0
         linear = one.named(LINEAR)
-        data, weights = (*one.shapes[base:], (), ())[:2]
+        data = _shape(one, base)
+        weights = _shape(one, base + 1)
         if one.named(PRODUCT) and data and len(weights) in {1, 2, len(data)}:
             columns = 1 if len(weights) == 1 else weights[0 if linear else -1]
             size = math.prod(data[:-1]) * columns
@@ -176,28 +182,37 @@ def _items(rated: Rated) -> Counter[int]:
     return counted
 
 
-def _items_of(one: Operator) -> tuple[int, int]:
+def _items_of(operator: Operator) -> tuple[int, int]:
     """The size of what such an operator takes out of a tensor, and how many it takes."""
-    whole = one.first
-    name = one.name.removeprefix("aten::")
-    numbers = [
-        int(text) if text.lstrip("-").isdecimal() else 0
-        for text in (*one.values, "", "", "", "")[1:4]
-    ]
-    dimension = numbers[0 if name in ("unbind", "select", "slice", "narrow") else 1]
-    length = whole[dimension] if -len(whole) <= dimension < len(whole) else 0
-    part = {
-        "unbind": 1,
-        "select": 1,
-        "split": numbers[0],
-        "chunk": -(-length // max(numbers[0], 1)),
-        "narrow": numbers[2],
-    }
-    each = part.get(name, min(numbers[2], length) - numbers[1])
+    shape = operator.first
+    name = operator.name.removeprefix("aten::")
+    numbers = [_number(operator, place) for place in (1, 2, 3)]
+    dimension = numbers[0 if name in DIMENSION_FIRST else 1]
+    length = shape[dimension] if -len(shape) <= dimension < len(shape) else 0
+    each = _items_taken(name, numbers, length)
     if not 0 < each <= length:
         return 0, 0
-    return math.prod(whole) // length * each, length // each if name in (
-        "unbind",
-        "split",
-        "chunk",
-    ) else 1
+    pieces = length // each if name in TAKES_ALL else 1
+    return math.prod(shape) // length * each, pieces
+
+
+def _items_taken(name: str, numbers: Sequence[int], length: int) -> int:
+    """How many items of its dimension one piece has, given the operator's numbers."""
+    if name in ("unbind", "select"):
+        return 1
+    if name == "split":
+        return numbers[0]
+    if name == "chunk":
+        return -(-length // max(numbers[0], 1))
+    return numbers[2] if name == "narrow" else min(numbers[2], length) - numbers[1]
+
+
+def _number(operator: Operator, place: int) -> int:
+    """A value that an operator was called with; 0 without a number in that place."""
+    text = operator.values[place] if place < len(operator.values) else ""
+    return int(text) if text.lstrip("-").isdecimal() else 0
+
+
+def _shape(operator: Operator, place: int) -> Shape:
+    """The shape of what an operator was called with; empty where there is none in that place."""
+    return operator.shapes[place] if place < len(operator.shapes) else ()

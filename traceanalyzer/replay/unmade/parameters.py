@@ -68,7 +68,8 @@ def parameters_of(joined: Joined) -> Parameters:
         name = text(int(ranges.name[row])) or ""
         codes = (ranges.shapes[row], ranges.dtypes[row], ranges.strides[row])
         texts = [text(int(code)) for code in codes]
-        if places := _places(name):
+        places = _places(name)
+        if places:
             shapes.update(_shapes(inputs_of(texts[0]), places))
         elif PRODUCT.match(name) and not backward[one]:
             shapes.update(_matrix(inputs_of(*texts)))

@@ -4,12 +4,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from traceanalyzer.analysis.groups.first_steps import PaidBack
+from traceanalyzer.base import plural
 from traceanalyzer.diagnosis.compile.judged import CompileDiagnosis
 from traceanalyzer.replay.compile.model import Compiled, StepsUse
 from traceanalyzer.report.brief import first_screen, shown_path
 from traceanalyzer.report.compile.strip import STAGE_NAMES, CompileReport, strip_svg
 from traceanalyzer.report.document import Document, Drawing, Line, Part, Section, TextTable, Verdict
-from traceanalyzer.report.format import figure, plural
+from traceanalyzer.report.format import figure
 from traceanalyzer.report.printed import Printed
 from traceanalyzer.version import __version__
 

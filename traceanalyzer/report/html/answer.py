@@ -111,10 +111,9 @@ def _entry(share: Share, drawn: list[Share]) -> Iterator[str]:
     meanings = {
         label(d.name): d.definition for d in definitions(Idle if share.within == "idle" else Budget)
     }
-    yield term(
-        share.name,
-        {**meanings, **breakdown.OF_COMMUNICATION, **breakdown.OF_COPIES}.get(share.label, ""),
-    )
+    meanings |= breakdown.OF_COMMUNICATION
+    meanings |= breakdown.OF_COPIES
+    yield term(share.name, meanings.get(share.label, ""))
     yield tag("b", f" {figure(share.share, 'share')}")
     yield f" {figure(share.ms, 'ms')}"
 

@@ -51,7 +51,8 @@ def findings(report: Report, timeline: Timeline | None) -> Markup:
 
 def predicted(report: Report) -> Chart | None:
     """The ladder from today's step down to what the GPU could do."""
-    if (made := predictions(report)) is None:
+    made = predictions(report)
+    if made is None:
         return None
     caption = (
         "The step after each recommended change alone, and its 90 % range; gains of several do not add up "
@@ -116,7 +117,8 @@ def _evidence(timeline: Timeline | None, finding: Finding) -> Markup:
 def explained(finding_id: str) -> Markup | None:
     """The page without its title and its example: the report's own finding is one; None where there
     is no page."""
-    if (page := finding_page(finding_id)) is None:
+    page = finding_page(finding_id)
+    if page is None:
         return None
     text = (
         (SECTION + page.text.partition(SECTION)[2])

@@ -216,7 +216,8 @@ def _communication(report: Report, details: Details) -> list[Part | None]:
 
 
 def _memory(report: Report, details: Details) -> list[Part | None]:
-    if (chart := _chart(work_charts.memory(details))) is None:
+    chart = _chart(work_charts.memory(details))
+    if chart is None:
         return []
     peaks = [
         (

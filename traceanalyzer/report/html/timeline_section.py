@@ -43,7 +43,8 @@ def timeline(several: Sequence[Timeline], *, of_ranks: bool) -> Markup:
         return tag("p", "The recording holds no events of host or device, so there is no timeline.")
     what = "Everything recorded: nothing marks a step"
     of_rank = " of the critical rank" if of_ranks else ""
-    if (step := several[0].step) is not None:
+    step = several[0].step
+    if step is not None:
         what = f"Step {step}{of_rank}, the steady step whose time is closest to the median"
     # The host's part of the step may not be in view at first.
     lead = first_view(several[0])[0] - several[0].extent[0]

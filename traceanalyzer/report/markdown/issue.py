@@ -57,9 +57,11 @@ def _untitled(title: str, part: Part, weight: Weight = Weight.ADVICE) -> Section
 def _points(report: Report) -> list[str]:
     lines = [f"- **Culprit:** {prose(report.summary.culprit)}"] if report.summary.culprit else []
     lines.append(f"- **Step time:** {opening.step_sentence(report)}")
-    if known := brief(report):
+    known = brief(report)
+    if known:
         lines.append(f"- **Throughput and utilisation:** {known}")
-    if used := memory(report):
+    used = memory(report)
+    if used:
         name, _, figures = used.partition(": ")
         lines.append(f"- **{name}:** {prose(figures)}")
     if report.findings:
@@ -68,7 +70,8 @@ def _points(report: Report) -> list[str]:
     if report.recommendations:
         first = report.recommendations[0]
         lines.append(f"- **Do first:** {prose(first.action)} ({gains.prediction(report, first)})")
-    if damaged := sum(map(opening.is_damaged, report.inputs)):
+    damaged = sum(map(opening.is_damaged, report.inputs))
+    if damaged:
         lines.append(
             f"- **Damaged:** {figure(damaged)} of {figure(len(report.inputs))} "
             "recordings, see below"

@@ -69,7 +69,8 @@ def budget(report: Report) -> list[Share]:
 
 def _parts_of(report: Report, name: str, ms: float, total: float) -> list[Share]:
     within = min(report.metrics.copied_within_gpu_ms or 0.0, ms)
-    if name == "exposed_communication" and (waiting := waiting_ms(report)):
+    waiting = waiting_ms(report) if name == "exposed_communication" else None
+    if waiting:
         return _split(OF_COMMUNICATION, (ms - waiting, waiting), total, "communication")
     if name == "exposed_copy" and within >= SHOWN_SHARE * total:
         return _split(OF_COPIES, (within, ms - within), total, "copy")

@@ -111,7 +111,8 @@ def _gain(report: Report, advice: Recommendation) -> str:
         return (
             f"{figure(before, MEMORY)} → " if before else ""
         ) + f"{figure(after, MEMORY)} {what}"
-    if (more := advice.as_much_work) is not None:
+    more = advice.as_much_work
+    if more is not None:
         return _arrow(report, more.likely_ms, "for the same work", more.speedup)
     if advice.predicted_step_ms is None:
         return advice.basis.partition("; ")[0] if advice.basis[:1].isdigit() else "gain unknown"
@@ -133,7 +134,8 @@ def _arrow(
     arrow = " → ".join(number(scaled(ms, scale)) for ms in (before, after))
     known = [number(scaled(ms, scale)) for ms in ends if ms is not None]
     between = f" ({' to '.join(known)})" if len(known) == len(ends) else ""
-    limit = "up to " * bool(ends and ends[0] is not None and before > after <= ends[0])
+    at_best = bool(ends) and ends[0] is not None and before > after <= ends[0]
+    limit = "up to " if at_best else ""
     faster = f", {limit}{figure(speedup, 'x')}" if speedup is not None else ""
     return f"{arrow} {scale.label}{between} {what}{faster}"
 
@@ -172,5 +174,6 @@ def _code(rows: list[Any], where: list[str]) -> Iterator[str]:
     """The lines of the program that rows have and the evidence does not name."""
     lines = dict.fromkeys(row.python for row in rows)
     known = "\n".join(where)
-    if new := [line for line in lines if line and line not in known]:
+    new = [line for line in lines if line and line not in known]
+    if new:
         yield f"code: {', '.join(new[:MOST_LEADS])}"

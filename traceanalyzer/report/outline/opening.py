@@ -3,6 +3,7 @@ same words in the terminal, in Markdown and on the page."""
 
 from typing import Any
 
+from traceanalyzer.base import plural
 from traceanalyzer.report.figures.step_times import figure_unit, recorded_ms
 from traceanalyzer.report.format import NOT_AVAILABLE, figure, measured, plain, shorten
 from traceanalyzer.report.model import Input, Report
@@ -33,7 +34,8 @@ ONE_BY_ONE = 8  # recordings of one kind that are listed one by one where nothin
 def verdict(report: Report) -> str:
     """Bottleneck, and in a word how sure that is."""
     summary = report.summary
-    if alone := companion(report):
+    alone = companion(report)
+    if alone:
         return alone
     if summary.bottleneck == "inconclusive":
         return "inconclusive"
@@ -58,7 +60,9 @@ def step_times(report: Report) -> str:
         total = recorded_ms(report)
         return "no steps" if total is None else f"no steps in {figure(total, 'ms')} of recording"
     if plainly is None:
-        return f"{figure_unit(report)} {figure(time.mean, 'ms')}{' as recorded' * (figure_unit(report) == 'step')}"
+        unit = figure_unit(report)
+        recorded = " as recorded" if unit == "step" else ""
+        return f"{unit} {figure(time.mean, 'ms')}{recorded}"
     about = "about " if report.metrics.unprofiled_source == "estimated" else ""
     alike = figure(plainly, "ms") == figure(time.mean, "ms")
     profiled = "profiled or not" if alike else f"{figure(time.mean, 'ms')} with the profiler"
@@ -84,7 +88,7 @@ def hardware(report: Report) -> str:
     steps = report.metrics.step_time_ms if figure_unit(report) == "step" else None
     named = shorten(", ".join(sorted(names)), LONGEST_NAME)
     what = f"{len(known)} x {named}" if len(known) > 1 and names else named
-    counted = f"{steps.count} step{'s' * (steps.count != 1)}" if steps else ""
+    counted = f"{steps.count} {plural('step', steps.count)}" if steps else ""
     return ", ".join(filter(None, (what, counted)))
 
 
@@ -118,7 +122,8 @@ def step_sentence(report: Report) -> str:
         text += f" (median {figure(time.median, 'ms')},{high} std {figure(time.std, 'ms')})"
     if report.metrics.warmup_steps:
         text += f", {figure(report.metrics.warmup_steps)} warm-up left out"
-    if (unprofiled := report.metrics.unprofiled_step_time_ms) is None:
+    unprofiled = report.metrics.unprofiled_step_time_ms
+    if unprofiled is None:
         return text
     about = "about " if report.metrics.unprofiled_source == "estimated" else ""
     return f"{text}; {about}{figure(unprofiled, 'ms')} without the profiler"
@@ -126,7 +131,8 @@ def step_sentence(report: Report) -> str:
 
 def recording(report: Report) -> str:
     """What was analysed, in a few words."""
-    if not (inputs := report.inputs):
+    inputs = report.inputs
+    if not inputs:
         return "nothing"
     kinds = {i.kind for i in inputs}
     gpus = {plain(d.name) for i in inputs for d in i.devices if d.name}

@@ -115,9 +115,8 @@ def _group(f: dataclasses.Field[Any], value: Any) -> list[Fact]:
     if value is None:
         return [_fact(f, None)]
     if f.name == "phases":
-        return [
-            _phase(g, time) for g in dataclasses.fields(value) if (time := getattr(value, g.name))
-        ]
+        times = [(field, getattr(value, field.name)) for field in dataclasses.fields(value)]
+        return [_phase(field, time) for field, time in times if time]
     if f.name in ONLY_KNOWN:
         return [fact for fact in facts_of(value) if not fact.value.startswith(NOT_AVAILABLE)]
     if not any(filter(measured, vars(value).values())):

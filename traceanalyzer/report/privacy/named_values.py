@@ -71,9 +71,11 @@ def without_named_values(text: str, hidden: str) -> str:
     done = []
     at = 0
     for word in _WORD.finditer(text):
-        if word.start() >= at and (found := _value_after(text, word, at)):
-            done += [text[at : found[0]], hidden]
-            at = found[1]
+        found = _value_after(text, word, at) if word.start() >= at else None
+        if found:
+            start, end = found
+            done += [text[at:start], hidden]
+            at = end
     return "".join([*done, text[at:]])
 
 

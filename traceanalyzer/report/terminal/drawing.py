@@ -14,7 +14,8 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from traceanalyzer.report.format import DEFAULT_WIDTH, plain, plural, shorten
+from traceanalyzer.base import plural
+from traceanalyzer.report.format import DEFAULT_WIDTH, plain, shorten
 from traceanalyzer.report.grid import Column, Grid
 
 SEPARATOR = 2
@@ -268,8 +269,10 @@ def _lines(text: str, width: int) -> list[str]:
 def _fitted(line: str, width: int) -> str:
     """At most `width` columns of it; characters of two columns make it shorter still."""
     limit = width
-    while cell_len(shown := shorten(line, limit)) > width and limit > 1:
+    shown = shorten(line, limit)
+    while cell_len(shown) > width and limit > 1:
         limit -= 1
+        shown = shorten(line, limit)
     return shown
 
 

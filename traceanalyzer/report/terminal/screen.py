@@ -100,9 +100,8 @@ def _culprit(page: Page, report: Report) -> None:
 
 
 def _budget(page: Page, report: Report) -> None:
-    if not (
-        parts := [part for part in breakdown.budget(report) if part.share >= breakdown.SHOWN_SHARE]
-    ):
+    parts = [part for part in breakdown.budget(report) if part.share >= breakdown.SHOWN_SHARE]
+    if not parts:
         return
     page.line("")
     scale = scale_for(step_times.step_ms(report) or 0.0, "ms")
@@ -145,7 +144,8 @@ def _changes(page: Page, report: Report, shown: int) -> None:
 
 
 def _caveats(page: Page, report: Report) -> None:
-    if caveats := opening.caveats(report):
+    caveats = opening.caveats(report)
+    if caveats:
         page.line("")
     for caveat in caveats[:SHOWN_CAVEATS]:
         page.item("!", brief(caveat), "yellow")

@@ -31,7 +31,8 @@ def timelines(of: Measured, logs: Sequence[CompileLog] = ()) -> list[Timeline]:
     first = replace(first, title=_title(m, representative(m.timed.steps), "median"))
     others = []  # the slowest and the fastest steady step
     for step, which in list(lanes.shown_steps(m.timed.steps).items())[1:]:
-        if (made := step_timeline(m, None, step)) is not None:
+        made = step_timeline(m, None, step)
+        if made is not None:
             others.append(replace(made, title=_title(m, step, which)))
     return [first, *others, *_all_steps(m), *_of_ranks(of)]
 

@@ -302,7 +302,8 @@ def _threads(d: _Drawing) -> Iterator[_Part]:
 
 
 def _compiling(d: _Drawing) -> Iterator[_Part]:
-    if (spans := d.compiling) is None:
+    spans = d.compiling
+    if spans is None:
         return
     shallow = np.flatnonzero(spans.depth < MAX_DEPTH)
     rows = d.longest("pieces of compile work", shallow, spans.start, spans.end, MAX_HOST_EVENTS)

@@ -129,7 +129,8 @@ def _chains(digests: Sequence[RankDigest]) -> list[list[int]]:
     found = []
     for root, calls in first.items():
         if calls.leads:
-            if (chain := _followed(first, root)) is None:
+            chain = _followed(first, root)
+            if chain is None:
                 return []
             found.append(list(map(position.__getitem__, chain)))
     longest = max(map(len, found), default=0)

@@ -63,7 +63,8 @@ class Call:
 
     def tensor(self, index: int) -> Tensor:
         """The tensor at this position."""
-        if (found := self.optional(index)) is None:
+        found = self.optional(index)
+        if found is None:
             raise UnmodelledError(f"input {index} is no tensor")
         return found
 

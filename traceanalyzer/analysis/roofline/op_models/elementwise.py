@@ -113,7 +113,8 @@ def pad(call: Call) -> Work:
 def on_the_link(call: Call) -> Work:
     """`record_param_comms`: the message times the bus factor of nccl-tests (all-reduce 2·(n-1)/n,
     gathers (n-1)/n)."""
-    if (link := call.link) is None:
+    link = call.link
+    if link is None:
         raise UnmodelledError("no record of a collective")
     kind = collective_kind(link.name)
     size = message_bytes(

@@ -96,7 +96,8 @@ class Models:
         """The model of an operator and whether it is composite; an in-place variant has that of its
         namesake."""
         for key in (name, name.removesuffix("_")):
-            if found := self.working.get(key) or self.composite.get(key):
+            found = self.working.get(key) or self.composite.get(key)
+            if found:
                 return found, key not in self.working
         return next(
             (m for prefix, m in self.prefixes.items() if name.startswith(prefix)), None

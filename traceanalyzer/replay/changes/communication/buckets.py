@@ -57,9 +57,9 @@ class BucketSize:
     def __str__(self) -> str:
         if self.bytes is not None:
             return f"of {self.bytes / MB:g} MB"
-        return {2.0: "twice as large", 0.5: "half as large"}.get(
-            self.factor, f"{self.factor:g} times as large"
-        )
+        if self.factor == 2.0:
+            return "twice as large"
+        return "half as large" if self.factor == 0.5 else f"{self.factor:g} times as large"
 
     def of(self, size: I64) -> float:
         """The size in bytes, given the buckets' recorded ones."""

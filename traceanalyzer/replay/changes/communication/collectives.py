@@ -100,7 +100,8 @@ def accumulated_without_sync(tape: Tape) -> Tape | None:
     """Gradients are reduced with the last of several backward passes of a step; None where each has
     its own step."""
     gone = repeated_reductions(tape)
-    if (left := removed(tape, gone)) is None:
+    left = removed(tape, gone)
+    if left is None:
         return None
     # What fills and empties their buckets goes with them.
     return left.without_launches(launched_within(tape, BUCKETING) & tape.up_to_last(gone))

@@ -60,7 +60,8 @@ def picked_on_host(tape: Tape) -> Picked:
     tables = dict[tuple[Shape, Shape], float]()
     for i, place, shape in _moved(tape, outermost, large_copies(tape, CopyKind.HOST_TO_DEVICE)):
         near = (_table(one.operator, shape) for one in outermost.before(place, OPERATORS_BEFORE))
-        if table := next(filter(None, near), None):
+        table = next(filter(None, near), None)
+        if table:
             found[i] = True
             tables[table, shape] = float(bytes_[i]) * table[0] / shape[0]
     return Picked(found, sum(tables.values()))
@@ -125,7 +126,8 @@ def updated_on_host(tape: Tape) -> Updated:
             for one in near
             if one.operator.named(UPDATES) and one.operator.shapes.count(shape) > 1
         )
-        if (node := next(updates, None)) is not None:
+        node = next(updates, None)
+        if node is not None:
             found[i] = True
             begin[i] = tree.start[outermost.nodes[place]]
             until[i] = tree.end[node]

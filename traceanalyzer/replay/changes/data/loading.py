@@ -82,7 +82,8 @@ def loaded_by_workers(tape: Tape) -> Tape | None:
 @parametric
 def waited_less(tape: Tape, less_ns: float) -> Tape | None:
     """Each step waits for its batches for so much less, ns; None where nothing is loaded."""
-    if (ready := loaded_by_workers(tape)) is None:
+    ready = loaded_by_workers(tape)
+    if ready is None:
         return None
     share = max(1.0 - less_ns / max(loading_ns(tape), 1.0), 0.0)
     left = np.maximum(np.rint(tape.loading * share).astype(np.int64), ready.loading)
@@ -314,7 +315,8 @@ def _first_use(outermost: Outermost, place: int, uses: int, *, turned: bool) -> 
         if taken > 0 or (taken == 0 and not one.named(*passes)):
             return _stays(one, taken), taken > 0 and one.named(PARAMETERS)
         order = sorted if taken == 0 and one.named(TURNS) else order
-        uses -= not one.named(MOVES)
+        if not one.named(MOVES):
+            uses -= 1
         if not uses:
             break
     return False, False

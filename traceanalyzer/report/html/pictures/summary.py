@@ -123,11 +123,13 @@ def _rows(
 def picture(report: Report, timeline: Timeline | None = None) -> str:
     """The report as an SVG file."""
     panels = []
-    if (spent := budget(report)) is not None:
+    spent = budget(report)
+    if spent is not None:
         panels.append((f"Where the {step_times.figure_unit(report)} goes", spent, 66))
     if timeline is not None:
         panels.append((timeline.title or "Timeline", *strip(timeline)))
-    if (could := predictions(report)) is not None:
+    could = predictions(report)
+    if could is not None:
         panels.append(("What each change alone would bring", *could))
     lines = [
         report.summary.headline,
