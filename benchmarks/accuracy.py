@@ -32,7 +32,12 @@ from traceanalyzer.diagnosis.classify import REMOVES, classify
 from traceanalyzer.diagnosis.measurements import Measurements, measure_ranks
 from traceanalyzer.diagnosis.selection import measured
 from traceanalyzer.replay.host_speed import step_ms
-from traceanalyzer.replay.scenarios import SCENARIOS, Scenario, buckets_of, combined
+from traceanalyzer.replay.scenario import (
+    Scenario,
+    buckets_of,
+    combined,
+)
+from traceanalyzer.replay.scenarios import SCENARIOS
 from traceanalyzer.replay.whatif import Replay
 from traceanalyzer.trace import WaitKind
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.replay.host_speed import step_ms
 from traceanalyzer.replay.limits import GAIN_SPREAD
-from traceanalyzer.replay.scenarios import Scenario
+from traceanalyzer.replay.scenario import Scenario
 from traceanalyzer.replay.whatif import ESTIMATED_SPREAD, SCENARIO_SPREAD, Replay
 
 PROMISED = 0.9

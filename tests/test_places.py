@@ -30,9 +30,10 @@ from traceanalyzer.diagnosis.rules import RULES
 from traceanalyzer.ingest.cache.models import can_be_kept
 from traceanalyzer.ingest.detect import detect
 from traceanalyzer.ingest.formats import FORMATS, SOURCES, Format
-from traceanalyzer.replay.scenarios import Scenario
+from traceanalyzer.replay.scenario import Scenario
 from traceanalyzer.report.model import Report
-from traceanalyzer.report.table_entries import TABLES, Table
+from traceanalyzer.report.table_entries import TABLES
+from traceanalyzer.report.table_kinds import Table
 from traceanalyzer.trace import Trace
 
 

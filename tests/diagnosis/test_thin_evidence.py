@@ -25,7 +25,7 @@ from traceanalyzer.replay.changes.fusion import find_runs
 from traceanalyzer.replay.host_speed import _mean_between
 from traceanalyzer.replay.limits import GAIN_SPREAD, OF_KERNELS
 from traceanalyzer.replay.recorded import make_tape
-from traceanalyzer.replay.scenarios import Scenario
+from traceanalyzer.replay.scenario import Scenario
 from traceanalyzer.replay.whatif import MOST_OF_GAIN, Replay
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"

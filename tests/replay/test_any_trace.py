@@ -11,7 +11,7 @@ from hypothesis import given
 from tests.analysis.test_any_trace import any_rows, measure_rows
 from tests.examples import tried
 from traceanalyzer.diagnosis.measurements import measure
-from traceanalyzer.replay.scenarios import buckets_of, faster
+from traceanalyzer.replay.scenario import buckets_of, faster
 from traceanalyzer.replay.whatif import Replay
 from traceanalyzer.trace import Process
 

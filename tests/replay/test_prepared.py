@@ -8,7 +8,7 @@ import pytest
 
 from tests.replay.test_replay import replayed
 from traceanalyzer.replay.changes.warmup import prepared_before
-from traceanalyzer.replay.scenarios import Scenario
+from traceanalyzer.replay.scenario import Scenario
 
 if TYPE_CHECKING:
     from tests.analysis.causes.test_gaps import Program

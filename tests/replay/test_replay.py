@@ -11,6 +11,7 @@ from traceanalyzer.analysis.tables.timing import UnprofiledTime
 from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.ingest import load
 from traceanalyzer.replay.recorded import make_tape
+from traceanalyzer.replay.scenario import Scenario, combined
 from traceanalyzer.replay.scenarios import (
     COMMUNICATION_FREE,
     COMMUNICATION_OVERLAPPED,
@@ -19,8 +20,6 @@ from traceanalyzer.replay.scenarios import (
     LAUNCHES_FREE,
     NO_HOST_SYNCS,
     NO_HOST_WORK,
-    Scenario,
-    combined,
 )
 from traceanalyzer.replay.simulate import step_time_ns
 from traceanalyzer.replay.whatif import Replay

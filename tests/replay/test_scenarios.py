@@ -12,6 +12,11 @@ from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.replay.changes.communication.buckets import MB, BucketSize, fit_cost, rebucketed
 from traceanalyzer.replay.changes.fusion import LEAST_KERNEL_NS
 from traceanalyzer.replay.recorded import make_tape
+from traceanalyzer.replay.scenario import (
+    Scenario,
+    buckets_of,
+    faster,
+)
 from traceanalyzer.replay.scenarios import (
     AT_ROOFLINE,
     BUCKETS_DOUBLED,
@@ -22,9 +27,6 @@ from traceanalyzer.replay.scenarios import (
     FUSED_ELEMENTWISE,
     FUSED_OPTIMIZER,
     SCENARIOS,
-    Scenario,
-    buckets_of,
-    faster,
 )
 from traceanalyzer.replay.simulate import step_time_ns
 from traceanalyzer.replay.whatif import Replay

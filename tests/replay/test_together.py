@@ -15,7 +15,12 @@ from traceanalyzer.analysis.ranks.matches import match_collectives
 from traceanalyzer.diagnosis.measurements import measure, measure_ranks
 from traceanalyzer.replay.host_speed import host_scaled
 from traceanalyzer.replay.recorded import make_tape
-from traceanalyzer.replay.scenarios import COMMUNICATION_FREE, NO_HOST_WORK, NO_STRAGGLER, Scenario
+from traceanalyzer.replay.scenario import Scenario
+from traceanalyzer.replay.scenarios import (
+    COMMUNICATION_FREE,
+    NO_HOST_WORK,
+    NO_STRAGGLER,
+)
 from traceanalyzer.replay.simulate import step_times_ns
 from traceanalyzer.replay.together import MAX_RANKS, apart, beside_transfers, join, make_tapes
 from traceanalyzer.replay.whatif import Replay

@@ -11,7 +11,8 @@ from tests.trials.build import GPU
 from traceanalyzer.diagnosis.remedies import NAMES
 from traceanalyzer.trials.recording import candidates
 from traceanalyzer.trials.switch import Facts
-from traceanalyzer.trials.switches import BY_ID, SWITCHES, worker_count
+from traceanalyzer.trials.switches import BY_ID, SWITCHES
+from traceanalyzer.trials.workers import worker_count
 
 
 @pytest.mark.parametrize("switch", SWITCHES, ids=BY_ID)

@@ -24,7 +24,12 @@ from traceanalyzer.report.figures import step_times
 from traceanalyzer.report.json import RENAMED
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import breakdown, gains, opening
-from traceanalyzer.report.table_entries import TABLES, RowFilter, largest_first, named
+from traceanalyzer.report.table_entries import (
+    TABLES,
+    largest_first,
+    named,
+)
+from traceanalyzer.report.table_kinds import RowFilter
 from traceanalyzer.trace import Run
 
 SHOWN_FINDINGS = 6

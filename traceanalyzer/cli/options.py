@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Sequence
-from functools import reduce, wraps
+from functools import cache, reduce, wraps
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -13,6 +13,8 @@ import click
 from traceanalyzer.cli.io.formats import QUIET, arguments_of
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
+Hidden = Sequence[re.Pattern[str]] | None
+"""Names to hide beside paths, hosts and users; None: nothing is hidden."""
 FILE: dict[str, Any] = {"type": click.Path(dir_okay=False, path_type=Path), "metavar": "FILE"}
 """Of options that name a file."""
 _FIRST: dict[str, Any] = {"expose_value": False, "is_eager": True}
@@ -66,7 +68,7 @@ class Command(click.Command):
         """Its parameters, `--help-all` where something is left out."""
         params = super().get_params(ctx)
         if any(map(_is_seldom, params)):
-            params.append(_HELP_ALL)
+            params.append(_help_all_option())
         return params
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -91,13 +93,15 @@ def _help_all(context: click.Context, _: click.Parameter, asked: bool) -> None:
         context.exit()
 
 
-_HELP_ALL = click.Option(
-    ["--help-all"],
-    is_flag=True,
-    callback=_help_all,
-    help="Show this message with all options.",
-    **_FIRST,
-)
+@cache
+def _help_all_option() -> click.Option:
+    return click.Option(
+        ["--help-all"],
+        is_flag=True,
+        callback=_help_all,
+        help="Show this message with all options.",
+        **_FIRST,
+    )
 
 
 def command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
@@ -301,11 +305,6 @@ def pattern(text: str) -> re.Pattern[str]:
         return re.compile(text)
     except re.error as error:
         raise click.BadParameter(f"{text!r} is not a regular expression: {error}") from error
-
-
-Hidden = (
-    Sequence[re.Pattern[str]] | None
-)  # names to hide beside paths, hosts and users; None: nothing is hidden
 
 
 def redact_options(*, by_default: bool = False) -> Callable[[Function], Function]:

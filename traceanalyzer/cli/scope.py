@@ -72,34 +72,36 @@ def _file_option(
     return click.option(name, as_, callback=loaded, help=help_, **FILE)
 
 
-KNOWLEDGE = (
-    _file_option(
-        "--kernel-classes",
-        "classes",
-        _kernel_classes,
-        "TOML with custom kernel classes; takes precedence over the built-in rules.",
-    ),
-    _file_option(
-        "--hardware",
-        "hardware",
-        _hardware,
-        (
-            "TOML with peak FLOP/s and bandwidth of more GPUs; takes precedence over the "
-            "built-in ones."
+def _knowledge() -> tuple[Callable[[Function], Function], ...]:
+    """The options with what is known beside the recording."""
+    return (
+        _file_option(
+            "--kernel-classes",
+            "classes",
+            _kernel_classes,
+            "TOML with custom kernel classes; takes precedence over the built-in rules.",
         ),
-    ),
-    _file_option(
-        "--ncu",
-        "counters",
-        _counters,
-        "Nsight Compute's report of the same kernels (ncu --csv, pages raw or details; .ncu-rep where ncu is "
-        "installed): what it measured replaces the estimates.",
-    ),
-)
+        _file_option(
+            "--hardware",
+            "hardware",
+            _hardware,
+            (
+                "TOML with peak FLOP/s and bandwidth of more GPUs; takes precedence over the "
+                "built-in ones."
+            ),
+        ),
+        _file_option(
+            "--ncu",
+            "counters",
+            _counters,
+            "Nsight Compute's report of the same kernels (ncu --csv, pages raw or details; .ncu-rep where ncu is "
+            "installed): what it measured replaces the estimates.",
+        ),
+    )
 
 
 def selection_options(command: Function) -> Function:
-    """The options of `selection` and `KNOWLEDGE` as one `scope`."""
+    """The options of the selection and of what is known beside the recording, as one `scope`."""
 
     @wraps(command)
     def narrowed(
@@ -136,7 +138,7 @@ def selection_options(command: Function) -> Function:
             callback=lambda _context, _parameter, text: text and pattern(text).pattern,
         ),
     )
-    return cast("Function", with_all((*selection, *KNOWLEDGE))(narrowed))
+    return cast("Function", with_all((*selection, *_knowledge()))(narrowed))
 
 
 def amount_options(command: Function) -> Function:

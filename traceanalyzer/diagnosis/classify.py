@@ -28,7 +28,9 @@ from traceanalyzer.diagnosis.outside import IDLE_CLASSES, MOST_SURE, outside
 from traceanalyzer.diagnosis.rules.evidence import no_gpu_work
 from traceanalyzer.diagnosis.rules.timing import profiled_summary, timing_summary, told_summary
 from traceanalyzer.diagnosis.shares import Shares, missing_kernels, step_shares
-from traceanalyzer.replay.scenarios import COMMUNICATION_FREE, COPIES_HIDDEN, Scenario, less_compute
+from traceanalyzer.replay.bounds import less_compute
+from traceanalyzer.replay.scenario import Scenario
+from traceanalyzer.replay.scenarios import COMMUNICATION_FREE, COPIES_HIDDEN
 from traceanalyzer.replay.unprofiled import REMOVED
 from traceanalyzer.trace import DeviceOpKind
 

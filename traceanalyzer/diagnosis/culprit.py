@@ -23,8 +23,23 @@ ONE_FORMAT = 0.9  # share of the operations from which one number format speaks 
 
 def culprit(m: Measurements, bottleneck: BottleneckClass) -> str | None:
     """The sentence; None where nothing stands out, or the recording does not tell."""
-    found = _OF[bottleneck](m) if bottleneck in _OF else None
+    tell = _tellers().get(bottleneck)
+    found = None if tell is None else tell(m)
     return None if found is None else f"{found}."
+
+
+def _tellers() -> dict[BottleneckClass, Callable[[Measurements], str | None]]:
+    """Who is to blame, by what the step is bound by."""
+    return {
+        "compute": lambda m: _at_mfu(m, _heaviest(m) or _module(m)),
+        "memory": lambda m: _at_mfu(m, _heaviest(m, by_bytes=True) or _heaviest(m)),
+        "launch": _of_launch,
+        "sync": _of_sync,
+        "communication": _of_communication,
+        "transfer": _of_transfer,
+        "host": _of_idle(IdleCause.HOST, "the CPU work"),
+        "input": _of_idle(IdleCause.INPUT, "the wait for data"),
+    }
 
 
 def _at_mfu(m: Measurements, who: str | None) -> str | None:
@@ -194,15 +209,3 @@ def function_at(frame: str) -> str:
 def _most(share: float) -> str:
     text = f"{min(share, 1.0):.0%}"
     return "All" if text == "100%" else text
-
-
-_OF: dict[BottleneckClass, Callable[[Measurements], str | None]] = {
-    "compute": lambda m: _at_mfu(m, _heaviest(m) or _module(m)),
-    "memory": lambda m: _at_mfu(m, _heaviest(m, by_bytes=True) or _heaviest(m)),
-    "launch": _of_launch,
-    "sync": _of_sync,
-    "communication": _of_communication,
-    "transfer": _of_transfer,
-    "host": _of_idle(IdleCause.HOST, "the CPU work"),
-    "input": _of_idle(IdleCause.INPUT, "the wait for data"),
-}

@@ -8,7 +8,7 @@ from traceanalyzer.base import dataclass
 from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence, Words, written
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.pages import page_of
-from traceanalyzer.replay.scenarios import Scenario
+from traceanalyzer.replay.scenario import Scenario
 from traceanalyzer.trace import Bool
 
 Part = Literal[

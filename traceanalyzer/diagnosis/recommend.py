@@ -14,7 +14,8 @@ from traceanalyzer.diagnosis.remedies.advice import Advice, advise
 from traceanalyzer.diagnosis.remedies.program import program
 from traceanalyzer.diagnosis.rules.device import GPU_BUSY
 from traceanalyzer.diagnosis.serving.outlook import HOST_CLASSES, for_server
-from traceanalyzer.replay.scenarios import Scenario, less_compute
+from traceanalyzer.replay.bounds import less_compute
+from traceanalyzer.replay.scenario import Scenario
 from traceanalyzer.replay.whatif import MOST_SPEEDUP, SCENARIO_SPREAD, Prediction, Replay
 
 DEVICE_CLASSES = ("compute", "memory")  # classes of the GPU's own work

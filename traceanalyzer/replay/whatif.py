@@ -22,7 +22,8 @@ from traceanalyzer.replay.limits import (
     slowed,
 )
 from traceanalyzer.replay.recorded import hiccups, typical_steps
-from traceanalyzer.replay.scenarios import COMBINED, SCENARIOS, Scenario, combined
+from traceanalyzer.replay.scenario import Scenario, combined
+from traceanalyzer.replay.scenarios import COMBINED, SCENARIOS
 from traceanalyzer.replay.simulate import step_times_ns
 from traceanalyzer.replay.tape import Change, Tape
 from traceanalyzer.replay.together import make_tapes

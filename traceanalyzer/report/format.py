@@ -2,6 +2,7 @@
 do harm."""
 
 import math
+from collections.abc import Mapping
 from typing import Any, TypeGuard
 
 from traceanalyzer.base import ELLIPSIS, MEMORY, dataclass
@@ -19,8 +20,29 @@ class Scale:
     label: str
     factor: float
 
+    @classmethod
+    def ladder(cls, base: float, sizes: Mapping[str, float]) -> "tuple[Scale, ...]":
+        """Units of these sizes, for figures that are recorded in one of size `base`."""
+        return tuple(cls(label, base / size) for label, size in sizes.items())
+
 
 TIME = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
+SCALES: dict[str, tuple[Scale, ...]] = {
+    **{unit: Scale.ladder(size, TIME) for unit, size in TIME.items()},
+    "bytes": Scale.ladder(1.0, {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}),
+    MEMORY: Scale.ladder(
+        1.0,
+        {
+            "B": 1.0,
+            "KiB": 2.0**10,
+            "MiB": 2.0**20,
+            "GiB": 2.0**30,
+            "TiB": 2.0**40,
+        },
+    ),
+    "share": (Scale("%", 100.0),),
+}
+"""Units that are shown in another one, smallest first."""
 WORDS = {
     "gpu": "GPU",
     "cls": "class",
@@ -55,28 +77,6 @@ LABELS = {
 """Names of figures whose fields' names say too little."""
 SMALLEST = 0.001
 LARGEST = 1e15  # figures beyond these are shown as such: their digits would say nothing
-
-
-def _ladder(base: float, steps: dict[str, float]) -> tuple[Scale, ...]:
-    return tuple(Scale(label, base / size) for label, size in steps.items())
-
-
-SCALES: dict[str, tuple[Scale, ...]] = {
-    **{unit: _ladder(size, TIME) for unit, size in TIME.items()},
-    "bytes": _ladder(1.0, {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}),
-    MEMORY: _ladder(
-        1.0,
-        {
-            "B": 1.0,
-            "KiB": 2.0**10,
-            "MiB": 2.0**20,
-            "GiB": 2.0**30,
-            "TiB": 2.0**40,
-        },
-    ),
-    "share": (Scale("%", 100.0),),
-}
-"""Units that are shown in another one, smallest first."""
 
 
 def scale_for(largest: float, unit: str) -> Scale:

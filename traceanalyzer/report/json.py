@@ -63,9 +63,22 @@ def _written(kind: type[Any]) -> Callable[[Any], Any]:
     if dataclasses.is_dataclass(kind):
         names = _names(kind)
         return lambda value: {written: as_plain(getattr(value, name)) for name, written in names}
-    return next(
-        (how for base, how in _BY_TYPE.items() if issubclass(kind, base)), lambda value: value
-    )
+    if issubclass(kind, float):
+        return _float
+    if issubclass(kind, str):
+        return _text
+    if issubclass(kind, dict):
+        return lambda value: {as_plain(key): as_plain(item) for key, item in value.items()}
+    return _list if issubclass(kind, list | tuple) else lambda value: value
+
+
+def _float(value: float) -> float | None:
+    # + 0.0 makes -0.0 a plain zero, float() one of numpy Python's.
+    return round(float(value), DECIMALS) + 0.0 if math.isfinite(value) else None
+
+
+def _text(value: str) -> str:
+    return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
 
 
 def _list(value: Sequence[Any]) -> list[Any]:
@@ -76,18 +89,6 @@ def _list(value: Sequence[Any]) -> list[Any]:
     written = [name for _, name in _names(kind)]
     rows = zip(*plain_columns(value), strict=True)
     return [dict(zip(written, row, strict=True)) for row in rows]
-
-
-_BY_TYPE: dict[type[Any], Callable[[Any], Any]] = {
-    # + 0.0 makes -0.0 a plain zero, float() one of numpy Python's.
-    float: lambda value: round(float(value), DECIMALS) + 0.0 if math.isfinite(value) else None,
-    str: lambda value: (
-        value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
-    ),
-    dict: lambda value: {as_plain(key): as_plain(item) for key, item in value.items()},
-    list: _list,
-    tuple: _list,
-}
 
 
 def plain_columns(rows: Sequence[Any]) -> list[list[Any]]:

@@ -4,117 +4,17 @@ documentation read.
 An entry names the class of its rows, so that `--help` lists the commands before anything that
 measures is loaded."""
 
-from collections.abc import Callable
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from traceanalyzer.base import dataclass
-
-if TYPE_CHECKING:
-    from traceanalyzer.diagnosis.measurements import Measurements
-    from traceanalyzer.diagnosis.selection import Asked, Measured
-
-
-@dataclass(frozen=True)
-class RowFilter:
-    """Which rows of a table are asked for."""
-
-    top: int | None = None  # the first rows, of single events the longest; None: all
-    min_us: float = 0.0  # gaps of at least this length
-    by_shape: bool = False  # operators by name and input shapes, instead of by name
-    # the share of guessed tokens that is right, which is asked about
-    acceptance: float | None = None
-    draft_tokens: int = 4  # guessed tokens a request of that question
-
-
-@dataclass(frozen=True)
-class Summary:
-    """What a table's command has besides its rows: figures for programs, sentences for people."""
-
-    values: dict[str, Any]
-    remarks: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table of measurements."""
-
-    name: str  # its key in the report's `tables` and in documents
-    title: str
-    row_class: str  # the dataclass of its rows, below the package
-    # of one rank; more than asked for do no harm
-    rows: "Callable[[Measured, Measurements, RowFilter], list[Any]]"
-    none: str  # what takes the place of rows where there are none
-    command: str | None = None  # the command that prints all of it; `cli/help` has its help
-    long: bool = False  # whether a report has its first rows only
-    of_the_run: bool = False  # whether its rows speak of all ranks, whichever rank is asked
-    # whether the command shows all ranks unless one is asked for; else the critical rank's
-    of_every_rank: bool = False
-    totals: str | None = None  # the table that sums it up, which people are shown below its rows
-    summary: "Callable[[Asked | None, RowFilter], Summary]" = lambda *_: Summary({})
-    """What its command has besides the rows; None: there are no rows."""
-    events: str | None = None
-    """The column by which its rows, single events in time order, are longest; None: rows are in
-    order of worth."""
-
-    @property
-    def row(self) -> type[Any]:
-        """The dataclass of its rows: its columns, also where there are no rows."""
-        module, _, name = self.row_class.rpartition(".")
-        return getattr(import_module(f"traceanalyzer.{module}"), name)
-
-    @property
-    def asked_as(self) -> str:
-        """The word by which users ask for it: its command's name, else its own."""
-        return self.command or self.name
-
-
-def _gaps(_: "Measured", m: "Measurements", wanted: RowFilter) -> list[Any]:
-    from traceanalyzer.analysis.tables.gap_rows import longest_gaps
-
-    return longest_gaps(m.causes, wanted.top, wanted.min_us)
-
-
-def _serving(asked: "Asked | None", wanted: RowFilter) -> Summary:
-    from traceanalyzer.diagnosis.serving.sentences import sentences, serving_values
-
-    of = asked.measured if asked else None
-    if of is None:
-        return Summary(
-            dict.fromkeys(
-                ("server", "phases", "decode_fit", "outlook", "speculation", "profiler_stretch")
-            )
-        )
-    m = of.critical
-    guesses = None if wanted.acceptance is None else (wanted.draft_tokens, wanted.acceptance)
-    return Summary(serving_values(m, guesses), tuple(sentences(m, guesses)))
-
-
-def _gap_places(_: "Measured", m: "Measurements", wanted: RowFilter) -> list[Any]:
-    from traceanalyzer.analysis.tables.gap_rows import gap_places
-
-    return gap_places(m.timed, m.causes.gaps, wanted.min_us) if wanted.min_us else m.gap_places
-
-
-def _traffic(of: "Measured", _: "Measurements", __: RowFilter) -> list[Any]:
-    from traceanalyzer.analysis.ranks.skew import traffic
-
-    return list(traffic([m.timed for m in of.each]))
-
-
-def _several_ranks(ranks: Any) -> list[Any]:
-    """Ranks with the one that holds up the run most first; none of a run of one rank."""
-    if len(ranks.rows) < 2:
-        return []
-    return [ranks.rows[i] for i in ranks.worst_first]
-
+from traceanalyzer.report import table_rows
+from traceanalyzer.report.table_kinds import Table
 
 TABLES = (
     Table(
         "ranks",
         "Ranks",
         "analysis.ranks.compare.RankRow",
-        lambda of, _, __: _several_ranks(of.ranks),
+        lambda of, _, __: table_rows.several_ranks(of.ranks),
         "One rank was recorded.",
         of_the_run=True,
     ),
@@ -136,7 +36,7 @@ TABLES = (
         "Nothing marks the iterations of a serving engine here: their unit is unknown. --iteration-name REGEX names "
         "the ranges that are one iteration each.",
         long=True,
-        summary=_serving,
+        summary=table_rows.serving,
         command="iterations",
     ),
     Table(
@@ -172,7 +72,7 @@ TABLES = (
         "gaps",
         "Longest idle gaps",
         "analysis.tables.gap_rows.GapRow",
-        _gaps,
+        table_rows.gaps,
         "The GPU has no idle gap of that length in this recording.",
         long=True,
         of_every_rank=True,
@@ -184,7 +84,7 @@ TABLES = (
         "gap_places",
         "Idle time by place",
         "analysis.tables.gap_rows.GapPlaceRow",
-        _gap_places,
+        table_rows.gap_places,
         "The GPU has no idle gap in the steps of this recording.",
         long=True,
         of_every_rank=True,
@@ -300,7 +200,7 @@ TABLES = (
         "traffic",
         "Traffic between ranks",
         "analysis.ranks.skew.TrafficRow",
-        _traffic,
+        table_rows.traffic,
         "No send or receive that says its peer in this recording.",
         of_the_run=True,
     ),

@@ -3,7 +3,12 @@
 from typing import Any
 
 from traceanalyzer.diagnosis.selection import Knowledge, Measured, Selection, measured
-from traceanalyzer.report.table_entries import BY_NAME, TABLES, RowFilter, named
+from traceanalyzer.report.table_entries import (
+    BY_NAME,
+    TABLES,
+    named,
+)
+from traceanalyzer.report.table_kinds import RowFilter
 from traceanalyzer.trace import Run
 
 ALL = RowFilter()

@@ -1,24 +1,12 @@
 """The table of switches, in the order in which they are tried where nothing is promised."""
 
 from traceanalyzer.trials import needs
-from traceanalyzer.trials.switch import Facts, Numerics, Switch
+from traceanalyzer.trials.switch import Numerics, Switch
+from traceanalyzer.trials.workers import many_workers, worker_count
 
-LEAST_WORKERS = 4  # of a loader, also on fewer CPUs: many wait for a disk
-MOST_WORKERS = 8  # more rarely help, and each has a copy of the dataset's objects
-MANY_WORKERS = 16  # where these are too few
 COMPILE_SECONDS = 240.0  # a large model compiles for minutes
 BUCKET_MB = 100
 CALLS_UNCHECKED = "nothing that is known"
-
-
-def worker_count(facts: Facts) -> int:
-    """Workers for a loader: the CPUs that each rank has, between these bounds."""
-    return max(LEAST_WORKERS, min(MOST_WORKERS, facts.cpus // max(facts.ranks, 1)))
-
-
-def many_workers(facts: Facts) -> int:
-    """More workers than that."""
-    return max(2 * worker_count(facts), min(MANY_WORKERS, facts.cpus // max(facts.ranks, 1)))
 
 
 SWITCHES = (

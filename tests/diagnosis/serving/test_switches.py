@@ -8,7 +8,7 @@ from tests.server_builder import Server, waves
 from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.diagnosis.serving.outlook import HOST_CLASSES
-from traceanalyzer.diagnosis.serving.switches import SWITCHES
+from traceanalyzer.diagnosis.serving.switches import switches
 
 HOST_BOUND = {"a": 300.0, "b": 1.0, "c": 0.001}
 
@@ -50,13 +50,13 @@ def test_the_mean_iteration_without_the_profiler() -> None:
 
 
 def test_each_switch_says_the_flag_of_its_engine_with_version_and_source() -> None:
-    assert "without --enforce-eager" in SWITCHES["cuda_graphs"].said("vLLM")
-    assert "SGLang" not in SWITCHES["cuda_graphs"].said("vLLM")
-    assert "--disable-overlap-schedule" in SWITCHES["asynchronous_scheduling"].said("SGLang")
+    assert "without --enforce-eager" in switches()["cuda_graphs"].said("vLLM")
+    assert "SGLang" not in switches()["cuda_graphs"].said("vLLM")
+    assert "--disable-overlap-schedule" in switches()["asynchronous_scheduling"].said("SGLang")
     for engine in ("vLLM", "SGLang", "TensorRT-LLM"):
-        assert f"{engine}: " in SWITCHES["cuda_graphs"].said(None)
-    assert SWITCHES["less_python"].said("vLLM") == SWITCHES["less_python"].words
-    for switch in SWITCHES.values():
+        assert f"{engine}: " in switches()["cuda_graphs"].said(None)
+    assert switches()["less_python"].said("vLLM") == switches()["less_python"].words
+    for switch in switches().values():
         for spelling in switch.engines.values():
             assert spelling.version
             assert spelling.source.startswith("https://")

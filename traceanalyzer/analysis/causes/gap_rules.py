@@ -118,25 +118,26 @@ def pauses_between_queued(f: GapFacts) -> Bool:
     return f.queued & (f.duration < QUEUED_LATENCY_NS)
 
 
-RULES = (
-    Rule(IdleCause.OTHER, waits_for_missing_work, IdleDetail.MISSING),
-    Rule(IdleCause.HOST, migrates_in_a_loop, IdleDetail.MANAGED_LOOP),
-    Rule(IdleCause.HOST, migrates_pages, IdleDetail.PAGE_MIGRATION),
-    Rule(IdleCause.OTHER, waits_for_its_turn, IdleDetail.NEIGHBOUR),
-    Rule(IdleCause.OTHER, is_stuck),
-    Rule(IdleCause.PROFILER, profiler_works),
-    Rule(IdleCause.INPUT, loads_input),
-    Rule(IdleCause.INPUT, prepares_input),
-    Rule(IdleCause.HOST, does_named_work, None),
-    Rule(IdleCause.HOST, works),
-    Rule(IdleCause.LAUNCH, launches_a_graph_for_long, IdleDetail.GRAPH_LAUNCH),
-    Rule(IdleCause.COMMUNICATION, communicates),
-    Rule(IdleCause.SYNC, is_blocked),
-    Rule(IdleCause.SYNC, was_drained),
-    Rule(IdleCause.LAUNCH, launches_late),
-    Rule(IdleCause.LAUNCH, pauses_between_queued),
-)
-"""In the order of priority; what none explains has the cause OTHER."""
+def rules() -> tuple[Rule, ...]:
+    """In the order of priority; what none explains has the cause OTHER."""
+    return (
+        Rule(IdleCause.OTHER, waits_for_missing_work, IdleDetail.MISSING),
+        Rule(IdleCause.HOST, migrates_in_a_loop, IdleDetail.MANAGED_LOOP),
+        Rule(IdleCause.HOST, migrates_pages, IdleDetail.PAGE_MIGRATION),
+        Rule(IdleCause.OTHER, waits_for_its_turn, IdleDetail.NEIGHBOUR),
+        Rule(IdleCause.OTHER, is_stuck),
+        Rule(IdleCause.PROFILER, profiler_works),
+        Rule(IdleCause.INPUT, loads_input),
+        Rule(IdleCause.INPUT, prepares_input),
+        Rule(IdleCause.HOST, does_named_work, None),
+        Rule(IdleCause.HOST, works),
+        Rule(IdleCause.LAUNCH, launches_a_graph_for_long, IdleDetail.GRAPH_LAUNCH),
+        Rule(IdleCause.COMMUNICATION, communicates),
+        Rule(IdleCause.SYNC, is_blocked),
+        Rule(IdleCause.SYNC, was_drained),
+        Rule(IdleCause.LAUNCH, launches_late),
+        Rule(IdleCause.LAUNCH, pauses_between_queued),
+    )
 
 
 def decide(facts: GapFacts) -> tuple[U8, U8]:
@@ -145,7 +146,7 @@ def decide(facts: GapFacts) -> tuple[U8, U8]:
     cause = np.full(count, IdleCause.OTHER, np.uint8)
     detail = np.full(count, IdleDetail.NONE, np.uint8)
     open_ = np.ones(count, bool)
-    for rule in RULES:
+    for rule in rules():
         here = np.flatnonzero(open_ & rule.explains(facts))
         cause[here] = rule.cause
         detail[here] = facts.work_detail[here] if rule.detail is None else rule.detail

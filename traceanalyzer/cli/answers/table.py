@@ -12,7 +12,12 @@ from traceanalyzer.cli.io.again import prints_again
 from traceanalyzer.cli.io.formats import TABLE_FORMATS, Output
 from traceanalyzer.cli.options import Hidden, Number, command
 from traceanalyzer.cli.scope import Scope, selection_options
-from traceanalyzer.report.table_entries import BY_NAME, RowFilter, Table, largest_first, named
+from traceanalyzer.report.table_entries import (
+    BY_NAME,
+    largest_first,
+    named,
+)
+from traceanalyzer.report.table_kinds import RowFilter, Table
 
 SHOWN_ROWS = 20
 """Rows that people are shown at most unless they ask for more; a terminal those that fit 24 lines,

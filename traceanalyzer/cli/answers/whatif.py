@@ -114,7 +114,7 @@ def names_like(pattern: str, run: "Run") -> str:
 
 
 def _speedup(text: str) -> tuple[str, float]:
-    from traceanalyzer.replay.scenarios import check_speedup
+    from traceanalyzer.replay.scenario import check_speedup
 
     name, _, factor = text.rpartition("=")
     try:

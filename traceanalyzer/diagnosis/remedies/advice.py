@@ -10,7 +10,7 @@ from traceanalyzer.diagnosis.outside import IDLE_CLASSES, outside
 from traceanalyzer.diagnosis.remedies import REMEDIES
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
 from traceanalyzer.diagnosis.selection import Knowledge, Selection, measured
-from traceanalyzer.replay.scenarios import buckets_of, faster
+from traceanalyzer.replay.scenario import buckets_of, faster
 from traceanalyzer.replay.whatif import Prediction, Replay, WhatIf
 from traceanalyzer.trace import Run
 

@@ -34,7 +34,7 @@ from traceanalyzer.replay.changes.communication.collectives import (
 )
 from traceanalyzer.replay.changes.communication.collectives import smaller_messages as shrunk
 from traceanalyzer.replay.limits import OF_MOVES
-from traceanalyzer.replay.scenarios import AS_RECORDED
+from traceanalyzer.replay.scenario import AS_RECORDED
 
 EXPOSED = "exposed-communication"
 ACCUMULATED = assuming("no_sync_accumulation", accumulated_without_sync, spread=OF_MOVES)

@@ -9,6 +9,7 @@ from traceanalyzer.diagnosis.finding import Words
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import may_load, tape_of, tapes_of_others
 from traceanalyzer.diagnosis.remedies.remedy import Offer, assuming, remedy, text, wherever, words
+from traceanalyzer.replay.bounds import input_ready
 from traceanalyzer.replay.changes.data.host_memory import (
     picked_on_device,
     picked_on_host,
@@ -33,7 +34,6 @@ from traceanalyzer.replay.changes.data.loading import (
     waited_less,
 )
 from traceanalyzer.replay.limits import OF_MOVES
-from traceanalyzer.replay.scenarios import input_ready
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import Bool
 

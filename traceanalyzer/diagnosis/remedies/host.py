@@ -15,7 +15,7 @@ from traceanalyzer.diagnosis.finding import Words
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import may_load, tape_of
 from traceanalyzer.diagnosis.remedies.remedy import Offer, assuming, remedy, text, wherever, words
-from traceanalyzer.replay.changes.data.loading import no_allocations, worked_on_device
+from traceanalyzer.replay.changes.data.loading import done_on_device, no_allocations
 from traceanalyzer.replay.changes.fusion import Reading
 from traceanalyzer.replay.changes.syncs.syncs import is_read, syncs_removed
 from traceanalyzer.replay.changes.syncs.values import (
@@ -30,7 +30,6 @@ from traceanalyzer.replay.changes.warmup import (
     prepared_before,
     warmed_up,
 )
-from traceanalyzer.replay.tape import Tape
 
 NO_SYNCS = assuming(
     "remove_syncs",
@@ -49,6 +48,9 @@ BEFORE_COPIES = assuming(
 LEAST_OF_HOST_WORK = 0.1
 """Pauses of a tenth of a millisecond occur in any eager program: threads that hand over, Python
 that collects."""
+OF_RESULTS = assuming(
+    "move_host_work", done_on_device, "assumes_of_results", pessimistic=no_work_of_its_own
+)
 NO_ALLOCATIONS = assuming("avoid_allocations", no_allocations)
 warm_up = wherever(
     "kernels are loaded while the GPU waits", "host", "host-work", assuming("warm_up", warmed_up)
@@ -91,18 +93,6 @@ def instead_of_waits(m: Measurements) -> str:
         return "keep_values"
     left = int(is_read(spread).sum())
     return "of_masks" if 2 * left < int(is_read(tape).sum()) else "keep_values"
-
-
-def _done_on_device(tape: Tape) -> Tape | None:
-    """What the host does with results of the device, and what else it does of its own, is gone from
-    the step."""
-    left = worked_on_device(tape)
-    return left and (no_work_of_its_own(left) or left)
-
-
-OF_RESULTS = assuming(
-    "move_host_work", _done_on_device, "assumes_of_results", pessimistic=no_work_of_its_own
-)
 
 
 @remedy("move_host_work", "host", "host-work", LEAST_OF_HOST_WORK)

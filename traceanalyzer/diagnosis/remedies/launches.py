@@ -12,11 +12,16 @@ from traceanalyzer.diagnosis.finding import Words
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.host import PREPARED
 from traceanalyzer.diagnosis.remedies.program import program, reduced_by_hooks, tape_of
-from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy, assuming, remedy, text, words
+from traceanalyzer.diagnosis.remedies.remedy import Offer, assuming, remedy, text, words
 from traceanalyzer.replay.changes.communication.collectives import repeated_reductions
 from traceanalyzer.replay.changes.compiling import compiled
 from traceanalyzer.replay.changes.fusion import Reading
-from traceanalyzer.replay.changes.kernels import captured, captured_after_reads, captured_but_work
+from traceanalyzer.replay.changes.kernels import (
+    captured,
+    captured_after_reads,
+    captured_but_work,
+    captured_once_prepared,
+)
 from traceanalyzer.replay.changes.loops.repetition import (
     GREATER_BATCH,
     enlarged,
@@ -24,7 +29,6 @@ from traceanalyzer.replay.changes.loops.repetition import (
 )
 from traceanalyzer.replay.changes.recompute import recomputed
 from traceanalyzer.replay.changes.syncs.syncs import follows_pageable_copy, is_read
-from traceanalyzer.replay.changes.warmup import prepared_before
 from traceanalyzer.replay.limits import OF_KERNELS, OF_MOVES
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import distinct
@@ -33,16 +37,7 @@ CAPTURED = assuming("cuda_graph", captured, pessimistic=captured_but_work)
 AFTER_SYNCS = assuming("remove_syncs+cuda_graph", captured_after_reads, "assumes_after_syncs")
 
 
-def _prepared(tape: Tape) -> Tape:
-    """With a cache of a fixed size no operator meets a new shape."""
-    return prepared_before(PREPARED)(tape) or tape
-
-
-def _static(tape: Tape) -> Tape:
-    return captured(_prepared(tape))
-
-
-STATIC = assuming("cuda_graph", _static, "assumes_static")
+STATIC = assuming("cuda_graph", captured_once_prepared(PREPARED), "assumes_static")
 LEAST_GROWING = 3
 """Steps that show whether something grows."""
 LEAST_OF_GRAPH = 0.05
@@ -170,7 +165,15 @@ def _repeats(launched: Sequence[object], period: int) -> bool:
     return all(one == launched[i % period] for i, one in enumerate(launched))
 
 
-def _compile(m: Measurements) -> Offer | None:
+@remedy(
+    "compile",
+    "launch",
+    "launch-bound",
+    LEAST_OF_COMPILE,
+    PESSIMISTIC_COMPILE,
+    costs_host=True,
+)
+def compile_model(m: Measurements) -> Offer | None:
     """Where PyTorch runs eagerly and small operators follow each other, unless gradients are
     differentiated again. Not under DDP or FSDP, whose hooks cut the compiled code and stay: of
     three such programs that were timed one became 17 % faster, one 5 %, and one took three quarters
@@ -182,17 +185,6 @@ def _compile(m: Measurements) -> Offer | None:
     return Offer(
         words("compile"), COMPILED, against=("memory-chains", "memory") if fewer_passes else None
     )
-
-
-compile_model = Remedy(
-    "compile",
-    "launch",
-    "launch-bound",
-    _compile,
-    LEAST_OF_COMPILE,
-    PESSIMISTIC_COMPILE,
-    costs_host=True,
-)
 
 
 @remedy("larger_batch", "launch", "launch-bound")

@@ -10,7 +10,7 @@ from typing import Any
 from traceanalyzer.base import dataclass
 from traceanalyzer.diagnosis.finding import BottleneckClass, Words, written
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.replay.scenarios import Scenario
+from traceanalyzer.replay.scenario import Scenario
 from traceanalyzer.replay.tape import Change
 
 NO_FIGURES: Mapping[str, object] = {}
@@ -70,10 +70,22 @@ def wherever(there_is: str, cls: BottleneckClass, finding: str, scenario: Scenar
 
 
 def remedy(
-    id_: str, cls: BottleneckClass, finding: str, least_gain: float = Remedy.least_gain
+    id_: str,
+    cls: BottleneckClass,
+    finding: str,
+    least_gain: float = Remedy.least_gain,
+    min_pessimistic_share: float = Remedy.min_pessimistic_share,
+    *,
+    costs_host: bool = False,
 ) -> Callable[[Trigger], Remedy]:
     """A trigger as a remedy."""
-    return lambda offer: Remedy(id_, cls, finding, offer, least_gain)
+
+    def made(offer: Trigger) -> Remedy:
+        return Remedy(
+            id_, cls, finding, offer, least_gain, min_pessimistic_share, costs_host=costs_host
+        )
+
+    return made
 
 
 @cache

@@ -19,7 +19,8 @@ from traceanalyzer.diagnosis.remedies.remedy import Offer, remedy, words
 from traceanalyzer.replay.changes.data.loading import not_faster_than
 from traceanalyzer.replay.changes.syncs.syncs import is_read
 from traceanalyzer.replay.host_speed import SAME_PROGRAM, host_scaled
-from traceanalyzer.replay.scenarios import NO_STRAGGLER, Scenario, lower_median
+from traceanalyzer.replay.scenario import Scenario, lower_median
+from traceanalyzer.replay.scenarios import NO_STRAGGLER
 from traceanalyzer.replay.simulate import step_times_ns
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.replay.together import apart, nothing

@@ -14,7 +14,7 @@ from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.pages import said
 from traceanalyzer.diagnosis.remedies.host import PREPARED, PREPARED_BEFORE
 from traceanalyzer.replay.changes.warmup import graphs_kept
-from traceanalyzer.replay.scenarios import Scenario
+from traceanalyzer.replay.scenario import Scenario
 from traceanalyzer.trace import Bool
 
 BASIS = "this idle time gone, an upper bound"

@@ -13,7 +13,7 @@ from traceanalyzer.diagnosis.finding import Evidence, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.pages import said
 from traceanalyzer.replay.changes.sort_then_slice import sorts_of_few, taken_by_topk, topk_ns
-from traceanalyzer.replay.scenarios import Scenario
+from traceanalyzer.replay.scenario import Scenario
 from traceanalyzer.trace import Bool
 
 EXAMPLES = 3  # operands and sorts named in the evidence

@@ -12,7 +12,7 @@ from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.pages import said
 from traceanalyzer.diagnosis.shares import WITHIN, copied_within_gpu_ms
 from traceanalyzer.replay.changes.data.loading import copied_together
-from traceanalyzer.replay.scenarios import Scenario
+from traceanalyzer.replay.scenario import Scenario
 from traceanalyzer.trace import Bool
 from traceanalyzer.trace.hardware import GIGA
 

@@ -23,7 +23,7 @@ from traceanalyzer.diagnosis.draft import Draft
 from traceanalyzer.diagnosis.finding import Recommendation
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.serving.phases import unprofiled
-from traceanalyzer.diagnosis.serving.switches import SWITCHES
+from traceanalyzer.diagnosis.serving.switches import switches
 from traceanalyzer.replay.iterations import Served
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.replay.whatif import SCENARIO_SPREAD
@@ -255,7 +255,7 @@ def _switches(m: Measurements, drafts: Sequence[Draft]) -> Iterator[Recommendati
     engine = cut.framework if cut else None
     gains = m.memo(outlook).gains
     for change in CHANGES:
-        switch = SWITCHES[change]
+        switch = switches()[change]
         mine = [gain for gain in gains if gain.change == change]
         found = sorted(
             (d for d in drafts if d.cls in HOST_CLASSES), key=lambda d: d.cls != switch.cls
@@ -268,7 +268,7 @@ def _switches(m: Measurements, drafts: Sequence[Draft]) -> Iterator[Recommendati
         low = step * (1 - SCENARIO_SPREAD)
         high = step * (1 + SCENARIO_SPREAD)
         if change == "cuda_graphs" and mine[0].phase != "decode":  # decodes replay graphs already
-            switch = SWITCHES["piecewise_graphs"]
+            switch = switches()["piecewise_graphs"]
         yield Recommendation(
             found[0].id,
             found[0].cls,

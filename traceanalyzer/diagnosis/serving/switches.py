@@ -2,6 +2,7 @@
 
 import tomllib
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -40,7 +41,9 @@ class Switch:
         return f"{self.words} ({each})"
 
 
-def _loaded() -> dict[str, Switch]:
+@cache
+def switches() -> dict[str, Switch]:
+    """The switches of `switches.toml`, by what they change."""
     text = Path(__file__).with_name("switches.toml").read_text(encoding="utf-8")
     entries = tomllib.loads(text)["switch"]
     return {
@@ -53,7 +56,3 @@ def _loaded() -> dict[str, Switch]:
         )
         for entry in entries
     }
-
-
-SWITCHES = _loaded()
-"""By what they change."""

@@ -15,12 +15,12 @@ from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_S
 from traceanalyzer.replay.changes.fusion import Reading
 from traceanalyzer.replay.changes.syncs.syncs import syncs_removed
-from traceanalyzer.replay.changes.warmup import OWN_WORK_NS
+from traceanalyzer.replay.changes.warmup import OWN_WORK_NS, prepared_before
 from traceanalyzer.replay.patterns.named import kernels_named, launched_within
 from traceanalyzer.replay.patterns.operators import JOINING, Operator, operators
 from traceanalyzer.replay.patterns.repeats import after_each, every
 from traceanalyzer.replay.patterns.small_products import small_products
-from traceanalyzer.replay.tape import Tape
+from traceanalyzer.replay.tape import Tape, parametric
 from traceanalyzer.trace import I64, Bool
 
 CHANNELS_APART = re.compile(
@@ -167,6 +167,13 @@ def captured(tape: Tape) -> Tape:
     latency = np.where(first[tape.event], tape.latency, 0)
     graph = replace(tape, work=work, tail=tail, latency=latency, gap=in_graph(tape.gap))
     return graph.with_dispatch(np.where(first, GRAPH_CALL_NS, 0))
+
+
+@parametric
+def captured_once_prepared(tape: Tape, pattern: str) -> Tape | None:
+    """The tape as captured, where no operator with such a name (regular expression) meets a new
+    shape, as with a cache of a fixed size."""
+    return captured(prepared_before(pattern)(tape) or tape)
 
 
 def captured_but_work(tape: Tape) -> Tape:

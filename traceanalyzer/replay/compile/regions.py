@@ -17,7 +17,7 @@ from traceanalyzer.analysis.algebra import texts_where
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.base import dataclass
-from traceanalyzer.replay.scenarios import Scenario
+from traceanalyzer.replay.scenario import Scenario
 from traceanalyzer.replay.tape import Change
 from traceanalyzer.replay.whatif import Prediction, Replay
 from traceanalyzer.trace import I64, Bool, RangeKind

@@ -13,6 +13,7 @@ import numpy as np
 from traceanalyzer.analysis.names.collectives import KINDS, bus_factor
 from traceanalyzer.analysis.roofline.op_models.optimizer import ACCUMULATE
 from traceanalyzer.base import NS_PER_MS, NS_PER_S, NS_PER_US, dataclass
+from traceanalyzer.replay.bounds import communication_free
 from traceanalyzer.replay.changes.communication.collectives import (
     FORWARD_SHARE,
     LAST_BUCKET,
@@ -26,7 +27,6 @@ from traceanalyzer.replay.changes.communication.collectives import (
 )
 from traceanalyzer.replay.patterns.named import launched_within
 from traceanalyzer.replay.patterns.operators import operators
-from traceanalyzer.replay.scenarios import communication_free
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.replay.unmade.question import QuestionError
 from traceanalyzer.trace import F64

@@ -8,12 +8,12 @@ import numpy as np
 
 from traceanalyzer.replay.host_speed import step_ms
 from traceanalyzer.replay.limits import LIMITED_DUTY, PESSIMISTIC_DUTY, duties, slowed
+from traceanalyzer.replay.scenario import combined
 from traceanalyzer.replay.scenarios import (
     INPUT_READY,
     LAUNCHES_FREE,
     NO_HOST_SYNCS,
     NO_HOST_WORK,
-    combined,
 )
 from traceanalyzer.replay.simulate import step_times_ns
 from traceanalyzer.replay.tape import Tape

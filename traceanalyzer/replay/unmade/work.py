@@ -71,11 +71,6 @@ class Loads:
         return float(np.nansum(self.then.flops)) / now if now else 1.0
 
 
-def _ratio(then: F64, now: F64, otherwise: F64 | float = 1.0) -> F64:
-    known = np.isfinite(then) & np.isfinite(now) & (now > 0)
-    return np.where(known, then / np.where(known, now, 1.0), otherwise)
-
-
 @dataclass(frozen=True)
 class Totals:
     """FLOPs, bytes and elements of a call; NaN where unknown."""
@@ -86,6 +81,11 @@ class Totals:
 
 
 NOT_KNOWN = Totals(np.nan, np.nan, np.nan)
+
+
+def _ratio(then: F64, now: F64, otherwise: F64 | float = 1.0) -> F64:
+    known = np.isfinite(then) & np.isfinite(now) & (now > 0)
+    return np.where(known, then / np.where(known, now, 1.0), otherwise)
 
 
 def loads_of(tape: Tape, resizer: Resizer | None) -> Loads:

@@ -1,6 +1,6 @@
 """What torch.compile cost, as a document: sentences, then tables."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from traceanalyzer.analysis.groups.first_steps import PaidBack
@@ -71,7 +71,16 @@ def sections(report: CompileReport) -> list[Section]:
         Section("Findings", found),
         Section("Recommended", _advice(diagnosis)),
         Section("Compile time", _stages(report)),
-        *(Section(title, make(compiled)) for title, make in _OF_COMPILED),
+        Section("Graph breaks", _graph_breaks(compiled)),
+        Section("Recompilations", _recompilations(compiled)),
+        Section("Caches and CUDA graphs", _caches(compiled)),
+        Section("First step, warm-up and steady step", _steps(compiled)),
+        Section("Compilations", _compilations(compiled)),
+        Section("In the trace", _trace(compiled)),
+        Section("Kernels", _kernels(compiled)),
+        Section("Not fused", _not_fused(compiled)),
+        Section("Ranks and starts", _ranks(compiled)),
+        Section("What was read", _log(compiled)),
     ]
     return [section for section in made if any(part is not None for part in section.parts)]
 
@@ -111,6 +120,49 @@ def _stages(report: CompileReport) -> list[Part]:
         return []
     drawn = [] if report.strip is None else [Drawing(partial(strip_svg, report.strip))]
     return [*drawn, *_table("stage | s# | share#", [*rows, ["total", f"{total:.3f}", "100%"]])]
+
+
+def _graph_breaks(compiled: Compiled) -> list[Part]:
+    headers = "graph break | where | met# | per step# | GPU idle, ms a step# | remedy"
+    rows = [
+        [
+            row.reason,
+            row.location,
+            row.count,
+            _maybe(row.per_step),
+            _maybe(row.idle_ms),
+            row.remedy,
+        ]
+        for row in compiled.graph_breaks
+    ]
+    return _table(headers, rows)
+
+
+def _recompilations(compiled: Compiled) -> list[Part]:
+    headers = "guard that failed | values | where | times# | refused# | remedy"
+    rows = [
+        [row.guard, ", ".join(row.values), row.location, row.count, row.refused, row.remedy]
+        for row in compiled.recompile_reasons
+    ]
+    return _table(headers, rows)
+
+
+def _compilations(compiled: Compiled) -> list[Part]:
+    headers = "compile id | function | where | s# | operators# | cache | outcome"
+    longest_first = sorted(compiled.compilations, key=lambda row: -row.seconds)
+    rows = [
+        [
+            row.id,
+            row.function,
+            row.location,
+            f"{row.seconds:.3f}",
+            row.operators,
+            row.cache,
+            row.outcome,
+        ]
+        for row in longest_first
+    ]
+    return _table(headers, rows)
 
 
 def _caches(compiled: Compiled) -> list[Part | None]:
@@ -247,69 +299,6 @@ def _log(compiled: Compiled) -> list[Part]:
         f"{number:,} {name.replace('_', ' ')}" for name, number in compiled.log.items() if number
     )
     return [*compiled.notes, *([f"Log: {counts}."] if compiled.log else [])]
-
-
-_OF_COMPILED: tuple[tuple[str, Callable[[Compiled], Sequence[Part | None]]], ...] = (
-    (
-        "Graph breaks",
-        lambda of: _table(
-            "graph break | where | met# | per step# | GPU idle, ms a step# | remedy",
-            [
-                [
-                    row.reason,
-                    row.location,
-                    row.count,
-                    _maybe(row.per_step),
-                    _maybe(row.idle_ms),
-                    row.remedy,
-                ]
-                for row in of.graph_breaks
-            ],
-        ),
-    ),
-    (
-        "Recompilations",
-        lambda of: _table(
-            "guard that failed | values | where | times# | refused# | remedy",
-            [
-                [
-                    row.guard,
-                    ", ".join(row.values),
-                    row.location,
-                    row.count,
-                    row.refused,
-                    row.remedy,
-                ]
-                for row in of.recompile_reasons
-            ],
-        ),
-    ),
-    ("Caches and CUDA graphs", _caches),
-    ("First step, warm-up and steady step", _steps),
-    (
-        "Compilations",
-        lambda of: _table(
-            "compile id | function | where | s# | operators# | cache | outcome",
-            [
-                [
-                    row.id,
-                    row.function,
-                    row.location,
-                    f"{row.seconds:.3f}",
-                    row.operators,
-                    row.cache,
-                    row.outcome,
-                ]
-                for row in sorted(of.compilations, key=lambda row: -row.seconds)
-            ],
-        ),
-    ),
-    ("In the trace", _trace),
-    ("Kernels", _kernels),
-    ("Not fused", _not_fused),
-    ("Ranks and starts", _ranks),
-    ("What was read", _log),
-)
 
 
 def _table(headers: str, rows: Sequence[Sequence[object]]) -> list[Part]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from traceanalyzer.report import document as doc
@@ -70,7 +70,32 @@ def _section(id_: str, section: doc.Section, body: Markup, heading: str) -> Mark
 
 
 def _drawn(part: doc.Part, title: str, rows: int) -> Markup | None:
-    return _HTML[type(part)](part, title, rows)
+    return _renderers()[type(part)](part, title, rows)
+
+
+@cache
+def _renderers() -> dict[type[Any], Callable[[Any, str, int], Markup | None]]:
+    """How each kind of part is drawn."""
+    return {
+        str: lambda part, *_: tag("p", part),
+        doc.Line: lambda part, *_: tag(
+            "p",
+            part.text,
+            class_="quiet" if part.style == "dim" else None,
+        ),
+        doc.Verdict: lambda part, *_: join(
+            tag("p", part.text, class_="headline"), *(tag("p", text) for text in part.about)
+        ),
+        doc.Facts: lambda part, *_: facts(part.facts) if part.facts else None,
+        doc.Items: _items,
+        doc.Bullets: lambda part, *_: (
+            tag("ul", *(tag("li", text) for text in part.texts)) if part.texts else None
+        ),
+        doc.Table: _table,
+        doc.TextTable: _texts,
+        doc.Fold: _fold,
+        doc.Drawing: lambda part, *_: None if part.make is None else part.make(),
+    }
 
 
 def _fold(part: doc.Fold, title: str, rows: int) -> Markup | None:
@@ -119,25 +144,3 @@ def _table(part: doc.Table, title: str, rows: int) -> Markup | None:
         if part.folded
         else made
     )
-
-
-_HTML: dict[type[Any], Callable[[Any, str, int], Markup | None]] = {
-    str: lambda part, *_: tag("p", part),
-    doc.Line: lambda part, *_: tag(
-        "p",
-        part.text,
-        class_="quiet" if part.style == "dim" else None,
-    ),
-    doc.Verdict: lambda part, *_: join(
-        tag("p", part.text, class_="headline"), *(tag("p", text) for text in part.about)
-    ),
-    doc.Facts: lambda part, *_: facts(part.facts) if part.facts else None,
-    doc.Items: _items,
-    doc.Bullets: lambda part, *_: (
-        tag("ul", *(tag("li", text) for text in part.texts)) if part.texts else None
-    ),
-    doc.Table: _table,
-    doc.TextTable: _texts,
-    doc.Fold: _fold,
-    doc.Drawing: lambda part, *_: None if part.make is None else part.make(),
-}

@@ -81,7 +81,7 @@ def render_html(
     first = Section("Summary", [Drawing(partial(answer, report))], untitled=True, id="answer")
     sections = [
         first,
-        *(Section(name, make(report, details), id=id_) for id_, name, make in SECTIONS),
+        *(Section(name, make(report, details), id=id_) for id_, name, make in _sections()),
         *more,
     ]
     title = f"{opening.verdict(report)}: {opening.recording(report)}"
@@ -92,6 +92,46 @@ def render_html(
         if len(page.encode("utf-8", "replace")) < MAX_BYTES:
             break
     return page
+
+
+def _sections() -> tuple[tuple[str, str, Callable[[Report, Details], list[Part | None]]], ...]:
+    """Id, title and content of the sections after the first screen."""
+    return (
+        ("metrics", "Metrics", _metrics),
+        (
+            "findings",
+            "Findings",
+            lambda report, details: [
+                Drawing(partial(findings, report, details.timeline))
+                if report.findings
+                else NO_FINDING
+            ],
+        ),
+        (
+            "change",
+            "Recommendations",
+            lambda report, _: [Drawing(partial(advice, report)), _chart(predicted(report))],
+        ),
+        ("step", "The step", _step),
+        ("idle-time", "Idle time", _idle),
+        (
+            "timeline",
+            "Timeline",
+            lambda report, details: [
+                Drawing(
+                    partial(timeline, details.timelines, of_ranks=bool(report.tables.get("ranks")))
+                )
+            ],
+        ),
+        ("work", "GPU work", _work),
+        ("rooflines", "Roofline", _roofline),
+        ("communication", "Communication", _communication),
+        ("memory", "Memory", _memory),
+        ("ranks", "Ranks", _ranks),
+        ("recording", "The recording", _recording),
+        ("reproduce", "How to reproduce", _reproduced),
+        ("definitions", "Definitions", _definitions),
+    )
 
 
 def _chart(chart: Chart | None) -> Drawing | None:
@@ -286,38 +326,3 @@ def _definitions(report: Report, details: Details) -> list[Part | None]:
     return [
         Fold("All of them (each is shown for a name that has the focus, too)", [Drawing(drawn)])
     ]
-
-
-SECTIONS: tuple[tuple[str, str, Callable[[Report, Details], list[Part | None]]], ...] = (
-    ("metrics", "Metrics", _metrics),
-    (
-        "findings",
-        "Findings",
-        lambda report, details: [
-            Drawing(partial(findings, report, details.timeline)) if report.findings else NO_FINDING
-        ],
-    ),
-    (
-        "change",
-        "Recommendations",
-        lambda report, _: [Drawing(partial(advice, report)), _chart(predicted(report))],
-    ),
-    ("step", "The step", _step),
-    ("idle-time", "Idle time", _idle),
-    (
-        "timeline",
-        "Timeline",
-        lambda report, details: [
-            Drawing(partial(timeline, details.timelines, of_ranks=bool(report.tables.get("ranks"))))
-        ],
-    ),
-    ("work", "GPU work", _work),
-    ("rooflines", "Roofline", _roofline),
-    ("communication", "Communication", _communication),
-    ("memory", "Memory", _memory),
-    ("ranks", "Ranks", _ranks),
-    ("recording", "The recording", _recording),
-    ("reproduce", "How to reproduce", _reproduced),
-    ("definitions", "Definitions", _definitions),
-)
-"""Id, title and content of the sections after the first screen."""

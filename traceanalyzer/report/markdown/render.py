@@ -3,6 +3,7 @@ room, whole rows go, then whole sections, the least important first; each is men
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import chain
 from typing import Any
 
@@ -100,7 +101,7 @@ def render_markdown(document: doc.Document, max_chars: int | None = None) -> str
 
 def _block(section: doc.Section) -> Block:
     """A section; rows of its last part with rows can be left out one by one."""
-    every = (_BLOCK[type(part)](part) for part in filter(None, section.parts))
+    every = (_writers()[type(part)](part) for part in filter(None, section.parts))
     drawn = list(filter(Block.lines, every)) or [Block([])]
     filled = [i for i, block in enumerate(drawn) if block.rows]
     last = max(filled, default=len(drawn) - 1)
@@ -118,6 +119,25 @@ def _block(section: doc.Section) -> Block:
         section.weight,
         body.least_rows,
     )
+
+
+@cache
+def _writers() -> dict[type[Any], Callable[[Any], Block]]:
+    """How each kind of part is written."""
+    return {
+        str: lambda part: Block([prose(part)]),
+        doc.Line: lambda part: Block([prose(part.text)]),
+        doc.Verdict: _verdict,
+        doc.Facts: _facts,
+        doc.Items: _items,
+        doc.Bullets: lambda part: Block(
+            [], [f"- {prose(text)}" for text in part.texts], noun=part.noun
+        ),
+        doc.Table: _table,
+        doc.TextTable: _texts,
+        doc.Fold: lambda part: _block(doc.Section(part.title, part.parts, folded=True)),
+        doc.Drawing: lambda part: Block(list(part.markdown)),
+    }
 
 
 def _frame(section: doc.Section, rows: int) -> tuple[Lines, Lines]:
@@ -182,19 +202,3 @@ def _table(part: doc.Table) -> Block:
         rows,
         after,
     )
-
-
-_BLOCK: dict[type[Any], Callable[[Any], Block]] = {
-    str: lambda part: Block([prose(part)]),
-    doc.Line: lambda part: Block([prose(part.text)]),
-    doc.Verdict: _verdict,
-    doc.Facts: _facts,
-    doc.Items: _items,
-    doc.Bullets: lambda part: Block(
-        [], [f"- {prose(text)}" for text in part.texts], noun=part.noun
-    ),
-    doc.Table: _table,
-    doc.TextTable: _texts,
-    doc.Fold: lambda part: _block(doc.Section(part.title, part.parts, folded=True)),
-    doc.Drawing: lambda part: Block(list(part.markdown)),
-}

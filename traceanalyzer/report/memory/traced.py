@@ -6,7 +6,7 @@ from itertools import chain
 
 from traceanalyzer.diagnosis.selection import measured
 from traceanalyzer.replay.changes.loops.repetition import GREATER_BATCH, enlarged
-from traceanalyzer.replay.scenarios import Scenario
+from traceanalyzer.replay.scenario import Scenario
 from traceanalyzer.replay.whatif import Replay
 from traceanalyzer.report.memory.model import Traced
 from traceanalyzer.trace import Run

@@ -1,7 +1,6 @@
 """Secrets whose names say that they are: `password=...`, `--api-key ...`, `"token": "..."`."""
 
 import re
-from collections.abc import Callable
 
 _WORD = re.compile(
     r"(?P<strong>pass[ _-]?(?:word|wd|phrase|code)|pwd|secret|credential|creds|jwt|connection[ _-]?string"
@@ -31,6 +30,7 @@ _PASSES = re.compile(
     r"rpc|smtp|ssh|store|sudo|svn|user|vnc)\Z"
 )
 """What stands before `pass` where a password is meant; others are passes over something."""
+_ALWAYS_SECRET = {"pw", "psk"}
 _PHRASES = {
     "auth": r"(?=\S*\d)\S{6,}",
     "pin": r"\d{4,8}",
@@ -143,34 +143,21 @@ def _is_secret(before: str, word: str, after: str, value: str) -> bool:
     stem = before.rstrip("_- ").lower()
     if stem and (before + word).isupper() and "_" in before:
         return True
-    return _SECRET_BY_KIND.get(kind, _is_phrase)(before, stem, word, after, value)
+    if kind == "token":
+        return after.lower() != "s" and _NO_TOKENS.search(stem) is None
+    if kind == "key":
+        return _KEYS.search(stem) is not None or (word == "KEY" and not stem)
+    if kind == "pass":
+        is_password = not stem or _PASSES.search(stem) is not None
+        return is_password or (before.endswith(" ") and word.isupper())
+    return kind in _ALWAYS_SECRET or _is_phrase(before, word, kind, value)
 
 
-def _is_pass(before: str, stem: str, word: str, *_: str) -> bool:
-    return not stem or _PASSES.search(stem) is not None or (before.endswith(" ") and word.isupper())
-
-
-def _is_phrase(before: str, _: str, word: str, __: str, value: str) -> bool:
+def _is_phrase(before: str, word: str, kind: str, value: str) -> bool:
     """Whether the word begins where it stands, and the value looks like one of its kind."""
-    kind = re.sub("[ _-]", "", word.lower())
     begins = (
         kind.startswith("sess")
         or not before[-1:].isalpha()
         or (word[0].isupper() and before[-1].islower())
     )
     return begins and kind in _PHRASES and re.fullmatch(_PHRASES[kind], value) is not None
-
-
-_SECRET_BY_KIND: dict[str, Callable[[str, str, str, str, str], bool]] = {
-    "token": lambda _, stem, __, after, ___: (
-        after.lower() != "s" and _NO_TOKENS.search(stem) is None
-    ),
-    "key": lambda _, stem, word, *__: (
-        _KEYS.search(stem) is not None or (word == "KEY" and not stem)
-    ),
-    "pw": lambda *_: True,
-    "psk": lambda *_: True,
-    "pass": _is_pass,
-}
-"""Whether a weak word is of a secret, by what stands before and after it: before, its stem, word,
-after, value."""

@@ -5,6 +5,7 @@ The beginnings are those of the services' own pages on their keys; JSON Web Toke
 RFC 7468."""
 
 import re
+from functools import cache
 
 _WORD_TAIL = r"[A-Za-z0-9]{%d,}+"
 _LINE_TAIL = r"[\w-]{%d,}+"
@@ -38,8 +39,10 @@ def _alternatives() -> str:
     return " | ".join(parts)
 
 
-_FORMS = re.compile(
-    rf"""(?<![A-Za-z0-9])(?:
+@cache
+def _forms() -> re.Pattern[str]:
+    return re.compile(
+        rf"""(?<![A-Za-z0-9])(?:
       {_alternatives()}
     | (?:AKIA|ASIA|AROA|AIDA|AGPA|ANPA|ABIA|ACCA)[A-Z0-9]{{12,}}+
     | dapi[0-9a-f]{{32}}+ | SG\.[\w-]{{16,}}+\.[\w-]{{16,}}+
@@ -50,10 +53,10 @@ _FORMS = re.compile(
     )
     | -----BEGIN\ [A-Z ]{{0,30}}PRIVATE\ KEY-----[^-]*+(?:-----END\ [A-Z ]{{0,30}}PRIVATE\ KEY-----)?
     """,
-    re.VERBOSE,
-)
+        re.VERBOSE,
+    )
 
 
 def without_tokens(text: str, hidden: str) -> str:
     """The text with `hidden` in place of each token of a known form."""
-    return _FORMS.sub(hidden, text)
+    return _forms().sub(hidden, text)

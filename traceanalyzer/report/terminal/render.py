@@ -1,6 +1,7 @@
 """A document in a terminal."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from traceanalyzer.report import document as doc
@@ -25,7 +26,24 @@ def render_terminal(
 def draw(page: Page, part: doc.Part | None, indent: int = 0) -> None:
     """A part of a document; drawings are for other media."""
     if part is not None:
-        _DRAW[type(part)](page, part, indent)
+        _drawers()[type(part)](page, part, indent)
+
+
+@cache
+def _drawers() -> dict[type[Any], Callable[[Page, Any, int], None]]:
+    """How each kind of part is drawn."""
+    return {
+        str: lambda page, part, indent: page.line(part, indent=indent),
+        doc.Line: lambda page, part, indent: page.line(part.text, part.style, indent),
+        doc.Verdict: _verdict,
+        doc.Facts: _facts,
+        doc.Items: _items,
+        doc.Bullets: _bullets,
+        doc.Table: _table,
+        doc.TextTable: lambda page, part, _: page.texts(part.headers, part.numeric, part.rows),
+        doc.Fold: _fold,
+        doc.Drawing: lambda *_: None,
+    }
 
 
 def _verdict(page: Page, part: doc.Verdict, indent: int) -> None:
@@ -78,17 +96,3 @@ def _table(page: Page, table: doc.Table, _: int) -> None:
 
 def _facts(page: Page, part: doc.Facts, _: int) -> None:
     page.facts([(fact.label, fact.value) for fact in part.facts])
-
-
-_DRAW: dict[type[Any], Callable[[Page, Any, int], None]] = {
-    str: lambda page, part, indent: page.line(part, indent=indent),
-    doc.Line: lambda page, part, indent: page.line(part.text, part.style, indent),
-    doc.Verdict: _verdict,
-    doc.Facts: _facts,
-    doc.Items: _items,
-    doc.Bullets: _bullets,
-    doc.Table: _table,
-    doc.TextTable: lambda page, part, _: page.texts(part.headers, part.numeric, part.rows),
-    doc.Fold: _fold,
-    doc.Drawing: lambda *_: None,
-}

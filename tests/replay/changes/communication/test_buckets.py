@@ -19,7 +19,8 @@ from traceanalyzer.replay.changes.communication.buckets import (
     rebucketed,
     reduced_bytes,
 )
-from traceanalyzer.replay.scenarios import BUCKETS_HALVED, Scenario
+from traceanalyzer.replay.scenario import Scenario
+from traceanalyzer.replay.scenarios import BUCKETS_HALVED
 
 if TYPE_CHECKING:
     from traceanalyzer.diagnosis.measurements import Measurements

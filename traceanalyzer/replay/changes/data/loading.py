@@ -16,6 +16,7 @@ from traceanalyzer.analysis.roofline.op_models.tensors import Shape
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
 from traceanalyzer.base import NS_PER_S
+from traceanalyzer.replay.changes.warmup import no_work_of_its_own
 from traceanalyzer.replay.patterns.named import Outermost, movers, operators_named
 from traceanalyzer.replay.patterns.operators import Operator, is_shared
 from traceanalyzer.replay.patterns.repeats import after_each, each_step
@@ -341,3 +342,10 @@ def _stays(one: Operator, place: int) -> bool:
         return place == 1
     is_smaller = math.prod(moved) < max(map(math.prod, shapes))
     return place > 0 and one.named(SPREAD) and is_smaller
+
+
+def done_on_device(tape: Tape) -> Tape | None:
+    """What the host does with results of the device, and what else it does of its own, is gone from
+    the step."""
+    left = worked_on_device(tape)
+    return left and (no_work_of_its_own(left) or left)

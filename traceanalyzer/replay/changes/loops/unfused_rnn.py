@@ -159,9 +159,6 @@ def is_cell(turn: Sequence[Operator]) -> bool:
     return min(products, sigmoids, tanhs) > 0 and sum(gates) >= FEWEST_GATED
 
 
-WRITTEN_OUT = Loop(fewest=FEWEST_TIME_STEPS, longest=LONGEST_CELL_OPERATORS, is_turn=is_cell)
-
-
 def recurrent_fused(tape: Tape) -> Tape | None:
     """Cells of a recurrent layer, called one time step after the other, and what they give rise to
     in the backward pass, as a library's layer: one launch a time step, without dispatch; None where
@@ -229,7 +226,8 @@ def unfused_cells(tape: Tape) -> I32:
     rows = calls.forward
     of_outer = np.full(len(tree.start) + 1, -1, np.int32)
     node = calls.node[rows]
-    for run in WRITTEN_OUT.find(
+    written_out = Loop(fewest=FEWEST_TIME_STEPS, longest=LONGEST_CELL_OPERATORS, is_turn=is_cell)
+    for run in written_out.find(
         tape, node, codes(calls.name[rows], calls.shapes[rows], calls.step[rows])
     ):
         ends = node[run.first + run.period - 1 : run.stop : run.period]

@@ -1,0 +1,54 @@
+"""Rows of tables that are no plain property of the measurements. Nothing that measures is loaded before
+a table is asked for."""
+
+from typing import TYPE_CHECKING, Any
+
+from traceanalyzer.report.table_kinds import RowFilter, Summary
+
+if TYPE_CHECKING:
+    from traceanalyzer.diagnosis.measurements import Measurements
+    from traceanalyzer.diagnosis.selection import Asked, Measured
+
+
+def gaps(_: "Measured", m: "Measurements", wanted: RowFilter) -> list[Any]:
+    """The longest gaps of at least the length asked for."""
+    from traceanalyzer.analysis.tables.gap_rows import longest_gaps
+
+    return longest_gaps(m.causes, wanted.top, wanted.min_us)
+
+
+def serving(asked: "Asked | None", wanted: RowFilter) -> Summary:
+    """What a serving engine's iterations say beside their rows."""
+    from traceanalyzer.diagnosis.serving.sentences import sentences, serving_values
+
+    of = asked.measured if asked else None
+    if of is None:
+        return Summary(
+            dict.fromkeys(
+                ("server", "phases", "decode_fit", "outlook", "speculation", "profiler_stretch")
+            )
+        )
+    m = of.critical
+    guesses = None if wanted.acceptance is None else (wanted.draft_tokens, wanted.acceptance)
+    return Summary(serving_values(m, guesses), tuple(sentences(m, guesses)))
+
+
+def gap_places(_: "Measured", m: "Measurements", wanted: RowFilter) -> list[Any]:
+    """Where gaps of at least the length asked for begin and end."""
+    from traceanalyzer.analysis.tables.gap_rows import gap_places
+
+    return gap_places(m.timed, m.causes.gaps, wanted.min_us) if wanted.min_us else m.gap_places
+
+
+def traffic(of: "Measured", _: "Measurements", __: RowFilter) -> list[Any]:
+    """Sends and receives between pairs of ranks."""
+    from traceanalyzer.analysis.ranks.skew import traffic
+
+    return list(traffic([m.timed for m in of.each]))
+
+
+def several_ranks(ranks: Any) -> list[Any]:
+    """Ranks with the one that holds up the run most first; none of a run of one rank."""
+    if len(ranks.rows) < 2:
+        return []
+    return [ranks.rows[i] for i in ranks.worst_first]
