@@ -115,7 +115,7 @@ class Recording:
 
     @property
     def step_ms(self) -> float:
-        """Measured step time."""
+        """MeasuredRanks step time."""
         return statistics.median(self.rounds_ms)
 
 

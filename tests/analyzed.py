@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from traceanalyzer.diagnosis import selection
 from traceanalyzer.diagnosis.remedies import advice
-from traceanalyzer.diagnosis.selection import Knowledge, Measured, Selection, measured
+from traceanalyzer.diagnosis.selection import Knowledge, MeasuredRanks, Selection, measured
 from traceanalyzer.ingest import load
 from traceanalyzer.report import tables
 from traceanalyzer.report.build import report_of
@@ -28,7 +28,7 @@ def loaded(*paths: Path) -> Run:
 
 
 @cache
-def measurements(*paths: Path) -> Measured:
+def measurements(*paths: Path) -> MeasuredRanks:
     """The same, measured."""
     return measured(loaded(*paths))
 
@@ -39,13 +39,13 @@ def reported(*paths: Path) -> Report:
     return report_of(measurements(*paths))
 
 
-def remembering(patch: pytest.MonkeyPatch, made: dict[object, Measured]) -> None:
+def remembering(patch: pytest.MonkeyPatch, made: dict[object, MeasuredRanks]) -> None:
     """Have commands of this process take from `made` what was measured before: of files of these
     names, asked the same. For tests of many commands on few files that stay as they are."""
 
     def remembered(
         run: Run, selected: Selection | None = None, knowledge: Knowledge | None = None
-    ) -> Measured:
+    ) -> MeasuredRanks:
         files = tuple(one.path for one in (*run.traces, *run.logs))
         key = (files, repr(selected or Selection()), repr(knowledge or Knowledge()))
         if key not in made:

@@ -37,7 +37,7 @@ from traceanalyzer.report.table_entries import BY_COMMAND
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from traceanalyzer.diagnosis.selection import Measured
+    from traceanalyzer.diagnosis.selection import MeasuredRanks
 
 ROOT = generate.ROOT
 README = ROOT / "README.md"
@@ -110,7 +110,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def made_of_examples() -> dict[object, Measured]:
+def made_of_examples() -> dict[object, MeasuredRanks]:
     """What was measured of the files that examples name: the same for each page."""
     return {}
 
@@ -119,7 +119,7 @@ def made_of_examples() -> dict[object, Measured]:
 def test_what_can_be_typed_can_be_typed(
     name: str,
     folder: Path,
-    made_of_examples: dict[object, Measured],
+    made_of_examples: dict[object, MeasuredRanks],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(folder)
@@ -146,14 +146,14 @@ def test_there_are_commands_to_type() -> None:
 
 
 @pytest.fixture(scope="module")
-def made() -> dict[object, Measured]:
+def made() -> dict[object, MeasuredRanks]:
     """What was measured of the repository's recordings."""
     return {}
 
 
 @pytest.mark.parametrize("name", WITH_OUTPUT)
 def test_output_that_is_shown_is_what_the_command_prints(
-    name: str, made: dict[object, Measured], monkeypatch: pytest.MonkeyPatch
+    name: str, made: dict[object, MeasuredRanks], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remembering(monkeypatch, made)
     with generate.folder() as here:
@@ -167,7 +167,7 @@ def test_output_that_is_shown_is_what_the_command_prints(
 
 @pytest.mark.parametrize("name", WRITTEN)
 def test_what_the_code_says_is_up_to_date(
-    name: str, made: dict[object, Measured], monkeypatch: pytest.MonkeyPatch
+    name: str, made: dict[object, MeasuredRanks], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remembering(monkeypatch, made)
     assert generate.filled(PAGES[name]) == PAGES[name], "run python -m docs.generate"

@@ -19,7 +19,7 @@ from traceanalyzer.diagnosis import selection
 from traceanalyzer.diagnosis.finding import BottleneckClass
 from traceanalyzer.diagnosis.pages import finding_page
 from traceanalyzer.diagnosis.remedies import advice
-from traceanalyzer.diagnosis.selection import Measured
+from traceanalyzer.diagnosis.selection import MeasuredRanks
 from traceanalyzer.report import tables
 from traceanalyzer.report.explain import explained
 from traceanalyzer.report.format import DEFAULT_WIDTH
@@ -149,7 +149,7 @@ MACHINE = re.compile(rb"/(?:root|home|tmp|opt|work|usr|mnt)/|LD_LIBRARY_PATH|PYT
 def measured_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands take the samples as other tests have read and measured them."""
 
-    def of_sample(run: Run, *_: object) -> Measured:
+    def of_sample(run: Run, *_: object) -> MeasuredRanks:
         return measurements(Path(run.traces[0].path).parent)
 
     monkeypatch.setattr("traceanalyzer.ingest.load", lambda files, **_: loaded(*map(Path, files)))

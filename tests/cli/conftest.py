@@ -65,7 +65,7 @@ def asked(monkeypatch):
 
     monkeypatch.setattr(traceanalyzer.ingest, "load", load)
     # not the function: modules that are first loaded meanwhile would keep what it was replaced by
-    monkeypatch.setattr(traceanalyzer.diagnosis.selection.Asked, "measured", property(measured))
+    monkeypatch.setattr(traceanalyzer.diagnosis.selection.Query, "measured", property(measured))
     monkeypatch.setattr(traceanalyzer.report.build, "report_of", lambda *_: full())
     monkeypatch.setattr(traceanalyzer.report.build, "build_report", lambda *_: full())
     monkeypatch.setattr(traceanalyzer.report.tables, "rows_of", rows_of)

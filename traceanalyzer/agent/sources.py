@@ -11,7 +11,7 @@ from traceanalyzer.base.files import may_read, only_below
 from traceanalyzer.comparison.other_kinds import compared_kinds
 from traceanalyzer.comparison.reference import report_named
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.diagnosis.selection import Measured, Selection, measured
+from traceanalyzer.diagnosis.selection import MeasuredRanks, Selection, measured
 from traceanalyzer.ingest import load
 from traceanalyzer.ingest.flight_recorder.folder import read_flight
 from traceanalyzer.report.build import report_of
@@ -49,7 +49,7 @@ END = "-- python train.py"
 class Analyzed(NamedTuple):
     """A recording with what was measured of it, and its report."""
 
-    measured: Measured
+    measured: MeasuredRanks
     report: Report
 
 

@@ -18,7 +18,7 @@ NAMES = ("batch", "length", "precision", "gpu", "ranks")
 """The options that ask for something else than the run as it is."""
 
 
-class Asked(NamedTuple):
+class Wanted(NamedTuple):
     """Values of the options, as given."""
 
     batch: str | None
@@ -87,11 +87,11 @@ OPTIONS = (
 
 
 def setting_options(function: Function) -> Function:
-    """The options, which the command gets as one `Asked`."""
+    """The options, which the command gets as one `Wanted`."""
 
     @wraps(function)
     def command(*args: Any, **options: Any) -> Any:
-        given = {name: options.pop(name) for name in Asked._fields}
-        return function(*args, asked=Asked(**given), **options)
+        given = {name: options.pop(name) for name in Wanted._fields}
+        return function(*args, asked=Wanted(**given), **options)
 
     return cast("Function", with_all(OPTIONS)(command))

@@ -14,7 +14,7 @@ import numpy as np
 from traceanalyzer.base import NS_PER_MS, TraceAnalyzerError, dataclass, definitions
 from traceanalyzer.base.files import replacing
 from traceanalyzer.diagnosis.finding import Finding, Recommendation
-from traceanalyzer.diagnosis.selection import Measured, measured
+from traceanalyzer.diagnosis.selection import MeasuredRanks, measured
 from traceanalyzer.export.events import EVENTS
 from traceanalyzer.ingest import load
 from traceanalyzer.report.brief import brief
@@ -173,7 +173,7 @@ class Plots:
         )
 
 
-def shown(report: Report, of: Measured | None = None) -> NotebookReport:
+def shown(report: Report, of: MeasuredRanks | None = None) -> NotebookReport:
     """The report as a notebook shows it; `of` is what it was made from, for its page."""
     made = NotebookReport(**{f.name: getattr(report, f.name) for f in fields(Report)})
     if of is not None:

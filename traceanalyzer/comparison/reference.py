@@ -12,7 +12,7 @@ import orjson
 from traceanalyzer.base import UnreadableInputError, dataclass
 from traceanalyzer.base.files import note_read
 from traceanalyzer.base.limits import MIB, limits
-from traceanalyzer.diagnosis.selection import Asked, Knowledge, Selection
+from traceanalyzer.diagnosis.selection import Knowledge, Query, Selection
 from traceanalyzer.history.runs import is_reference, stored_report
 from traceanalyzer.ingest.detect import is_recording
 from traceanalyzer.report.compile.figures import logs_of, with_compile
@@ -33,7 +33,7 @@ class Named:
     """What a reference names: its report, and the recording where it was made from one."""
 
     report: Report
-    asked: Asked | None = None
+    asked: Query | None = None
 
 
 def named(
@@ -62,7 +62,7 @@ def named(
     )
     if not paths:
         raise UnreadableInputError(f"{reference}: no file matches")
-    asked = Asked(read(paths), selection, knowledge)
+    asked = Query(read(paths), selection, knowledge)
     return Named(
         with_compile(kept_report(asked), logs_of(map(attrgetter("path"), asked.run.traces))), asked
     )

@@ -18,7 +18,7 @@ from traceanalyzer.base import EmptyRecordingError, dataclass, ms
 from traceanalyzer.diagnosis.measurements import Measurements, measure, measure_ranks
 from traceanalyzer.trace import Run, Trace, distinct
 
-__all__ = ["Asked", "Knowledge", "Measured", "Selection", "measured"]
+__all__ = ["Knowledge", "MeasuredRanks", "Query", "Selection", "measured"]
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Selection:
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class MeasuredRanks:
     """A run with its ranks measured: what its report, its tables and its charts are made from."""
 
     run: Run
@@ -50,7 +50,7 @@ class Measured:
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class Query:
     """What a question is about: a run, which part of it, and what is known beside it."""
 
     run: Run
@@ -58,7 +58,7 @@ class Asked:
     knowledge: Knowledge | None = None
 
     @cached_property
-    def measured(self) -> Measured:
+    def measured(self) -> MeasuredRanks:
         """What is asked about, measured when first needed: a kept answer needs no measurements. Raises as
         `measured` does."""
         return measured(self.run, self.selection, self.knowledge)
@@ -66,7 +66,7 @@ class Asked:
 
 def measured(
     run: Run, selection: Selection | None = None, knowledge: Knowledge | None = None
-) -> Measured:
+) -> MeasuredRanks:
     """Measure a run, or the selected part of it. The ranks that are not selected still count where
     ranks wait for each other.
 
@@ -80,7 +80,7 @@ def measured(
     return _measured(run, selection or Selection(), knowledge)
 
 
-def _measured(run: Run, selection: Selection, knowledge: Knowledge | None) -> Measured:
+def _measured(run: Run, selection: Selection, knowledge: Knowledge | None) -> MeasuredRanks:
     chosen = _of_rank(run, selection.rank)
     traces = [
         only_device(t, selection.device) if i in chosen else t for i, t in enumerate(run.traces)
@@ -96,7 +96,7 @@ def _measured(run: Run, selection: Selection, knowledge: Knowledge | None) -> Me
     if matches is not None:
         refuse_apart([one.trace for one in each], matches.clocks)
     ranks = compare_ranks(digests, unread, matches)
-    return Measured(run, [replace(one, ranks=ranks, matches=matches) for one in each], ranks)
+    return MeasuredRanks(run, [replace(one, ranks=ranks, matches=matches) for one in each], ranks)
 
 
 def _steps_ms(trace: Trace, knowledge: Knowledge | None) -> list[float]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.base.extras import how_to_install
 from traceanalyzer.base.files import check_not_read
-from traceanalyzer.diagnosis.selection import Measured
+from traceanalyzer.diagnosis.selection import MeasuredRanks
 from traceanalyzer.export.tables import Hidden, frames
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ TYPES = {
 }  # of columns, by the letter of numpy's kind; text has others
 
 
-def write_sqlite(of: Measured, path: Path, hidden: Hidden = None) -> dict[str, int]:
+def write_sqlite(of: MeasuredRanks, path: Path, hidden: Hidden = None) -> dict[str, int]:
     """Write every table of the measured ranks to a new SQLite database, with `INDEXES` and `VIEWS`.
     Takes the place of a file of that name only when it is whole. Rows written, by table. Raises
     TraceAnalyzerError where the file cannot be written."""
@@ -96,7 +96,7 @@ def _objects(values: Any) -> list[Any]:
     return values.tolist()
 
 
-def write_parquet(of: Measured, folder: Path, hidden: Hidden = None) -> dict[str, int]:
+def write_parquet(of: MeasuredRanks, folder: Path, hidden: Hidden = None) -> dict[str, int]:
     """Write every table of the measured ranks to a folder, a Parquet file each. Rows written, by
     table. Needs pyarrow. Raises TraceAnalyzerError where that is not installed, or the folder
     cannot be written."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from traceanalyzer.base import text_of
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.diagnosis.selection import Measured
+from traceanalyzer.diagnosis.selection import MeasuredRanks
 from traceanalyzer.export.events import EVENTS, event_frame
 from traceanalyzer.report.format import plain
 from traceanalyzer.report.json import RENAMED
@@ -35,7 +35,7 @@ Hidden = (
 )  # names to hide with paths, hosts and users; None: nothing is hidden
 
 
-def frames(of: Measured, hidden: Hidden = None) -> "Iterator[tuple[str, pd.DataFrame]]":
+def frames(of: MeasuredRanks, hidden: Hidden = None) -> "Iterator[tuple[str, pd.DataFrame]]":
     """Name and rows of each table that has any. Where several ranks were recorded, events and
     measurements of single ranks have a column `rank`."""
     if hidden is None:
@@ -57,7 +57,7 @@ def frames(of: Measured, hidden: Hidden = None) -> "Iterator[tuple[str, pd.DataF
         yield name, frame.assign(path=secrets.inputs) if name == RECORDING else frame
 
 
-def _frames(of: Measured) -> "Iterator[tuple[str, pd.DataFrame]]":
+def _frames(of: MeasuredRanks) -> "Iterator[tuple[str, pd.DataFrame]]":
     yield RECORDING, _recordings(of)
     for name in EVENTS:
         yield from _of_ranks(name, [event_frame(m, name) for m in of.each], of)
@@ -70,7 +70,7 @@ def _frames(of: Measured) -> "Iterator[tuple[str, pd.DataFrame]]":
             yield from _of_ranks(table.name, [_frame(of, m, table) for m in of.each], of)
 
 
-def events_of(of: Measured, table: str) -> "pd.DataFrame":
+def events_of(of: MeasuredRanks, table: str) -> "pd.DataFrame":
     """The events of all ranks (see `event_frame`), with a column `rank` where there are several."""
     import pandas as pd
 
@@ -81,7 +81,7 @@ def events_of(of: Measured, table: str) -> "pd.DataFrame":
 
 
 def _of_ranks(
-    name: str, made: "list[pd.DataFrame]", of: Measured
+    name: str, made: "list[pd.DataFrame]", of: MeasuredRanks
 ) -> "Iterator[tuple[str, pd.DataFrame]]":
     import pandas as pd
 
@@ -94,7 +94,7 @@ def _of_ranks(
         yield name, pd.concat([one for _, one in filled], ignore_index=True)
 
 
-def _recordings(of: Measured) -> "pd.DataFrame":
+def _recordings(of: MeasuredRanks) -> "pd.DataFrame":
     import pandas as pd
 
     rows = [
@@ -107,7 +107,7 @@ def _recordings(of: Measured) -> "pd.DataFrame":
     return pd.DataFrame(rows)
 
 
-def _frame(of: Measured, m: Measurements, table: Table) -> "pd.DataFrame":
+def _frame(of: MeasuredRanks, m: Measurements, table: Table) -> "pd.DataFrame":
     import pandas as pd
 
     rows = table.rows(of, m, RowFilter())

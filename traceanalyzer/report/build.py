@@ -13,7 +13,7 @@ from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.rules.evidence import profiler_note
 from traceanalyzer.diagnosis.rules.recording import recording_notes
 from traceanalyzer.diagnosis.rules.timing import profiled_notes
-from traceanalyzer.diagnosis.selection import Knowledge, Measured, Selection, measured
+from traceanalyzer.diagnosis.selection import Knowledge, MeasuredRanks, Selection, measured
 from traceanalyzer.diagnosis.shares import copied_within_gpu_ms, missing_kernels
 from traceanalyzer.ingest.unprofiled import contradiction
 from traceanalyzer.report.halves import in_halves
@@ -47,7 +47,7 @@ def build_report(
     return report_of(measured(run, selection, knowledge), top)
 
 
-def report_of(of: Measured, top: int = TOP_ROWS) -> Report:
+def report_of(of: MeasuredRanks, top: int = TOP_ROWS) -> Report:
     """The report of a measured run."""
     m = of.critical
     (found, (path_time, path)), (metrics, tables) = in_halves(

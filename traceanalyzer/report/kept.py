@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from traceanalyzer.diagnosis.selection import Asked, Knowledge, Selection
+from traceanalyzer.diagnosis.selection import Knowledge, Query, Selection
 from traceanalyzer.ingest.cache.answers import answered_once
 from traceanalyzer.report import tables
 from traceanalyzer.report.table_entries import named
@@ -17,7 +17,7 @@ MOST_ROWS = 20_000
 """A row is a hundred bytes of text or more, and answers of over two million are not kept."""
 
 
-def kept_rows(asked: Asked, *parts: tuple[str, RowFilter]) -> list[list[Any]]:
+def kept_rows(asked: Query, *parts: tuple[str, RowFilter]) -> list[list[Any]]:
     """The rows of tables, each with those that are wanted of it. Raises as `measured` does."""
 
     def make() -> list[list[Any]]:
@@ -38,7 +38,7 @@ def kept_rows(asked: Asked, *parts: tuple[str, RowFilter]) -> list[list[Any]]:
     )
 
 
-def question_of(asked: Asked, what: str, *options: object) -> tuple[object, ...] | None:
+def question_of(asked: Query, what: str, *options: object) -> tuple[object, ...] | None:
     """What is asked; None where the answer depends on files of the user's."""
     usual = Knowledge()
     known = asked.knowledge or Knowledge()

@@ -13,10 +13,10 @@ from traceanalyzer.report.model import PAGE_ROWS, TOP_ROWS, Report
 
 if TYPE_CHECKING:
     from traceanalyzer.diagnosis.finding import Finding
-    from traceanalyzer.diagnosis.selection import Asked
+    from traceanalyzer.diagnosis.selection import Query
 
 
-def kept_report(asked: "Asked", top: int = TOP_ROWS) -> Report:
+def kept_report(asked: "Query", top: int = TOP_ROWS) -> Report:
     """The report, its long tables with so many rows; it is kept with a page's. Raises as `measured`
     does."""
     rows = max(top, PAGE_ROWS) if all(trace.kept_as for trace in asked.run.traces) else top
@@ -38,13 +38,13 @@ def kept_report(asked: "Asked", top: int = TOP_ROWS) -> Report:
     return replace(report, tables=tables.first_rows(report.tables, top))
 
 
-def has_report(asked: "Asked") -> bool:
+def has_report(asked: "Query") -> bool:
     """Whether `kept_report` has one that was kept."""
     question = question_of(asked, "report", PAGE_ROWS)
     return question is not None and is_answered(asked.run, question)
 
 
-def kept_findings(asked: "Asked") -> "list[Finding]":
+def kept_findings(asked: "Query") -> "list[Finding]":
     """The findings of the report that was kept, else the diagnosis's, which is sooner made. Raises as
     `measured` does."""
     if has_report(asked):

@@ -8,7 +8,7 @@ import msgspec
 
 from traceanalyzer.base import dataclass, digits
 from traceanalyzer.diagnosis.remedies.advice import predictions
-from traceanalyzer.diagnosis.selection import Asked
+from traceanalyzer.diagnosis.selection import Query
 from traceanalyzer.ingest.cache.answers import answered_once
 from traceanalyzer.replay.whatif import Prediction, WhatIf
 from traceanalyzer.report.document import Document, Facts, Line, Part, Section, Table
@@ -134,7 +134,7 @@ class ScenariosPage(Result):
 
 
 def kept_predictions(
-    asked: Asked, speedups: Sequence[tuple[str, float]], bucket_mb: Sequence[float]
+    asked: Query, speedups: Sequence[tuple[str, float]], bucket_mb: Sequence[float]
 ) -> WhatIf:
     """What the step would take under each scenario. Raises as `predictions` does."""
 

@@ -8,7 +8,7 @@ from traceanalyzer.base import dataclass
 
 if TYPE_CHECKING:
     from traceanalyzer.diagnosis.measurements import Measurements
-    from traceanalyzer.diagnosis.selection import Asked, Measured
+    from traceanalyzer.diagnosis.selection import MeasuredRanks, Query
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Table:
     title: str
     row_class: str  # the dataclass of its rows, below the package
     # of one rank; more than asked for do no harm
-    rows: "Callable[[Measured, Measurements, RowFilter], list[Any]]"
+    rows: "Callable[[MeasuredRanks, Measurements, RowFilter], list[Any]]"
     none: str  # what takes the place of rows where there are none
     command: str | None = None  # the command that prints all of it; `cli/help` has its help
     long: bool = False  # whether a report has its first rows only
@@ -47,7 +47,7 @@ class Table:
     # whether the command shows all ranks unless one is asked for; else the critical rank's
     of_every_rank: bool = False
     totals: str | None = None  # the table that sums it up, which people are shown below its rows
-    summary: "Callable[[Asked | None, RowFilter], Summary]" = lambda *_: Summary({})
+    summary: "Callable[[Query | None, RowFilter], Summary]" = lambda *_: Summary({})
     """What its command has besides the rows; None: there are no rows."""
     events: str | None = None
     """The column by which its rows, single events in time order, are longest; None: rows are in

@@ -7,17 +7,17 @@ from traceanalyzer.report.table_kinds import RowFilter, Summary
 
 if TYPE_CHECKING:
     from traceanalyzer.diagnosis.measurements import Measurements
-    from traceanalyzer.diagnosis.selection import Asked, Measured
+    from traceanalyzer.diagnosis.selection import MeasuredRanks, Query
 
 
-def gaps(_: "Measured", m: "Measurements", wanted: RowFilter) -> list[Any]:
+def gaps(_: "MeasuredRanks", m: "Measurements", wanted: RowFilter) -> list[Any]:
     """The longest gaps of at least the length asked for."""
     from traceanalyzer.analysis.tables.gap_rows import longest_gaps
 
     return longest_gaps(m.causes, wanted.top, wanted.min_us)
 
 
-def serving(asked: "Asked | None", wanted: RowFilter) -> Summary:
+def serving(asked: "Query | None", wanted: RowFilter) -> Summary:
     """What a serving engine's iterations say beside their rows."""
     from traceanalyzer.diagnosis.serving.sentences import sentences, serving_values
 
@@ -33,14 +33,14 @@ def serving(asked: "Asked | None", wanted: RowFilter) -> Summary:
     return Summary(serving_values(m, guesses), tuple(sentences(m, guesses)))
 
 
-def gap_places(_: "Measured", m: "Measurements", wanted: RowFilter) -> list[Any]:
+def gap_places(_: "MeasuredRanks", m: "Measurements", wanted: RowFilter) -> list[Any]:
     """Where gaps of at least the length asked for begin and end."""
     from traceanalyzer.analysis.tables.gap_rows import gap_places
 
     return gap_places(m.timed, m.causes.gaps, wanted.min_us) if wanted.min_us else m.gap_places
 
 
-def traffic(of: "Measured", _: "Measurements", __: RowFilter) -> list[Any]:
+def traffic(of: "MeasuredRanks", _: "Measurements", __: RowFilter) -> list[Any]:
     """Sends and receives between pairs of ranks."""
     from traceanalyzer.analysis.ranks.skew import traffic
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from traceanalyzer.diagnosis.selection import Knowledge, Measured, Selection, measured
+from traceanalyzer.diagnosis.selection import Knowledge, MeasuredRanks, Selection, measured
 from traceanalyzer.report.table_entries import (
     BY_NAME,
     TABLES,
@@ -28,7 +28,7 @@ def table(
     return rows_of(measured(run, selection, knowledge), name, wanted)
 
 
-def rows_of(of: Measured, name: str, wanted: RowFilter) -> list[Any]:
+def rows_of(of: MeasuredRanks, name: str, wanted: RowFilter) -> list[Any]:
     """Rows of a table of what was measured, as `table` has them."""
     made = named(name)
     speaking = of.each if made.of_every_rank else [of.critical]
@@ -50,7 +50,7 @@ def longest(rows: list[Any], column: str, top: int | None) -> list[Any]:
 
 
 def report_tables(
-    of: Measured,
+    of: MeasuredRanks,
     top: int,
     without: str | None = None,
 ) -> dict[str, list[Any]]:

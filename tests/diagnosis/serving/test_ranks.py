@@ -6,7 +6,7 @@ import pytest
 
 from tests.analysis.collectives import GEMM, Ranked
 from tests.server_builder import MARK
-from traceanalyzer.diagnosis.selection import Measured, measured
+from traceanalyzer.diagnosis.selection import MeasuredRanks, measured
 from traceanalyzer.diagnosis.serving.sentences import sentences
 from traceanalyzer.report.build import report_of
 from traceanalyzer.trace import Run, Trace
@@ -26,7 +26,7 @@ def decodes(rank: int, late: float) -> Trace:
     return b.trace(rank, 2, epoch_ns=EPOCH)
 
 
-def served(*late: float) -> Measured:
+def served(*late: float) -> MeasuredRanks:
     return measured(Run(tuple(decodes(rank, by) for rank, by in enumerate(late))))
 
 

@@ -17,7 +17,7 @@ from traceanalyzer.base.reading import read_with
 from traceanalyzer.cli import cli
 from traceanalyzer.diagnosis import selection
 from traceanalyzer.diagnosis.remedies import advice
-from traceanalyzer.diagnosis.selection import Asked, Knowledge
+from traceanalyzer.diagnosis.selection import Knowledge, Query
 from traceanalyzer.ingest import load
 from traceanalyzer.ingest.cache import answers, store
 from traceanalyzer.ingest.cache.answers import answered_once
@@ -54,12 +54,12 @@ def test_reports_and_tables_come_back_as_they_were(
     path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = load([path])
-    asked = Asked(run)
+    asked = Query(run)
     report = kept_report(asked)
     rows = kept_rows(asked, *((table.name, RowFilter()) for table in TABLES))
     assert len(kept(cache)) == 2
     refuse(monkeypatch)
-    again = Asked(load([path]))
+    again = Query(load([path]))
     assert (kept_report(again), render_json(kept_report(again))) == (report, render_json(report))
     assert kept_rows(again, *((table.name, RowFilter()) for table in TABLES)) == rows
 
@@ -96,18 +96,18 @@ def test_a_page_is_the_same_with_a_kept_report(cache: Path, trace_file: Path) ->
 def test_one_kept_report_serves_any_number_of_rows(path: Path, cache: Path) -> None:
     run = load([path])
     for top in (30, 300, 1):
-        report = kept_report(Asked(run), top)
+        report = kept_report(Query(run), top)
         assert render_json(report) == render_json(build_report(run, top=top))
     assert len(kept(cache)) == 1
-    assert kept_report(Asked(run), 500) == build_report(run, top=500)
+    assert kept_report(Query(run), 500) == build_report(run, top=500)
     assert len(kept(cache)) == 2
 
 
 def test_knowledge_of_another_process_is_the_same(cache: Path, trace_file: Path) -> None:
     """One side of a comparison is worked out there, and asks with what it was sent."""
-    report = kept_report(Asked(load([trace_file]), None, Knowledge()))
+    report = kept_report(Query(load([trace_file]), None, Knowledge()))
     sent = pickle.loads(pickle.dumps(Knowledge()))  # noqa: S301
-    assert kept_report(Asked(load([trace_file]), None, sent)) == report
+    assert kept_report(Query(load([trace_file]), None, sent)) == report
     assert len(kept(cache)) == 1
 
 
@@ -235,5 +235,5 @@ def test_a_recording_that_is_not_kept_leaves_no_answer(cache: Path, trace_file: 
     read_with(cache=False)
     run = load([trace_file])
     read_with(cache=True)
-    kept_report(Asked(run))
+    kept_report(Query(run))
     assert not kept(cache)

@@ -8,7 +8,7 @@ from tests.replay.ranks import Rank, run
 from traceanalyzer.analysis.ranks.compare import compare_ranks
 from traceanalyzer.analysis.ranks.digested import digest_of
 from traceanalyzer.diagnosis.measurements import measure_ranks
-from traceanalyzer.diagnosis.selection import Measured
+from traceanalyzer.diagnosis.selection import MeasuredRanks
 from traceanalyzer.report.build import report_of
 from traceanalyzer.report.html import Details, step_charts
 from traceanalyzer.report.timeline.distributions import MAX_RANKS, WORST, steps_of_ranks
@@ -17,14 +17,14 @@ from traceanalyzer.trace import Run
 LATE = 37
 
 
-def many() -> Measured:
+def many() -> MeasuredRanks:
     """Forty ranks, one of which computes for longer."""
     traces = tuple(
         m.trace for m in run(*(Rank(compute=900.0 if i == LATE else 300.0) for i in range(40)))
     )
     each = measure_ranks(traces)
     ranks = compare_ranks([m.timed.memo(digest_of) for m in each])
-    return Measured(Run(traces), [replace(m, ranks=ranks) for m in each], ranks)
+    return MeasuredRanks(Run(traces), [replace(m, ranks=ranks) for m in each], ranks)
 
 
 def test_the_late_rank_is_first_in_every_table_and_chart() -> None:

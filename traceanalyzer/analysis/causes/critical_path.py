@@ -155,7 +155,7 @@ def joined(parts: Sequence[CriticalPath]) -> CriticalPath:
 
 
 def path_parts(started: Started) -> Iterator[CriticalPath]:
-    """The same in parts, one after the other, of which none is long."""
+    """The critical path in parts, one after the other, of which none is long."""
     ops = started.trace.device_ops
     steps = started.timed.steps
     if not len(ops):
@@ -230,7 +230,7 @@ def walk(
 def chain_parts(
     bindings: Bindings, waits: HostWaits, start: I64, end: I64, window: tuple[int, int]
 ) -> Iterator[Chain]:
-    """The same in parts, in time order, of which none is long; at least one."""
+    """The chain in parts, in time order, of which none is long; at least one."""
     count = len(start)
     finish = window[1]
     wait, following = _before(bindings, waits, start, finish)
@@ -242,7 +242,8 @@ def chain_parts(
         stop = here.stop
         op = chain[max(first - 1, 0) : stop + 1]
         own = slice(min(first, 1), min(first, 1) + stop - first)
-        yield _segments(bindings, waits, start, end, op, wait[op], window, own)
+        edges = _edges(bindings, waits, start, end, op, wait[op], window)
+        yield _segments(bindings, op, wait[op], len(start), edges[:, own], own)
 
 
 def _before(bindings: Bindings, waits: HostWaits, start: I64, finish: int) -> tuple[I32, I32]:
@@ -271,7 +272,7 @@ def _or_else(values: NDArray[Scalar], op: I32, otherwise: int) -> NDArray[Scalar
     return result
 
 
-def _segments(
+def _edges(
     bindings: Bindings,
     waits: HostWaits,
     starts: I64,
@@ -279,13 +280,13 @@ def _segments(
     op: I32,
     wait: I32,
     window: tuple[int, int],
-    own: slice,
-) -> Chain:
-    """The segments of its own ones of these ops of the chain, latest first, each with the host wait
-    before its launch (-1: none); those beside them tell where they begin and end."""
+) -> I64:
+    """For each of these ops of the chain, latest first, each with the host wait before its launch
+    (-1: none), five edges in rows: when what it waited for ended, when the host went on, launched
+    it, when it began and ended; those beside it tell where it begins and ends."""
     begin, finish = window
     start = _or_else(starts, op, finish)
-    launched = _or_else(bindings.by, op, Bound.LAUNCH) == Bound.LAUNCH
+    launched = _is_launched(bindings, op)
     since = start - _or_else(bindings.lag, op, 0)
     returned = at(waits.end, wait, begin)
     left = np.where(launched, returned, start)
@@ -293,21 +294,28 @@ def _segments(
     reached = np.append(until[1:], begin)
     going_on = np.where(launched, returned, reached)
     launch = np.where(launched, since, reached)
-    pause = np.where(
-        launched,
-        Part.LATENCY,
-        np.where(_or_else(bindings.op, op, -1) >= 0, Part.PAUSE, Part.UNKNOWN),
-    ).astype(np.uint8)
-    edges = np.clip(np.stack((reached, going_on, launch, start, until))[:, own], begin, finish)
+    return np.clip(np.stack((reached, going_on, launch, start, until)), begin, finish)
+
+
+def _is_launched(bindings: Bindings, op: I32) -> Bool:
+    """Whether its launch bound each op; for the one beyond the last, too."""
+    return _or_else(bindings.by, op, Bound.LAUNCH) == Bound.LAUNCH
+
+
+def _segments(bindings: Bindings, op: I32, wait: I32, count: int, edges: I64, own: slice) -> Chain:
+    """The segments of its own ones of these ops of the chain (`count`: ops of all), between their
+    `edges`."""
     kept: Bool = (edges[1:] > edges[:-1]).T[::-1].ravel()
 
     def ordered(*columns: NDArray[Any]) -> NDArray[Any]:
         return np.stack(columns, axis=1)[::-1].ravel()[kept]
 
-    running = np.where(op < len(starts), op, np.int32(-1))
+    follows = _or_else(bindings.op, op, -1) >= 0
+    unlaunched = np.where(follows, Part.PAUSE, Part.UNKNOWN)
+    pause = np.where(_is_launched(bindings, op), Part.LATENCY, unlaunched).astype(np.uint8)[own]
+    running = np.where(op < count, op, np.int32(-1))
     waited_for = np.append(running[1:], np.int32(-1))[own]
     running = running[own]
-    pause = pause[own]
     wait = wait[own]
     waiting, working, running_op = (
         np.full_like(pause, part) for part in (Part.RETURN, Part.HOST, Part.OP)

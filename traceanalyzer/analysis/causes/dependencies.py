@@ -56,7 +56,7 @@ class Dependencies:
         )
 
     def spread(self, chosen: I64, count: int) -> "Dependencies":
-        """The same by row of all `count` ops, of which these are the chosen ones."""
+        """By row of all `count` ops, of which these are the chosen ones."""
         if (self.on < 0).all() and (self.also_on < 0).all():
             return Dependencies.none(count)
         on = np.full(count, -1)
@@ -83,8 +83,8 @@ def inferred_dependencies(linked: Linked, stream: I32) -> Dependencies:
 
 
 def with_graph_edges(linked: Linked, stream: I32, known: Dependencies) -> Dependencies:
-    """The same with edges of replayed graphs from other streams: an op waits for the one of them
-    that ended last."""
+    """What is known, with edges of replayed graphs from other streams: an op waits for the one of
+    them that ended last."""
     edges = linked.trace.graph_edges
     ops = linked.trace.device_ops
     rows = np.flatnonzero(stream[edges.op] != stream[edges.after])
@@ -100,36 +100,45 @@ def with_graph_edges(linked: Linked, stream: I32, known: Dependencies) -> Depend
 
 
 def _inferred(linked: Linked, chosen: I64, stream: I32) -> Dependencies:
-    """The same between the chosen ops, which are in launch order."""
+    """Dependencies between the chosen ops, which are in launch order."""
     ops = linked.trace.device_ops
     start = ops.start[chosen]
     end = ops.end[chosen]
     communication = linked.is_communication[chosen]
+    launched = at(linked.trace.api_calls.end, linked.launch[chosen], NEVER)
+    ready = np.maximum(_free_since(start, end, stream), launched)
+    on = _just_ended(np.flatnonzero(start - ready > SLACK_NS), start, end, stream)
+    delay = np.where(on >= 0, np.maximum(start - end[np.maximum(on, 0)], 0), 0)
+    compute_before = np.maximum.accumulate(np.where(communication, -1, np.arange(len(chosen))))
+    has_input = communication & (on < 0) & (compute_before >= 0)
+    source = _of_other_stream(np.where(has_input, compute_before, on), stream)
+    waits = _after_stream_wait(linked, chosen) & ~communication
+    second = np.where(waits, _last_ended(start, end, communication), -1)
+    return Dependencies(source, delay, _of_other_stream(second, stream))
+
+
+def _just_ended(searching: I64, start: I64, end: I64, stream: I32) -> I64:
+    """For each of the ops that search for a reason to start as late, the op of another stream,
+    launched before, that had ended last within the time of a reaction; -1: none, or not
+    searched."""
     by_end = np.argsort(end, kind="stable")
-    on = np.full(len(start), -1, np.int64)
-    ready = np.maximum(
-        _free_since(start, end, stream),
-        at(linked.trace.api_calls.end, linked.launch[chosen], NEVER),
-    )
-    searching = np.flatnonzero(start - ready > SLACK_NS)
+    result = np.full(len(start), -1, np.int64)
     position = np.searchsorted(end[by_end], start[searching], side="right") - 1
     for _ in range(MOST_ENDED):
         candidate = by_end[np.maximum(position, 0)]
         near = (position >= 0) & (start[searching] - end[candidate] <= REACTION_NS)
         found = near & (candidate < searching) & (stream[candidate] != stream[searching])
-        on[searching[found]] = candidate[found]
+        result[searching[found]] = candidate[found]
         going_on = near & ~found
         searching = searching[going_on]
         position = position[going_on] - 1
-    delay = np.where(on >= 0, np.maximum(start - end[np.maximum(on, 0)], 0), 0)
-    compute_before = np.maximum.accumulate(np.where(communication, -1, np.arange(len(chosen))))
-    source = np.where(communication & (on < 0) & (compute_before >= 0), compute_before, on)
-    other = (source >= 0) & (stream[np.maximum(source, 0)] != stream)
-    source = np.where(other, source, -1)
-    waits = _after_stream_wait(linked, chosen) & ~communication
-    second = np.where(waits, _last_ended(start, end, communication), -1)
-    second = np.where((second >= 0) & (stream[np.maximum(second, 0)] != stream), second, -1)
-    return Dependencies(source, delay, second)
+    return result
+
+
+def _of_other_stream(op: I64, stream: I32) -> I64:
+    """What ops wait for (-1: nothing), without ops of their own streams."""
+    is_other = (op >= 0) & (stream[np.maximum(op, 0)] != stream)
+    return np.where(is_other, op, -1)
 
 
 def _free_since(start: I64, end: I64, stream: I32) -> I64:

@@ -12,7 +12,9 @@ import numpy as np
 from traceanalyzer.analysis.algebra.grouping import first_rows
 from traceanalyzer.analysis.causes.dependencies import NEVER, REACTION_NS, Dependencies
 from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64, WaitKind, distinct
+from traceanalyzer.trace.events import Waits
 
 UNKNOWN = -1  # number of a stream that the recording does not name, or on which nothing ran
 
@@ -34,12 +36,33 @@ class _Streams(NamedTuple):
             np.searchsorted(stream[row], np.arange(int(stream.max(initial=-1)) + 2)),
         )
 
+    def of_stream(self, stream: int) -> slice:
+        """Where a stream's ops are."""
+        return slice(int(self.first[stream]), int(self.first[stream + 1]))
+
     def given(self, stream: int, time: I64) -> I64:
         """How many of a stream's ops had been launched before each of these times, counted from the
         first of all."""
-        low = int(self.first[stream])
-        high = int(self.first[stream + 1])
-        return low + np.searchsorted(self.launched[low:high], time, side="left")
+        ops = self.of_stream(stream)
+        return ops.start + np.searchsorted(self.launched[ops], time, side="left")
+
+    def ended(self, stream: int, end: I64, time: I64) -> I64:
+        """How many of a stream's ops had ended (`end`: of all ops) at each of these times, counted
+        from the first of all."""
+        ops = self.of_stream(stream)
+        in_order = np.maximum.accumulate(end[self.row[ops]])
+        return ops.start + np.searchsorted(in_order, time, side="right")
+
+
+@dataclass(frozen=True, eq=False)
+class _Wait:
+    """Waits of streams for others, each with the op that was held."""
+
+    stream: I64  # number of the stream that waits
+    source: I64  # and of the one that it waits for; `UNKNOWN` where that was not recorded
+    recorded: I64  # when the event was recorded, ns
+    held: I64  # the first op launched on the waiting stream from then on, -1 without
+    begun: I64  # when it began, ns; `NEVER` without
 
 
 def recorded_dependencies(linked: Linked, stream: I32) -> Dependencies | None:
@@ -49,42 +72,57 @@ def recorded_dependencies(linked: Linked, stream: I32) -> Dependencies | None:
     waits = waits.take((waits.kind == WaitKind.STREAM_WAIT_EVENT) & (waits.stream >= 0))
     if not len(waits):
         return None
-    called = _time_of_call(linked, waits.correlation, waits.start)
-    recorded = np.minimum(_time_of_call(linked, waits.record, called), called)
     streams = _Streams.of(linked.launch_time, stream)
-    known = numbers_by_stream(linked, stream)
-    context = waits.context.tolist()
-    waiting, source = (
-        np.array(
-            [known.get(key, UNKNOWN) for key in zip(context, one.tolist(), strict=True)], np.int64
-        )
-        for one in (waits.stream, waits.source_stream)
+    wait = _waits_of(linked, stream, streams, waits)
+    holds = wait.held >= 0
+    awaited = _awaited(linked, streams, wait)
+    return _joined(linked, wait.held[holds], awaited[holds])
+
+
+def _waits_of(linked: Linked, stream: I32, streams: _Streams, waits: Waits) -> _Wait:
+    called = _time_of_call(linked, waits.correlation, waits.start)
+    numbers = numbers_by_stream(linked, stream)
+
+    def numbered(recorded: I32) -> I64:
+        keys = zip(waits.context.tolist(), recorded.tolist(), strict=True)
+        return np.array([numbers.get(key, UNKNOWN) for key in keys], np.int64)
+
+    waiting = numbered(waits.stream)
+    held = _next_op(streams, waiting, called)
+    return _Wait(
+        stream=waiting,
+        source=numbered(waits.source_stream),
+        recorded=np.minimum(_time_of_call(linked, waits.record, called), called),
+        held=held,
+        begun=np.append(linked.trace.device_ops.start, NEVER)[held],
     )
-    target = _next_op(streams, waiting, called)
-    here = target >= 0
-    ops = linked.trace.device_ops
-    begun = np.append(ops.start, NEVER)[target]
-    result = np.full(len(waiting), -1, np.int64)
-    ended = np.full(len(waiting), NEVER)
-    for one in range(len(streams.first) - 1):
-        low, high = streams.first[one : one + 2].tolist()
-        done = (
-            np.searchsorted(
-                np.maximum.accumulate(ops.end[streams.row[low:high]]), begun, side="right"
-            )
-            + low
-        )
-        given = streams.given(one, recorded)
-        # A record that is known is the one; of an unknown one the work had been done when the op
-        # began.
-        position = np.where(source == one, given, np.minimum(given, done)) - 1
-        usable = (position >= low) & (waiting != one) & ((source == one) | (source == UNKNOWN))
-        row = np.where(usable, np.append(streams.row, -1)[np.maximum(position, 0)], -1)
-        end = np.append(ops.end, NEVER)[row]
-        better = usable & (end > ended) & (end <= begun)
+
+
+def _awaited(linked: Linked, streams: _Streams, wait: _Wait) -> I64:
+    """The op that each wait was for, -1 where none fits: of several streams that which ended
+    last."""
+    end = linked.trace.device_ops.end
+    result = np.full(len(wait.stream), -1, np.int64)
+    ended = np.full(len(wait.stream), NEVER)
+    for number in range(len(streams.first) - 1):
+        row = _last_of_stream(streams, number, end, wait)
+        row_end = np.append(end, NEVER)[row]
+        better = (row >= 0) & (row_end > ended) & (row_end <= wait.begun)
         result[better] = row[better]
-        ended[better] = end[better]
-    return _joined(linked, target[here], result[here])
+        ended[better] = row_end[better]
+    return result
+
+
+def _last_of_stream(streams: _Streams, number: int, end: I64, wait: _Wait) -> I64:
+    """The last op of a stream that each wait may be for; -1 without."""
+    given = streams.given(number, wait.recorded)
+    ended = streams.ended(number, end, wait.begun)
+    is_source = wait.source == number
+    # A record that is known is the one; of an unknown one the work had been done when the op began.
+    position = np.where(is_source, given, np.minimum(given, ended)) - 1
+    usable = (position >= streams.first[number]) & (wait.stream != number)
+    usable &= is_source | (wait.source == UNKNOWN)
+    return np.where(usable, np.append(streams.row, -1)[np.maximum(position, 0)], -1)
 
 
 def numbers_by_stream(linked: Linked, number: I32) -> dict[tuple[int, int], int]:
@@ -111,11 +149,11 @@ def _time_of_call(linked: Linked, correlation: I64, otherwise: I64) -> I64:
 def _next_op(streams: _Streams, waiting: I64, time: I64) -> I64:
     """The first op launched on each waiting stream from its time on, -1 where there is none."""
     result = np.full(len(waiting), -1, np.int64)
-    for one in distinct(waiting[waiting >= 0]).tolist():
-        here = np.flatnonzero(waiting == one)
-        position = streams.given(one, time[here])
-        inside = position < streams.first[one + 1]
-        result[here[inside]] = streams.row[position[inside]]
+    for number in distinct(waiting[waiting >= 0]).tolist():
+        waits = np.flatnonzero(waiting == number)
+        position = streams.given(number, time[waits])
+        inside = position < streams.first[number + 1]
+        result[waits[inside]] = streams.row[position[inside]]
     return result
 
 

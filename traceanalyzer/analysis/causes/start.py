@@ -203,31 +203,47 @@ def _bindings_of(
     previous = starts.previous[here]
     beside = beside[here]
     launch = np.minimum(launch_time, start)
-    on, delay, also_on = (
-        getattr(starts.dependencies, name)[here] for name in ("on", "delay", "also_on")
-    )
-    by = np.zeros(len(start), np.uint8)
-    op = np.full(len(start), -1, np.int32)
-    ready = np.full(len(start), NEVER + 1)
-    for kind, known, time, before in (
-        (Bound.LAUNCH, launch_time >= 0, launch + starts.latency[here], None),
-        (Bound.STREAM, previous >= 0, ends[previous] + starts.pause[here], previous),
-        (Bound.DEPENDENCY, on >= 0, ends[on] + delay, on),
-        (Bound.DEPENDENCY, also_on >= 0, ends[also_on], also_on),
-    ):
-        later = known & (time > ready)
-        ready[later] = time[later]
-        by[later] = kind
-        op[later] = -1 if before is None else before[later]
+    dependencies = starts.dependencies
+    on = dependencies.on[here]
+    also_on = dependencies.also_on[here]
+    latest = _Latest.of_none(len(start))
+    latest.take(Bound.LAUNCH, launch_time >= 0, launch + starts.latency[here])
+    latest.take(Bound.STREAM, previous >= 0, ends[previous] + starts.pause[here], previous)
+    latest.take(Bound.DEPENDENCY, on >= 0, ends[on] + dependencies.delay[here], on)
+    latest.take(Bound.DEPENDENCY, also_on >= 0, ends[also_on], also_on)
     # One that is later still waited for the op then running beside it: its event, or room on the
     # device.
-    late = (start - ready > QUEUED_LATENCY_NS) & (beside >= 0)
-    late &= np.minimum(ends[beside], start) > ready
-    by[late] = Bound.DEPENDENCY
+    late = (start - latest.ready > QUEUED_LATENCY_NS) & (beside >= 0)
+    late &= np.minimum(ends[beside], start) > latest.ready
+    latest.by[late] = Bound.DEPENDENCY
+    op = latest.op
     op[late] = beside[late]
     op[op >= np.arange(here.start, here.stop)] = -1
-    since = np.where(by == Bound.LAUNCH, launch, np.where(op >= 0, ends[op], start))
-    return by, op, narrowed(start - np.minimum(since, start))
+    since = np.where(latest.by == Bound.LAUNCH, launch, np.where(op >= 0, ends[op], start))
+    return latest.by, op, narrowed(start - np.minimum(since, start))
+
+
+class _Latest(NamedTuple):
+    """For each op what let it start last."""
+
+    ready: I64  # since when that does not hold it up, ns
+    by: U8  # `Bound`
+    op: I32  # the op that ended then, -1: none
+
+    @classmethod
+    def of_none(cls, count: int) -> "_Latest":
+        """Before anything that holds ops up is known."""
+        nothing = np.full(count, NEVER + 1)
+        return cls(nothing, np.zeros(count, np.uint8), np.full(count, -1, np.int32))
+
+    def take(
+        self, bound: Bound, known: Bool, time: I32 | I64, before: I64 | I32 | None = None
+    ) -> None:
+        """Ops of which this is known are held up till then, where nothing did so for longer."""
+        later = known & (time > self.ready)
+        self.ready[later] = time[later]
+        self.by[later] = bound
+        self.op[later] = -1 if before is None else before[later]
 
 
 def op_before(stream: I32) -> I32:

@@ -1,7 +1,7 @@
 """What grows from step to step: the slope of the bytes alive at each step's end, of the whole and
 of each line."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import numpy as np
@@ -75,14 +75,14 @@ def growth_of(
         return UNKNOWN
     every = -(-len(ends) // MOST_STEPS)
     ends = ends[::every]
-    whole = at_moments(ends, (lives.born, lives.freed, lives.size))
-    slope, low, high = (value / every for value in slope_of(whole))
-    if slope < LEAST_BYTES or low <= 0 or not goes_on(whole):
+    allocated = at_moments(ends, (lives.born, lives.freed, lives.size))
+    slope, low, high = (value / every for value in slope_of(allocated))
+    if slope < LEAST_BYTES or low <= 0 or not goes_on(allocated):
         return Growth(slope, low, high, "steady", len(timeline.steps.ends), ())
     sites = _sites(lives, ends, stacks, slope, every)
     end = lives.n_events if last is None else last
     left = int(lives.size[lives.alive(end)].sum())
-    stays = left - whole[0] >= STAYS * (whole[-1] - whole[0])
+    stays = left - allocated[0] >= STAYS * (allocated[-1] - allocated[0])
     leaking = sum(site.bytes_per_step for site in sites if site.leaks and stays)
     verdict: Verdict = "leak" if leaking >= EXPLAINS * slope else "growth"
     return Growth(slope, low, high, verdict, len(timeline.steps.ends), sites)
@@ -118,21 +118,28 @@ def _sites(
     grows = _by_stack(lives, int(ends[-1]), len(stacks)) > at_first
     is_crossing = (lives.freed >= ends[0]) & (lives.born < ends[-1])
     crossing = np.flatnonzero(grows[lives.stack] & is_crossing)
-    places: dict[str, int] = {}
-    number = np.zeros(len(stacks), np.int32)
-    for stack in np.flatnonzero(grows).tolist():
-        name = site_of(stacks[stack]) or "(no Python stack)"
-        number[stack] = places.setdefault(name, len(places))
-    place = number[lives.stack[crossing]]
-    by_place = crossing[np.argsort(place, kind="stable")]
-    parts = np.split(by_place, np.cumsum(np.bincount(place))[:-1])
     found = []
-    for name, rows in zip(places, parts, strict=True):
+    for name, rows in _by_site(lives, crossing, stacks, np.flatnonzero(grows)):
         of_site = (lives.born[rows], lives.freed[rows], lives.size[rows])
         found.append(growth_site(*of_site, ends, name, stride))
     large = [site for site in found if site.bytes_per_step >= LEAST_SHARE * slope]
     kept = [site for site in large if site.low > 0]
     return tuple(sorted(kept, key=lambda site: -site.bytes_per_step))
+
+
+def _by_site(
+    lives: Lives, chosen: I64, stacks: Sequence[Stack], of_stacks: I64
+) -> Iterator[tuple[str, I64]]:
+    """The chosen lives, which are all of these stacks, by the line of the program."""
+    places: dict[str, int] = {}
+    number = np.zeros(len(stacks), np.int32)
+    for stack in of_stacks.tolist():
+        name = site_of(stacks[stack]) or "(no Python stack)"
+        number[stack] = places.setdefault(name, len(places))
+    place = number[lives.stack[chosen]]
+    by_place = chosen[np.argsort(place, kind="stable")]
+    parts = np.split(by_place, np.cumsum(np.bincount(place))[:-1])
+    return zip(places, parts, strict=True)
 
 
 def _by_stack(lives: Lives, moment: int, stacks: int) -> F64:

@@ -108,10 +108,11 @@ def oom_of(subject: Subject, growth: Growth) -> Oom | None:
     variable = int(lives.size[np.intersect1d(alive, scaling_with_batch(subject))].sum())
     if subject.timeline.phase[row] != OPTIMIZER:
         variable += asked
-    expandable = any(segment.is_expandable for segment in memory.segments)
     missing = max(-room, 0)
+    fragmented = not any(segment.is_expandable for segment in memory.segments)
     site = site_of(subject.stacks[int(memory.events.stack[row])])
-    verdict = _verdict(subject, growth, row, asked, usable, missing, held.inactive, not expandable)
+    failure = _Failure(row, asked, usable, missing, held.inactive if fragmented else None)
+    verdict = _verdict(subject, growth, failure)
     return Oom(
         requested_bytes=asked,
         device_free_bytes=free,
@@ -126,7 +127,7 @@ def oom_of(subject: Subject, growth: Growth) -> Oom | None:
         step=_step_of(subject.timeline, row),
         site=site,
         verdict=verdict,
-        fits_with_expandable_segments=not expandable and missing == 0,
+        fits_with_expandable_segments=fragmented and missing == 0,
         fits_without_top_culprit=bool(culprits) and missing <= culprits[0].bytes,
         fits_with_batch_share=_batch_share(usable, held.active + asked - variable, variable),
         leaked_bytes=_leaked(growth),
@@ -156,39 +157,46 @@ def _paged(size: int) -> int:
     return -(-size // PAGE) * PAGE
 
 
-def _verdict(
-    subject: Subject,
-    growth: Growth,
-    row: int,
-    asked: int,
-    usable: int,
-    missing: int,
-    inactive: int,
-    fragmented: bool,
-) -> OomVerdict:
+@dataclass(frozen=True)
+class _Failure:
+    """An allocation that failed."""
+
+    row: int  # of its event
+    asked: int  # bytes
+    usable: int  # bytes that the process may have
+    missing: int  # bytes that it would lack without any fragmentation
+    inactive: int | None  # bytes of holes; None where segments grow, and holes do not matter
+
+
+def _verdict(subject: Subject, growth: Growth, failure: _Failure) -> OomVerdict:
     lives = subject.lives
-    phase = subject.timeline.phase
-    categories = subject.categories
-    alive = lives.alive(row)
-    if _leaked(growth) >= max(
-        missing, inactive if fragmented else 0, 1
-    ):  # what frees more is to blame
+    alive = lives.alive(failure.row)
+    # What frees more is to blame.
+    if _leaked(growth) >= max(failure.missing, failure.inactive or 0, 1):
         return "leak"
-    if missing == 0 and fragmented:
+    if failure.missing == 0 and failure.inactive is not None:
         return "fragmentation"
-    if phase[row] == OPTIMIZER:
-        others = np.flatnonzero(phase[:row] != OPTIMIZER)
-        begin = others[-1] if len(others) else 0
-        born_before = (lives.born >= 0) & (lives.born < begin)
-        if not ((categories == STATE) & born_before).any():
-            # no optimizer phase came to its end before: its state is being made
-            return "optimizer_state"
-    if max(asked, int(lives.size[alive].max(initial=0))) >= LARGE_SHARE * usable:
+    if _is_first_update(subject, failure.row):
+        return "optimizer_state"
+    if max(failure.asked, int(lives.size[alive].max(initial=0))) >= LARGE_SHARE * failure.usable:
         return "large_allocation"
-    by_category = np.bincount(categories[alive], lives.size[alive], len(CATEGORIES))
+    by_category = np.bincount(subject.categories[alive], lives.size[alive], len(CATEGORIES))
     if not len(alive):
         return "too_large"
     return OF_MOST.get(CATEGORIES[int(by_category.argmax())], "too_large")
+
+
+def _is_first_update(subject: Subject, row: int) -> bool:
+    """Whether an event is in an optimizer phase, and none came to its end before: its state is
+    being made."""
+    phase = subject.timeline.phase
+    if phase[row] != OPTIMIZER:
+        return False
+    others = np.flatnonzero(phase[:row] != OPTIMIZER)
+    begin = others[-1] if len(others) else 0
+    born = subject.lives.born
+    born_before = (born >= 0) & (born < begin)
+    return not ((subject.categories == STATE) & born_before).any()
 
 
 def last_oom(events: Events) -> int | None:

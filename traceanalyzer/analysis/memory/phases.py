@@ -297,16 +297,22 @@ def periodic_steps(events: Events, labels: I8, stacks: Sequence[Stack] = ()) -> 
         often &= ~_of_layers([stacks[one] for one in kinds.tolist()], counts)
     if not often.any():
         return Steps(0, (), "none")
-    times, votes = np.unique(counts[often], return_counts=True)
-    usual = int(times[np.argmax(votes)])
-    tried = times[times > MIN_STEPS][:MOST_PERIODS].tolist()
-    count = next((time for time in tried if _is_period(kind, counts, time)), usual)
+    count = _steps_counted(kind, counts, often)
     anchors = [np.flatnonzero(kind == one) for one in np.flatnonzero(counts == count)]
     starts = rows[min(anchors, key=lambda at: int(at[0]))]
     # what follows the last step takes the program down
     last = int(starts[-1]) + int(np.median(np.diff(starts)))
     ends = (*starts[1:].tolist(), min(last, len(events)))
     return Steps(int(starts[0]), ends, "stacks")
+
+
+def _steps_counted(kind: I64, counts: I64, often: Bool) -> int:
+    """How often stacks come that come with the steps: as those between which all others come
+    equally often, else as most do."""
+    times, votes = np.unique(counts[often], return_counts=True)
+    usual = int(times[np.argmax(votes)])
+    tried = times[times > MIN_STEPS][:MOST_PERIODS].tolist()
+    return next((time for time in tried if _is_period(kind, counts, time)), usual)
 
 
 def _of_layers(stacks: Sequence[Stack], counts: I64) -> Bool:
@@ -316,8 +322,8 @@ def _of_layers(stacks: Sequence[Stack], counts: I64) -> Bool:
     pairs = zip(stacks, calls, strict=True)
     model = [stack[at[-1] :] if at else None for stack, at in pairs]
     least: dict[Stack | None, int] = {}
-    for one, count in zip(model, counts.tolist(), strict=True):
-        least[one] = min(least.get(one, count), count)
+    for of_model, count in zip(model, counts.tolist(), strict=True):
+        least[of_model] = min(least.get(of_model, count), count)
     is_rarer = [least[one] < count for one, count in zip(model, counts.tolist(), strict=True)]
     rows = zip(calls, is_rarer, strict=True)
     return np.array([bool(at) and (len(at) > 1 or rarer) for at, rarer in rows], bool)

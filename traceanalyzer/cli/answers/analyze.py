@@ -82,7 +82,7 @@ def analyze(
             raise
         emit(page, output)
         return
-    from traceanalyzer.diagnosis.selection import Asked
+    from traceanalyzer.diagnosis.selection import Query
     from traceanalyzer.report.kept_report import kept_report
     from traceanalyzer.report.model import PAGE_ROWS, TOP_ROWS
     from traceanalyzer.report.page import ReportPage
@@ -99,7 +99,7 @@ def analyze(
     # size.
     own = hidden is not None or max_chars is not None or is_quiet()
     run, logs = _with_logs(run, recordings_read, leave_out=own)
-    asked = Asked(run, *scope)
+    asked = Query(run, *scope)
     with working("Analyzing"):
         report = kept_report(asked, top or (PAGE_ROWS if output.format == "html" else TOP_ROWS))
         details = None

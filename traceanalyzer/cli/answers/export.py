@@ -103,11 +103,11 @@ def _write_tables(paths: tuple[str, ...], file: Path, scope: Scope, hidden: Hidd
     form = _form(file)
     check_writable(file)
     run = opened(paths)
-    from traceanalyzer.diagnosis.selection import Asked
+    from traceanalyzer.diagnosis.selection import Query
     from traceanalyzer.export import database
 
     write = database.write_sqlite if form == "sqlite" else database.write_parquet
     with working("Writing"):
-        rows = write(Asked(run, *scope).measured, file, hidden)
+        rows = write(Query(run, *scope).measured, file, hidden)
     counts = [f"{name} {count:,}" for name, count in rows.items()]
     click.echo(f"{file}: {', '.join(counts)}", err=True)

@@ -127,23 +127,20 @@ def _print(
     from traceanalyzer.cli.io.reports import cleaned, opened
 
     run = opened(paths)
-    from traceanalyzer.diagnosis.selection import Asked
+    from traceanalyzer.diagnosis.selection import Query
     from traceanalyzer.report.kept import kept_rows
     from traceanalyzer.report.printed import Rows
 
     sums = any(trace.profiler_rows for trace in run.traces)
     table = named(_table_for(name, sums, sort, columns))
-    if sort == MEMORY and table.asked_as == named(OF_MEMORY).asked_as:
-        sort = None
+    order = _order(table, sort)
     names = _columns(table.row, columns)
-    sorted_by = _columns(table.row, sort)
-    order = sorted_by[0] if sorted_by else ""
     chosen = everything or top is not None
     show = _Show.of(table, output.format, chosen, top=top, order=order, by=by)
     summed = show.totals if columns is None else []
     shown = RowFilter(None if order else show.rows, **wanted)
     with working("Analyzing"):
-        asked = Asked(run, *scope)
+        asked = Query(run, *scope)
         sums_asked = [(total.name, RowFilter(**wanted)) for total in summed]
         rows, *totals = kept_rows(asked, (table.asked_as, shown), *sums_asked)
         summary = table.summary(asked if rows else None, shown)
@@ -163,6 +160,14 @@ def _print(
     for total, places in zip(summed, totals, strict=True):
         printed = _with_totals(printed, table, total, places)
     emit(printed, output)
+
+
+def _order(table: Table, sort: str | None) -> str:
+    """The column by which rows are largest first; empty where they stand as they come."""
+    if sort == MEMORY and table.asked_as == named(OF_MEMORY).asked_as:
+        return ""
+    sorted_by = _columns(table.row, sort)
+    return sorted_by[0] if sorted_by else ""
 
 
 def _table_for(name: str, sums: bool, sort: str | None, columns: str | None) -> str:
@@ -277,7 +282,7 @@ def _columns(row: type[Any], text: str | None) -> list[str]:
 
     known = {RENAMED.get(f.name, f.name): f.name for f in fields(row)}
     asked = [part.strip() for part in text.split(",")]
-    for one in asked:
-        if one not in known:
-            raise click.UsageError(f"there is no column {one!r}; columns: {', '.join(known)}")
+    for column in asked:
+        if column not in known:
+            raise click.UsageError(f"there is no column {column!r}; columns: {', '.join(known)}")
     return [known[one] for one in asked]

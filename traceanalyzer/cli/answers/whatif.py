@@ -15,7 +15,7 @@ from traceanalyzer.cli.options import (
     redact_options,
 )
 from traceanalyzer.cli.scope import Scope, selection_options
-from traceanalyzer.cli.settings import Asked, setting_options
+from traceanalyzer.cli.settings import Wanted, setting_options
 
 if TYPE_CHECKING:
     from traceanalyzer.trace import Run
@@ -57,7 +57,7 @@ def whatif(
     scope: Scope,
     speedups: tuple[str, ...],
     bucket_mb: tuple[float, ...],
-    asked: Asked,
+    asked: Wanted,
     full: bool,
     hidden: Hidden,
     output: Output,
@@ -81,11 +81,11 @@ def whatif(
             rows = unmade(run, questions, *scope, price=asked.price)
         emit(settings_page(cleaned(rows, hidden, run)), output)
         return
-    from traceanalyzer.diagnosis.selection import Asked as Question
+    from traceanalyzer.diagnosis.selection import Query
     from traceanalyzer.report.scenarios import ScenariosPage, kept_predictions
 
     with working("Replaying"):
-        result = kept_predictions(Question(run, *scope), wanted, bucket_mb)
+        result = kept_predictions(Query(run, *scope), wanted, bucket_mb)
     left_out = {one.id for one in result.scenarios if one.step_ms is None}
     for pattern, factor in wanted:
         if f"{pattern}={factor:g}" in left_out:

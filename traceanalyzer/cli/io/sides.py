@@ -77,14 +77,14 @@ def _is_answered(
 ) -> bool:
     """Whether all of it was worked out before: another process takes longer to start than this one
     to read it."""
-    from traceanalyzer.diagnosis.selection import Asked
+    from traceanalyzer.diagnosis.selection import Query
     from traceanalyzer.ingest import load
     from traceanalyzer.report.kept_report import has_report
 
     return (
         not drawn
         and has_model(Path(reference))
-        and has_report(Asked(load([reference]), selection, knowledge))
+        and has_report(Query(load([reference]), selection, knowledge))
     )
 
 

@@ -14,7 +14,7 @@ from traceanalyzer.analysis.tables.path_rows import segment_names
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.diagnosis.finding import Finding
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.diagnosis.selection import Asked, Knowledge, Selection
+from traceanalyzer.diagnosis.selection import Knowledge, Query, Selection
 from traceanalyzer.export.perfetto.tracks import Counter, Label, Overlay, Track
 from traceanalyzer.report.kept_report import kept_findings
 from traceanalyzer.trace import I64, Bool, Run, distinct, ranked
@@ -40,7 +40,7 @@ def build_overlay(
 ) -> Overlay:
     """The overlay of one rank, the critical one unless one is asked for. Raises EmptyRecordingError
     for a rank, device or step that the recording does not have."""
-    asked = Asked(run, selection, knowledge)
+    asked = Query(run, selection, knowledge)
     m = asked.measured.critical
     trace = m.trace
     steps = m.timed.steps

@@ -7,7 +7,7 @@ from typing import Any
 from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.diagnosis.compile.measured import UNTIMED, compiled_by, diagnose_compile
 from traceanalyzer.diagnosis.measurements import Measurements, measure
-from traceanalyzer.diagnosis.selection import Measured
+from traceanalyzer.diagnosis.selection import MeasuredRanks
 from traceanalyzer.replay.compile.measure import headline_log, measure_logs
 from traceanalyzer.replay.compile.steps import Stopwatch, with_stopwatch
 from traceanalyzer.report.compile.strip import CompileReport, strip_of
@@ -59,7 +59,7 @@ def joined(
     )
 
 
-def compile_part(logs: Sequence[CompileLog], of: Measured) -> CompileReport | None:
+def compile_part(logs: Sequence[CompileLog], of: MeasuredRanks) -> CompileReport | None:
     """What the logs of torch.compile in a capture say, of the rank that its report speaks of; None
     without one."""
     return replace(joined(logs, of.critical), note=COUNTED_ONCE) if logs else None

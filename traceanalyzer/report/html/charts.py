@@ -67,15 +67,15 @@ def side_by_side(places: Sequence[str], groups: Sequence[Sequence[Series]], y: s
     for n, group in enumerate(groups):
         base = np.zeros(len(places))
         left = n * width
-        for one in group:
-            after = base + one.known()
+        for series in group:
+            after = base + series.known()
+            bars = zip(base.tolist(), after.tolist(), series.hints_of(places), strict=True)
             boxes = []
-            for i, (low, high, hint) in enumerate(
-                zip(base.tolist(), after.tolist(), one.hints_of(places), strict=True)
-            ):
+            for i, (low, high, hint) in enumerate(bars):
                 x = i - BAR / 2 + left
-                boxes += [Box(x, x + width, low, high, hint)] if high != low else []
-            marks.append(Rects(one.name, one.colour, boxes))
+                if high != low:
+                    boxes.append(Box(x, x + width, low, high, hint))
+            marks.append(Rects(series.name, series.colour, boxes))
             base = after
     return Plot(marks, Axis(names=[name_of(p) for p in places]), Axis(y))
 
@@ -92,22 +92,18 @@ def rows(
     marks: list[Rects | Words] = []
     base = np.zeros(len(names))
     top = [i - 0.5 + NAME_SHARE for i in range(len(names))]
-    for one in series:
-        after = base + one.known()
-        looks = zip(one.hints_of(names), colours or [""] * len(names), strict=True)
-        marks.append(Rects(one.name, one.colour, _bars(base, after, top, looks)))
+    for values in series:
+        after = base + values.known()
+        looks = zip(values.hints_of(names), colours or [""] * len(names), strict=True)
+        marks.append(Rects(values.name, values.colour, _bars(base, after, top, looks)))
         base = after
     titles = zip(top, names, strict=True)
-    above_bar = NAME_SHARE / 2
-    marks.append(Words([(0.0, y - above_bar, name_of(name)) for y, name in titles]))
+    marks.append(Words([(0.0, y - NAME_SHARE / 2, name_of(name)) for y, name in titles]))
     if ends:
         after_bars = zip(base.tolist(), top, ends, strict=True)
-        middle = (1 - NAME_SHARE) / 2
-        marks.append(Words([(x, y + middle, end) for x, y, end in after_bars]))
-    across = Axis(
-        x,
-        range=(0.0, float(base.max(initial=0.0)) * (1.18 if ends else 1.0)),
-    )
+        marks.append(Words([(x, y + (1 - NAME_SHARE) / 2, end) for x, y, end in after_bars]))
+    longest = float(base.max(initial=0.0))
+    across = Axis(x, range=(0.0, longest * (1.18 if ends else 1.0)))
     return Plot(marks, across, Axis(names=names, hidden=True), down=True)
 
 

@@ -9,7 +9,7 @@ from traceanalyzer.analysis.tables.budget import Idle, each_idle
 from traceanalyzer.analysis.tables.gap_rows import idle_by_length
 from traceanalyzer.base import dataclass
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.diagnosis.selection import Measured
+from traceanalyzer.diagnosis.selection import MeasuredRanks
 from traceanalyzer.report.halves import with_roofline
 from traceanalyzer.report.timeline import distributions as of_events
 from traceanalyzer.report.timeline.icicle import Box, device_time, idle_time
@@ -56,7 +56,7 @@ class Details:
     )  # of the mean step by the length of the gaps
 
     @classmethod
-    def of(cls, measured: Measured, logs: Sequence[CompileLog] = ()) -> "Details":
+    def of(cls, measured: MeasuredRanks, logs: Sequence[CompileLog] = ()) -> "Details":
         """The details of the rank that the report speaks of; `logs` are of torch.compile."""
         m = measured.critical
         with_roofline(m, lambda: (m.causes.gaps, m.memo(ShownPath)))

@@ -62,13 +62,12 @@ def roofline(report: Report, details: Details) -> Chart | None:
     ceilings = _ceilings(gpu, low, high)
     by_time = sorted(rows, key=lambda r: -r.total_ms)
     named = set(map(id, by_time[:NAMED_DOTS]))
-    longest = by_time[0].total_ms
-    dots = [_kernels(rows, bound, longest, named) for bound in (*BOUNDS, None)]
-    slowest_range = (min(slowest, low * gpu.bandwidth_tbs), 2 * max(top, slowest))
+    dots = [_kernels(rows, bound, by_time[0].total_ms, named) for bound in (*BOUNDS, None)]
+    rates = (min(slowest, low * gpu.bandwidth_tbs), 2 * max(top, slowest))
     plot = Plot(
         [*ceilings, *filter(attrgetter("dots"), dots)],
         Axis("operations for each byte of traffic", range=(low, high), log=True),
-        Axis("TFLOP/s", range=slowest_range, log=True),
+        Axis("TFLOP/s", range=rates, log=True),
     )
     caption = (
         f"Kernels of a mean step on {gpu.name}: how fast they calculate against how much they calculate for each byte "

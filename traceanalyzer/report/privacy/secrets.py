@@ -61,16 +61,6 @@ class Secrets:
     @classmethod
     def of(cls, inputs: Sequence[tuple[str, str]], texts: Iterable[str]) -> "Secrets":
         """The secrets in the inputs (path and kind of each) and in all the texts."""
-        users = set[str]()
-        hosts = set[str]()
-        for text in texts:
-            for setting in filter(_is_name, SETTINGS.finditer(text)):
-                (users if setting["user"] else hosts).add(setting["value"])
-            users.update(HOMES.findall(text))
-            hosts.update(RECORDER_HOST.findall(text))
-            for user, host in ACCOUNTS.findall(text):
-                users.add(user)
-                hosts |= {host, host.split(".")[0]}
         aliases = list[str]()
         literals = dict[str, str]()
         for n, (path, kind) in enumerate(inputs, 1):
@@ -78,13 +68,10 @@ class Secrets:
             aliases.append(f"input-{n}{suffix}")
             literals |= dict.fromkeys((path, re.split(r"[/\\]", path)[-1]), aliases[-1])
         ordered = sorted(literals, key=len, reverse=True)
-        names = dict.fromkeys(map(_bare, hosts), HOST) | dict.fromkeys(map(_bare, users), USER)
         replacements = tuple(
             (re.compile(re.escape(one)), literals[one]) for one in ordered if len(one) >= MIN_NAME
         )
-        return cls(
-            aliases, replacements, {name: by for name, by in names.items() if len(name) >= MIN_NAME}
-        )
+        return cls(aliases, replacements, _names_in(texts))
 
     def clean(self, text: str) -> str:
         """A text without them. Input paths and names go last: they may be parts of longer paths."""
@@ -131,10 +118,6 @@ class Secrets:
         return "".join([*parts, text[done:]])
 
 
-def _is_long(name: str) -> bool:
-    return len(name) >= MIN_NAME
-
-
 def _add_names(text: str, users: set[str], hosts: set[str]) -> None:
     """Add the users and hosts that the text names as such."""
     for setting in filter(_is_name, SETTINGS.finditer(text)):
@@ -144,6 +127,16 @@ def _add_names(text: str, users: set[str], hosts: set[str]) -> None:
     for user, host in ACCOUNTS.findall(text):
         users.add(user)
         hosts |= {host, host.split(".")[0]}
+
+
+def _names_in(texts: Iterable[str]) -> dict[str, str]:
+    """The users and hosts that the texts name, in lower case, and what stands for them."""
+    users = set[str]()
+    hosts = set[str]()
+    for text in texts:
+        _add_names(text, users, hosts)
+    names = dict.fromkeys(map(_bare, hosts), HOST) | dict.fromkeys(map(_bare, users), USER)
+    return {name: by for name, by in names.items() if len(name) >= MIN_NAME}
 
 
 def _without_address(match: re.Match[str]) -> str:

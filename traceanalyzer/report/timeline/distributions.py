@@ -14,7 +14,7 @@ from traceanalyzer.analysis.algebra import measure
 from traceanalyzer.analysis.names.collectives import KINDS
 from traceanalyzer.base import NS_PER_MS, OWN, dataclass
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.diagnosis.selection import Measured
+from traceanalyzer.diagnosis.selection import MeasuredRanks
 from traceanalyzer.report.timeline.lanes import representative
 from traceanalyzer.trace import F64, I64, MemoryEvents, distinct
 
@@ -120,7 +120,7 @@ def launch_queue(m: Measurements) -> Queue | None:
     return Queue(time[first], np.maximum.reduceat(depth, first))
 
 
-def steps_of_ranks(of: Measured) -> list[StepsOfRank]:
+def steps_of_ranks(of: MeasuredRanks) -> list[StepsOfRank]:
     """The first steps of the ranks; of more than there is room for those that hold up the run
     first, the others put together by their longest times. Empty for one rank."""
     waited = of.ranks.waited_ns or (None,) * len(of.each)

@@ -68,7 +68,7 @@ def overview(of: Sequence[Stretch], origin_ns: int, title: str) -> Timeline:
     while len(blocks) > MAX_BLOCKS and least < FINEST * drawing.least:
         least *= 2
         blocks = merged(blocks, least)
-    texts, name = of_step.coded(drawing.names(blocks))
+    texts = of_step.dictionary_encoded(drawing.names(blocks))
     same = {name: getattr(blocks, name) for name in names[:4]}
     filled = np.rint(100 * blocks.filled / np.maximum(blocks.end - blocks.start, 1))
     ends = [moment + one.shift for one in of for moment in (one.start, one.end)]
@@ -78,9 +78,11 @@ def overview(of: Sequence[Stretch], origin_ns: int, title: str) -> Timeline:
         extent=(min(ends), max(ends)),
         window=(min(ends), max(ends)),
         lanes=drawing.lanes,
-        names=texts,
+        names=texts.values,
         detail=[],
-        events=Events.from_columns({**same, "name": name, "filled": np.clip(filled, 1, 100)}),
+        events=Events.from_columns(
+            {**same, "name": texts.index, "filled": np.clip(filled, 1, 100)}
+        ),
         shown=[Shown(what, count, count) for what, count in drawing.shown.items()],
         title=title,
     )

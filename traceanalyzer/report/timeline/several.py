@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.diagnosis.selection import Measured
+from traceanalyzer.diagnosis.selection import MeasuredRanks
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.timeline import lanes
 from traceanalyzer.report.timeline.lanes import Events, Shown, Timeline, representative
@@ -22,7 +22,7 @@ MAX_THREADS = 2  # of the host, where all steps are drawn
 LEVELS = 4
 
 
-def timelines(of: Measured, logs: Sequence[CompileLog] = ()) -> list[Timeline]:
+def timelines(of: MeasuredRanks, logs: Sequence[CompileLog] = ()) -> list[Timeline]:
     """All of them; empty where nothing was recorded event by event."""
     m = of.critical
     first = step_timeline(m, lanes.compile_spans(logs, m.trace))
@@ -58,7 +58,7 @@ def _all_steps(m: Measurements) -> Iterator[Timeline]:
         yield overview([whole], start, f"{rank}all {len(steps)} steps")
 
 
-def _of_ranks(of: Measured) -> Iterator[Timeline]:
+def _of_ranks(of: MeasuredRanks) -> Iterator[Timeline]:
     """One step of every rank, on the critical one's clock, where the clocks can be
     compared."""
     offsets = of.ranks.offset_ns

@@ -5,7 +5,7 @@ many."""
 from collections.abc import Iterator, Sequence
 from dataclasses import field
 from itertools import chain
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -114,10 +114,10 @@ class _Drawing:
 
     def timeline(self, parts: list[_Part], path: list[tuple[int, int, int]]) -> Timeline:
         """All parts together, times from the step's start."""
-        lines_of = [tuple(lines) for p in parts for lines in p.facts or [[]] * len(p.start)]
-        facts, about = coded(lines_of)
-        names, name = coded([*chain.from_iterable(part.name for part in parts)])
-        details, detail = coded([*chain.from_iterable(part.detail for part in parts)])
+        of_lines = [tuple(lines) for p in parts for lines in p.facts or [[]] * len(p.start)]
+        facts = dictionary_encoded(of_lines)
+        names = dictionary_encoded([*chain.from_iterable(part.name for part in parts)])
+        details = dictionary_encoded([*chain.from_iterable(part.detail for part in parts)])
         steps = self.m.timed.steps
         origin = self.window[0]
         columns = {
@@ -128,9 +128,9 @@ class _Drawing:
             "start": _column(parts, "start") - origin,
             "end": _column(parts, "end") - origin,
             "on_path": _column(parts, "on_path", otherwise=0),
-            "name": name,
-            "detail": detail,
-            "facts": about,
+            "name": names.index,
+            "detail": details.index,
+            "facts": facts.index,
         }
         return Timeline(
             step=steps.first + self.step if steps.found else None,
@@ -138,10 +138,10 @@ class _Drawing:
             extent=(self.extent[0] - origin, self.extent[1] - origin),
             window=(0, self.window[1] - origin),
             lanes=self.lanes,
-            names=names,
-            detail=details,
+            names=names.values,
+            detail=details.values,
             shown=self.shown,
-            facts=[list(lines) for lines in facts],
+            facts=[list(lines) for lines in facts.values],
             events=lanes.Events.from_columns(columns),
             path=[(start - origin, end - origin, lane) for start, end, lane in path],
         )
@@ -157,14 +157,19 @@ def _column(parts: list[_Part], name: str, otherwise: int = -1) -> I64:
     return np.concatenate([*filled, np.empty(0, np.int64)])
 
 
-def coded(texts: Sequence[Text]) -> tuple[list[Text], I64]:
-    """Distinct texts (or several each), and for each its index; -1 for an empty one."""
+@dataclass(frozen=True, eq=False)
+class Encoded(Generic[Text]):
+    """Distinct texts (or several each), and for each text its index; -1 for an empty one."""
+
+    values: list[Text]
+    index: I64
+
+
+def dictionary_encoded(texts: Sequence[Text]) -> Encoded[Text]:
+    """The texts, each distinct one once."""
     codes: dict[Text, int] = {}
-    index = np.array(
-        [codes.setdefault(t, len(codes)) if t else -1 for t in texts],
-        np.int64,
-    )
-    return list(codes), index
+    index = [codes.setdefault(text, len(codes)) if text else -1 for text in texts]
+    return Encoded(list(codes), np.array(index, np.int64))
 
 
 def shown_name(text: str | None) -> str:
@@ -176,17 +181,16 @@ def _critical_path(d: _Drawing) -> Iterator[_Part]:
     """The chain of causes that is as long as the step; segments of one kind in a row are one."""
     path = d.on_path.path
     low, high = d.extent
-    here = np.flatnonzero((path.end > low) & (path.start < high))
-    if not len(here):
+    inside = np.flatnonzero((path.end > low) & (path.start < high))
+    if not len(inside):
         return
-    kind = path.kind[here]
-    length = path.duration[here]
+    kind = path.kind[inside]
     differs = (kind[1:] != kind[:-1]) | (kind[1:] < PathKind.LAUNCH)
     first = np.flatnonzero(np.append(True, differs))
-    count = np.diff(np.append(first, len(here)))
-    longest = _longest_of_runs(length, count)
-    start = path.start[here[first]]
-    end = path.end[here[first + count - 1]]
+    count = np.diff(np.append(first, len(inside)))
+    longest = inside[_longest_of_runs(path.duration[inside], count)]
+    start = path.start[inside[first]]
+    end = path.end[inside[first + count - 1]]
     rows = d.longest("stretches of the critical path", np.arange(len(first)), start, end, MAX_GAPS)
     code, names = segment_names(d.m.timed, path)
     yield _Part(
@@ -194,7 +198,7 @@ def _critical_path(d: _Drawing) -> Iterator[_Part]:
         category=_OF_PATH[kind[first[rows]]],
         start=start[rows],
         end=end[rows],
-        name=[shown_name(names[i]) for i in code[here[longest[rows]]].tolist()],
+        name=[shown_name(names[i]) for i in code[longest[rows]].tolist()],
         detail=[
             f"the longest of {n} segments in a row" if n > 1 else "" for n in count[rows].tolist()
         ],

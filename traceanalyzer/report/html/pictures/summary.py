@@ -7,6 +7,7 @@ from typing import TypeGuard
 
 import numpy as np
 
+from traceanalyzer.base import dataclass
 from traceanalyzer.report.figures import step_times
 from traceanalyzer.report.format import figure, measured, plain, shorten
 from traceanalyzer.report.html.pictures.plot import Axis, Box, Key, Plot, Rects, Words
@@ -25,6 +26,28 @@ MOST_CHANGES = 5
 NEGLIGIBLE = 0.001  # parts of the step below this are no wider than a line
 
 
+@dataclass(frozen=True)
+class _Row:
+    """A bar with its name above and a text after it."""
+
+    name: str
+    begin: float  # ms
+    end: float
+    colour: str
+    text: str
+
+    @classmethod
+    def of_step(cls, name: str, ms: float) -> "_Row":
+        """A step as it is."""
+        return cls(name, 0.0, ms, "neutral", figure(ms, "ms"))
+
+    def box(self, y: int, name: str) -> Box:
+        """The bar, in row y."""
+        left, right = sorted((self.begin, self.end))
+        hint = f"{name}: {self.text}"
+        return Box(left, right, y + TOP, y + BOTTOM, hint, colour=self.colour)
+
+
 def waterfall(
     first: tuple[str, float], parts: Sequence[tuple[str, float]], last: tuple[str, float]
 ) -> tuple[Plot, int]:
@@ -33,18 +56,13 @@ def waterfall(
     steps = np.array([value for _, value in parts], float)
     ends = first[1] + np.cumsum(steps)
     begins = ends - steps
-    rows = [(first[0], 0.0, first[1], "neutral", figure(first[1], "ms"))]
-    for (name, value), begin, end in zip(
-        parts,
-        begins.tolist(),
-        ends.tolist(),
-        strict=True,
-    ):
+    rows = [_Row.of_step(*first)]
+    places = zip(parts, begins.tolist(), ends.tolist(), strict=True)
+    for (name, value), begin, end in places:
         sign = "+" if value > 0 else ""
         colour = "less" if value < 0 else "more"
-        rows.append((name, begin, end, colour, sign + figure(value, "ms")))
-    name, value = last
-    rows.append((name, 0.0, value, "neutral", figure(value, "ms")))
+        rows.append(_Row(name, begin, end, colour, sign + figure(value, "ms")))
+    rows.append(_Row.of_step(*last))
     keys = [("less time", "less", ""), ("more time", "more", "")]
     return _rows(rows, keys), EDGES_PX + ROW_PX * len(rows)
 
@@ -56,27 +74,17 @@ def ladder(
 ) -> tuple[Plot, int]:
     """Today's step, the step after each change alone with its range, the least it could be (ms);
     and the height."""
-    rows = [(today[0], 0.0, today[1], "neutral", figure(today[1], "ms"))]
+    rows = [_Row.of_step(*today)]
+    past = [today[1]]
     for name, value, likely in changes:
-        ends = (
-            "" if likely is None else f" ({figure(likely[0], 'ms')} to {figure(likely[1], 'ms')})"
-        )
-        rows.append(
-            (
-                name,
-                0.0,
-                value,
-                "less",
-                f"{figure(value, 'ms')}{ends}, {figure(today[1] / value, 'x')}",
-            )
-        )
-    past = [
-        today[1],
-        *(max(value, likely[1] if likely else 0.0) for _, value, likely in changes),
-    ]
+        low, high = likely or (0.0, 0.0)
+        between = "" if likely is None else f" ({figure(low, 'ms')} to {figure(high, 'ms')})"
+        text = f"{figure(value, 'ms')}{between}, {figure(today[1] / value, 'x')}"
+        rows.append(_Row(name, 0.0, value, "less", text))
+        past.append(max(value, high))
     if floor is not None:
         name, value = floor
-        rows.append((name, 0.0, value, "floor", figure(value, "ms")))
+        rows.append(_Row(name, 0.0, value, "floor", figure(value, "ms")))
         past.append(value)
     plot = _rows(
         rows, [("today", "neutral", ""), ("predicted, and its range", "less", "")], 1.45, past
@@ -91,33 +99,33 @@ def ladder(
 
 
 def _rows(
-    rows: Sequence[tuple[str, float, float, str, str]],
+    rows: Sequence[_Row],
     keys: Sequence[Key],
     reach: float = 1.14,
     past: Sequence[float] = (),
 ) -> Plot:
     """Bars from top to bottom: name, begin, end, colour, and what stands after it, or `past` more
     than it; `reach` is room for the figure after the longest."""
-    names = [shorten(plain(name), MAX_NAME) for name, *_ in rows]
-    boxes = []
-    for y, (_, begin, end, colour, text) in enumerate(rows):
-        left, right = sorted((begin, end))
-        hint = f"{names[y]}: {text}"
-        boxes.append(Box(left, right, y + TOP, y + BOTTOM, hint, colour=colour))
+    names = [shorten(plain(row.name), MAX_NAME) for row in rows]
+    boxes = [row.box(y, name) for y, (row, name) in enumerate(zip(rows, names, strict=True))]
     above = Words([(0.0, y + MIDDLE, name) for y, name in enumerate(names)])
-    ends = past or [box.x1 for box in boxes]
-    middle = (TOP + BOTTOM) / 2
-    places = zip(ends, rows, strict=False)
-    after = Words([(end, y + middle, row[-1]) for y, (end, row) in enumerate(places)])
     least = min([0.0, *(box.x0 for box in boxes)])
     most = max([0.0, *(box.x1 for box in boxes)])
     return Plot(
-        [Rects("", "neutral", boxes), above, after],
+        [Rects("", "neutral", boxes), above, _after_bars(rows, past)],
         Axis("ms a step", range=(least, most * reach)),
         Axis(names=names, hidden=True),
         down=True,
         keys=keys,
     )
+
+
+def _after_bars(rows: Sequence[_Row], past: Sequence[float]) -> Words:
+    """The texts after the bars, or after what lies `past` them."""
+    ends = past or [max(row.begin, row.end) for row in rows]
+    middle = (TOP + BOTTOM) / 2
+    places = zip(ends, rows, strict=True)
+    return Words([(end, y + middle, row.text) for y, (end, row) in enumerate(places)])
 
 
 def picture(report: Report, timeline: Timeline | None = None) -> str:

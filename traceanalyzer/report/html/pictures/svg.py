@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from traceanalyzer.base import dataclass
 from traceanalyzer.report.format import shorten
 from traceanalyzer.report.html.markup import Markup, join, tag
 from traceanalyzer.report.html.pictures import plot as of
@@ -35,25 +36,23 @@ def drawn(plot: of.Plot, height: int, label: str, width: int | None = None) -> M
     top = EDGE_PX + (TITLE_PX if plot.y.title and not plot.y.hidden else 0)
     inner = height - top - below
     area = _Area(across, along, inner, plot.down)
-    # In the page the room to the left is a margin: what is across is then a share of the rest,
-    # however wide that is.
-    begin = 0
-    place = f"margin-left:{left}px;width:calc(100% - {left + RIGHT_PX}px);"
-    across_px: int | str = "100%"
-    more: dict[str, Any] = {"tabindex": 0}
-    if width is not None:
-        begin = left
-        place = ""
-        across_px = width - left - RIGHT_PX
-        more = {"xmlns": "http://www.w3.org/2000/svg"}
+    frame = _Frame.in_page(left) if width is None else _Frame.alone(left, width)
     title = None
     if top > EDGE_PX:
-        title = tag("text", plot.y.title, x=begin - left, y=12, class_="axis")
+        title = tag("text", plot.y.title, x=frame.begin - left, y=12, class_="axis")
     marks = (_mark(area, mark, width is not None) for mark in plot.marks)
     lines = [*_down(area, plot.y), *_across(area, plot.x)]
     grid = tag("g", *lines, class_="grid", style="fill:var(--quiet)")
-    place_in = {"x": begin, "y": top, "width": across_px, "height": inner}
-    body = tag("svg", grid, *marks, **place_in, overflow="visible")
+    body = tag(
+        "svg",
+        grid,
+        *marks,
+        x=frame.begin,
+        y=top,
+        width=frame.across,
+        height=inner,
+        overflow="visible",
+    )
     return tag(
         "svg",
         title,
@@ -65,9 +64,31 @@ def drawn(plot: of.Plot, height: int, label: str, width: int | None = None) -> M
         class_="picture",
         font_size=12,
         font_family="system-ui, sans-serif",
-        style=f"{place}fill:var(--text)",
-        **more,
+        style=f"{frame.style}fill:var(--text)",
+        **frame.attributes,
     )
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """Where a picture stands across."""
+
+    begin: int  # px
+    across: int | str  # width of what is drawn
+    style: str
+    attributes: dict[str, Any]
+
+    @classmethod
+    def in_page(cls, left: int) -> "_Frame":
+        """The room to the left is a margin: what is across is then a share of the rest, however
+        wide that is."""
+        style = f"margin-left:{left}px;width:calc(100% - {left + RIGHT_PX}px);"
+        return cls(0, "100%", style, {"tabindex": 0})
+
+    @classmethod
+    def alone(cls, left: int, width: int) -> "_Frame":
+        """A picture of its own, so many px wide."""
+        return cls(left, width - left - RIGHT_PX, "", {"xmlns": "http://www.w3.org/2000/svg"})
 
 
 def _left_px(axis: of.Axis, scale: of.Scale) -> int:
