@@ -45,7 +45,7 @@ from traceanalyzer.analysis.tables.syncs import sync_rows
 from traceanalyzer.analysis.tables.throughput import throughput, utilisation
 from traceanalyzer.analysis.time.coverage import concurrent_kernel_share, coverage
 from traceanalyzer.analysis.time.repeats import repeats
-from traceanalyzer.analysis.time.timed import OfTimed, Timed
+from traceanalyzer.analysis.time.timed import HasTimed, Timed
 from traceanalyzer.base import NS_PER_MS, dataclass
 from traceanalyzer.diagnosis.ledger import Basis, Ledger, make_ledger
 from traceanalyzer.replay.host_parts import HostPart, host_parts
@@ -101,7 +101,7 @@ def made(make: "Callable[[Measurements], Made]") -> cached_property[Made]:
 
 
 @dataclass(frozen=True, eq=False)
-class Measurements(OfTimed):
+class Measurements(HasTimed):
     """The measurements of a process, each made when first asked for. Lists of rows are in display
     order."""
 

@@ -5,19 +5,19 @@ from functools import cached_property
 from traceanalyzer.analysis.causes.critical_path import CriticalPath, find_critical_path
 from traceanalyzer.analysis.causes.gaps import Gaps, find_gaps
 from traceanalyzer.analysis.causes.started import Started
-from traceanalyzer.analysis.time.timed import OfTimed, Timed
+from traceanalyzer.analysis.time.timed import HasTimed, Timed
 from traceanalyzer.base import dataclass
 
 
 @dataclass(frozen=True, eq=False)
-class Causes(OfTimed):
+class Causes(HasTimed):
     """Why the devices were idle."""
 
     started: Started
 
     @property
     def timed(self) -> Timed:
-        """The same in time."""
+        """The recording in time."""
         return self.started.timed
 
     @cached_property

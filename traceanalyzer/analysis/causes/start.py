@@ -272,8 +272,8 @@ def host_waits(timed: Timed) -> HostWaits:
 
 
 def waited_for(timed: Timed, rows: I64) -> tuple[I64, I64]:
-    """Those of the blocking calls that waited for something and held every thread, and which op of
-    that ended last."""
+    """The blocking calls that waited for something and held every thread, and which op of that
+    ended last."""
     calls = timed.trace.api_calls
     ops = timed.trace.device_ops
     rows = rows[

@@ -16,13 +16,13 @@ from traceanalyzer.analysis.causes.start import (
 )
 from traceanalyzer.analysis.joined.joined import INPUT_BYTES
 from traceanalyzer.analysis.time.markers import iteration_marks
-from traceanalyzer.analysis.time.timed import OfTimed, Timed
+from traceanalyzer.analysis.time.timed import HasTimed, Timed
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import Bool, CopyKind, RangeKind
 
 
 @dataclass(frozen=True, eq=False)
-class Started(OfTimed):
+class Started(HasTimed):
     """The edges along which a critical path runs."""
 
     timed: Timed

@@ -12,6 +12,7 @@ from traceanalyzer.analysis.memory.phases import OPTIMIZER, PHASES, Timeline, si
 from traceanalyzer.analysis.memory.segments import Held, held_at, reserved_of
 from traceanalyzer.analysis.memory.whatif import Subject, scaling_with_batch
 from traceanalyzer.base import MEMORY, dataclass, metric, ratio
+from traceanalyzer.trace import I64
 from traceanalyzer.trace.snapshot import CODE, Events
 
 OomVerdict = Literal[
@@ -92,11 +93,13 @@ OF_MOST: Mapping[
 
 def oom_of(subject: Subject, growth: Growth) -> Oom | None:
     """The verdict on the last `oom` entry; None where there is none."""
+    row = last_oom(subject.memory.events)
+    return None if row is None else _failed_at(subject, growth, row)
+
+
+def _failed_at(subject: Subject, growth: Growth, row: int) -> Oom:
     memory = subject.memory
     lives = subject.lives
-    row = last_oom(memory.events)
-    if row is None:
-        return None
     held = held_at(memory, lives, row)
     alive = lives.alive(row)
     asked = int(memory.events.size[row])
@@ -105,14 +108,14 @@ def oom_of(subject: Subject, growth: Growth) -> Oom | None:
     usable = reserved_of(memory).highest(row) if is_limited else held.reserved + free
     room = usable - held.active - _paged(asked)
     culprits = _by_line(subject, zip(alive.tolist(), lives.size[alive].tolist(), strict=True))
-    variable = int(lives.size[np.intersect1d(alive, scaling_with_batch(subject))].sum())
+    variable = _variable(subject, alive)
     if subject.timeline.phase[row] != OPTIMIZER:
         variable += asked
     missing = max(-room, 0)
     fragmented = not any(segment.is_expandable for segment in memory.segments)
     site = site_of(subject.stacks[int(memory.events.stack[row])])
-    failure = _Failure(row, asked, usable, missing, held.inactive if fragmented else None)
-    verdict = _verdict(subject, growth, failure)
+    inactive = held.inactive if fragmented else None
+    verdict = _verdict(subject, growth, _Failure(row, asked, usable, missing, inactive))
     return Oom(
         requested_bytes=asked,
         device_free_bytes=free,
@@ -135,6 +138,12 @@ def oom_of(subject: Subject, growth: Growth) -> Oom | None:
         culprits=_named(subject, growth, verdict, culprits, held, site, asked),
         failures=int((memory.events.action == CODE["oom"]).sum()),
     )
+
+
+def _variable(subject: Subject, alive: I64) -> int:
+    """Bytes that are alive and go with the batch."""
+    with_batch = np.intersect1d(alive, scaling_with_batch(subject))
+    return int(subject.lives.size[with_batch].sum())
 
 
 def _steps_left(growth: Growth, room: int) -> int | None:

@@ -18,14 +18,14 @@ from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.roofline.bounds import measured_bound, sampled_bounds
 from traceanalyzer.analysis.roofline.roofline import Roofline, build_roofline
 from traceanalyzer.analysis.time.sampled import sampled_ops
-from traceanalyzer.analysis.time.timed import OfTimed, Timed
+from traceanalyzer.analysis.time.timed import HasTimed, Timed
 from traceanalyzer.base import dataclass, metric
 from traceanalyzer.trace import I32, I64, U8
 from traceanalyzer.trace.circumstances import KernelCounters
 
 
 @dataclass(frozen=True, eq=False)
-class WithRoofline(OfTimed):
+class WithRoofline(HasTimed):
     """What each device op could reach."""
 
     causes: Causes

@@ -149,7 +149,7 @@ class Timed(Memo):
         return collective_calls(self.linked, self.steps)
 
 
-class OfTimed(Memo):
+class HasTimed(Memo):
     """What holds a timed trace: what that is made of is at hand."""
 
     if TYPE_CHECKING:

@@ -134,24 +134,26 @@ def _print(
     sums = any(trace.profiler_rows for trace in run.traces)
     table = named(_table_for(name, sums, sort, columns))
     order = _order(table, sort)
-    names = _columns(table.row, columns)
     chosen = everything or top is not None
     show = _Show.of(table, output.format, chosen, top=top, order=order, by=by)
     summed = show.totals if columns is None else []
     shown = RowFilter(None if order else show.rows, **wanted)
+    asked = Query(run, *scope)
     with working("Analyzing"):
-        asked = Query(run, *scope)
-        sums_asked = [(total.name, RowFilter(**wanted)) for total in summed]
-        rows, *totals = kept_rows(asked, (table.asked_as, shown), *sums_asked)
+        rows, *totals = kept_rows(
+            asked,
+            (table.asked_as, shown),
+            *((total.name, RowFilter(**wanted)) for total in summed),
+        )
         summary = table.summary(asked if rows else None, shown)
-    everything_shown: list[Any] = [show.first(rows), totals, summary]
-    rows, totals, summary = cleaned(everything_shown, hidden, run)
+    answer: list[Any] = [show.first(rows), totals, summary]
+    rows, totals, summary = cleaned(answer, hidden, run)
     printed = Rows(
         table.asked_as,
         rows,
         table.row,
         none=SUMS_ALONE if sums else table.none,
-        columns=names,
+        columns=_columns(table.row, columns),
         fits=show.fits,
         values=summary.values,
         remarks=summary.remarks,

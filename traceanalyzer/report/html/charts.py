@@ -70,11 +70,11 @@ def side_by_side(places: Sequence[str], groups: Sequence[Sequence[Series]], y: s
         for series in group:
             after = base + series.known()
             bars = zip(base.tolist(), after.tolist(), series.hints_of(places), strict=True)
-            boxes = []
-            for i, (low, high, hint) in enumerate(bars):
-                x = i - BAR / 2 + left
-                if high != low:
-                    boxes.append(Box(x, x + width, low, high, hint))
+            boxes = [
+                Box(i - BAR / 2 + left, i - BAR / 2 + left + width, low, high, hint)
+                for i, (low, high, hint) in enumerate(bars)
+                if high != low
+            ]
             marks.append(Rects(series.name, series.colour, boxes))
             base = after
     return Plot(marks, Axis(names=[name_of(p) for p in places]), Axis(y))

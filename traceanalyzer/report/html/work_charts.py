@@ -59,13 +59,12 @@ def roofline(report: Report, details: Details) -> Chart | None:
     low = min(row.intensity for row in rows) / 3
     high = 3 * max(*(row.intensity for row in rows), top / gpu.bandwidth_tbs)
     slowest = min(row.tflops for row in rows) / 3
-    ceilings = _ceilings(gpu, low, high)
     by_time = sorted(rows, key=lambda r: -r.total_ms)
     named = set(map(id, by_time[:NAMED_DOTS]))
     dots = [_kernels(rows, bound, by_time[0].total_ms, named) for bound in (*BOUNDS, None)]
     rates = (min(slowest, low * gpu.bandwidth_tbs), 2 * max(top, slowest))
     plot = Plot(
-        [*ceilings, *filter(attrgetter("dots"), dots)],
+        [*_ceilings(gpu, low, high), *filter(attrgetter("dots"), dots)],
         Axis("operations for each byte of traffic", range=(low, high), log=True),
         Axis("TFLOP/s", range=rates, log=True),
     )

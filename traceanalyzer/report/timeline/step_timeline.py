@@ -20,7 +20,7 @@ from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.report.timeline import lanes
 from traceanalyzer.report.timeline.lanes import Category, CompileSpans, Timeline, extent_of
 from traceanalyzer.report.timeline.path_line import OnPath, device_facts, host_facts, path_line
-from traceanalyzer.trace import I64, Bool, RangeKind, distinct
+from traceanalyzer.trace import I64, U8, Bool, RangeKind, distinct
 
 Text = TypeVar("Text", str, tuple[str, ...])
 
@@ -91,7 +91,7 @@ class _Drawing:
         self.shown: list[lanes.Shown] = []
 
     def longest(self, what: str, rows: I64, start: Column, end: Column, limit: int) -> I64:
-        """Those of the rows that are in the step, at most `limit` of them: the longest."""
+        """The rows that are in the step, at most `limit` of them: the longest."""
         low, high = self.extent
 
         def in_step(block: I64) -> I64:
@@ -185,9 +185,7 @@ def _critical_path(d: _Drawing) -> Iterator[_Part]:
     if not len(inside):
         return
     kind = path.kind[inside]
-    differs = (kind[1:] != kind[:-1]) | (kind[1:] < PathKind.LAUNCH)
-    first = np.flatnonzero(np.append(True, differs))
-    count = np.diff(np.append(first, len(inside)))
+    first, count = _runs_of_kind(kind)
     longest = inside[_longest_of_runs(path.duration[inside], count)]
     start = path.start[inside[first]]
     end = path.end[inside[first + count - 1]]
@@ -203,6 +201,14 @@ def _critical_path(d: _Drawing) -> Iterator[_Part]:
             f"the longest of {n} segments in a row" if n > 1 else "" for n in count[rows].tolist()
         ],
     )
+
+
+def _runs_of_kind(kind: U8) -> tuple[I64, I64]:
+    """The first segment of each run of one kind, and how many it has: work of the GPU or the host
+    is never joined."""
+    differs = (kind[1:] != kind[:-1]) | (kind[1:] < PathKind.LAUNCH)
+    first = np.flatnonzero(np.append(True, differs))
+    return first, np.diff(np.append(first, len(kind)))
 
 
 def _longest_of_runs(length: I64, count: I64) -> I64:
