@@ -31,7 +31,7 @@ from pathlib import Path
 from traceanalyzer.trials.launch import run_group
 
 words = [sys.executable, "-c", "import signal; print(signal.pthread_sigmask(signal.SIG_BLOCK, []))"]
-print(run_group(words, {}, 60.0, Path(sys.argv[1])).said)
+print(run_group(words, {}, 60.0, Path(sys.argv[1])).output)
 """
     held = subprocess.run(
         [sys.executable, "-c", code, tmp_path / "output"],

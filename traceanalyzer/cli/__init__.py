@@ -60,11 +60,11 @@ class Commands(click.Group):
         if name == "-" or Path(name).exists() or "://" in name:
             return "analyze", self.get_command(ctx, "analyze"), args
         if "/" in name or "." in name:
-            said = (
+            refusal = (
                 f"{name}: no such file, and no command; a command comes first: traceanalyzer "
                 "analyze FILE"
             )
-            raise click.UsageError(said, ctx)
+            raise click.UsageError(refusal, ctx)
         from difflib import get_close_matches
 
         near = get_close_matches(name.lower(), [*COMMANDS, *OLD], 1)

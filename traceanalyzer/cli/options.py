@@ -211,10 +211,10 @@ def reading_options(command: Function) -> Function:
 
 def cluster_options(command: Function) -> Function:
     """`--scheduler` and `--workers`: on which processes ranks are digested."""
-    there = "Digest on the Dask cluster of this scheduler (tcp://HOST:PORT)."
-    here = "Digest on a Dask cluster of N processes here."
-    workers = click.option("--workers", type=click.IntRange(min=1), metavar="N", help=here)
-    return click.option("--scheduler", metavar="ADDRESS", help=there)(workers(command))
+    scheduler_help = "Digest on the Dask cluster of this scheduler (tcp://HOST:PORT)."
+    workers_help = "Digest on a Dask cluster of N processes here."
+    workers = click.option("--workers", type=click.IntRange(min=1), metavar="N", help=workers_help)
+    return click.option("--scheduler", metavar="ADDRESS", help=scheduler_help)(workers(command))
 
 
 def _quiet(context: click.Context, _: click.Parameter, quiet: bool) -> None:

@@ -31,7 +31,7 @@ class Known:
     """A condition that reports state by their figures."""
 
     name: str
-    of: Callable[[Report], str]  # what a report says of it, empty where it does not
+    value_of: Callable[[Report], str]  # what a report says of it, empty where it does not
     effect: str  # what a difference does to a comparison
     incomparable: bool = False  # whether times cannot be compared where it differs
 
@@ -44,8 +44,8 @@ def conditions_between(a: Report, b: Report) -> list[Condition]:
 
 def _known(a: Report, b: Report) -> Iterator[Condition]:
     for known in _conditions():
-        of_a = known.of(a)
-        of_b = known.of(b)
+        of_a = known.value_of(a)
+        of_b = known.value_of(b)
         if of_a and of_b and of_a != of_b:
             yield Condition(known.name, of_a, of_b, known.effect, known.incomparable)
 

@@ -197,13 +197,13 @@ class Several(Result):
             "Each in a sentence", [f"{one.b.name}: {one.headline}" for one in self.comparisons]
         )
         runs = Section(TITLE, [answer, "", Table(rows.rows)])
-        whole = Document(self.headline, [runs, whys])
+        document = Document(self.headline, [runs, whys])
         values = {
             "headline": self.headline,
             "best": best and best.b.name,
             "comparisons": list(self.comparisons),
         }
-        return Printed(whole, values, rows, screen=screen)
+        return Printed(document, values, rows, screen=screen)
 
 
 def _times(one: Comparison) -> tuple[float, float]:

@@ -196,9 +196,9 @@ def _host_change(a: Report, b: Report, step_ms: float) -> HostChange:
     )
     factor = (speed or Speed()).factor
     differences = []
-    for mine, theirs in ((_work(mine), _work(theirs)) for mine, theirs in pairs):
-        if not same_calls(mine.calls, theirs.calls):
-            differences.append(theirs.ms / factor - mine.ms)
+    for own, theirs in ((_work(mine), _work(theirs)) for mine, theirs in pairs):
+        if not same_calls(own.calls, theirs.calls):
+            differences.append(theirs.ms / factor - own.ms)
     if is_other_count(x.waits, y.waits):
         differences.append(y.sync_ms - x.sync_ms)
     stretches = ((x.stretch_ms, y.stretch_ms), (x.allocate_ms, y.allocate_ms / factor))

@@ -119,9 +119,9 @@ def check_limits(
 
     Raises LimitError for a figure that no report has, and for a limit against a baseline without
     one."""
-    of = figures_by_path if recorded else shown_figures
-    figures = of(report)
-    before = of(baseline) if baseline else {}
+    figures_of = figures_by_path if recorded else shown_figures
+    figures = figures_of(report)
+    before = figures_of(baseline) if baseline else {}
     verdicts = []
     for limit in limits:
         figure = _figure(limit, figures.get(limit.metric) or absent(report, limit.metric), figures)

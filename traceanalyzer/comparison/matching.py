@@ -85,13 +85,13 @@ def match_parts(a: list[StepPart], b: list[StepPart]) -> list[Group]:
     """The changes: every part of both sides is in exactly one of them."""
     groups: list[Group] = []
     for part in dict.fromkeys(p.part for p in (*a, *b)):
-        mine = of_part(a, part)
+        own = of_part(a, part)
         theirs = of_part(b, part)
         if part != "idle":
-            groups += _running(part, mine, theirs)
+            groups += _running(part, own, theirs)
             continue
-        for cause in dict.fromkeys(p.cls for p in (*mine, *theirs)):
-            of_a, of_b = ([p for p in side if p.cls == cause] for side in (mine, theirs))
+        for cause in dict.fromkeys(p.cls for p in (*own, *theirs)):
+            of_a, of_b = ([p for p in side if p.cls == cause] for side in (own, theirs))
             places = paired(of_a, of_b, lambda p: (p.op, p.kernel))
             groups.append(Group(part, cause, [_link(How.SAME, *place) for place in places]))
     return groups

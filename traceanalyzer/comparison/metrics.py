@@ -46,14 +46,14 @@ def shown_figures(report: Report) -> dict[str, Figure]:
     """The figures by path as the report shows them: those of the step without the profiler where
     that is known."""
     found = figures_by_path(report)
-    of = report.metrics.unprofiled
-    if report.summary.basis != "unprofiled" or of is None:
+    unprofiled = report.metrics.unprofiled
+    if report.summary.basis != "unprofiled" or unprofiled is None:
         return found
-    shown = {f"step_time_ms.{name}": of.step_time_ms for name in ("mean", "median")}
+    shown = {f"step_time_ms.{name}": unprofiled.step_time_ms for name in ("mean", "median")}
     for part in ("budget_ms", "idle_ms"):
-        shown |= {f"{part}.{name}": ms for name, ms in vars(getattr(of, part)).items()}
-    if of.step_time_ms:
-        idle = of.budget_ms.idle / of.step_time_ms
+        shown |= {f"{part}.{name}": ms for name, ms in vars(getattr(unprofiled, part)).items()}
+    if unprofiled.step_time_ms:
+        idle = unprofiled.budget_ms.idle / unprofiled.step_time_ms
         shown |= {"gpu_idle_share": idle, "gpu_busy_share": 1.0 - idle}
     use = report.metrics.utilisation
     if use is not None and use.mfu is not None:

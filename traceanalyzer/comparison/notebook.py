@@ -175,17 +175,17 @@ class Plots:
 
 def shown(report: Report, of: MeasuredRanks | None = None) -> NotebookReport:
     """The report as a notebook shows it; `of` is what it was made from, for its page."""
-    made = NotebookReport(**{f.name: getattr(report, f.name) for f in fields(Report)})
+    result = NotebookReport(**{f.name: getattr(report, f.name) for f in fields(Report)})
     if of is not None:
-        object.__setattr__(made, "_details", Details.of(of))
-    return made
+        object.__setattr__(result, "_details", Details.of(of))
+    return result
 
 
 def shown_of(paths: Sequence[str | Path], top: int = ROWS) -> NotebookReport:
     """The report of the recordings of one run, as a notebook shows it. Raises
     TraceAnalyzerError."""
-    of = measured(load(paths))
-    return shown(report_of(of, top), of)
+    ranks = measured(load(paths))
+    return shown(report_of(ranks, top), ranks)
 
 
 def table_of(report: Report, name: str) -> tuple[Sequence[Any], type[Any]]:
@@ -221,14 +221,14 @@ def as_frame(rows: Sequence[Any], row: type[Any]) -> "pd.DataFrame":
     moments = chain.from_iterable(columns.get(name, []) for name in MOMENTS)
     origin = min((at for at in moments if at is not None), default=0)
     types = typing.get_type_hints(row)
-    made = pd.DataFrame(
+    frame = pd.DataFrame(
         {_shown(name): _values(name, values, origin) for name, values in columns.items()}
     )
     for name in columns:
         kind: ColumnType | None = "float64" if name.endswith(NS) else _kind(types[name])
-        made[_shown(name)] = _sound(made[_shown(name)], kind)
-    made.attrs = {"definitions": _meanings(row), "origin_ns": origin}
-    return made
+        frame[_shown(name)] = _sound(frame[_shown(name)], kind)
+    frame.attrs = {"definitions": _meanings(row), "origin_ns": origin}
+    return frame
 
 
 def _meanings(row: type[Any]) -> dict[str, str]:

@@ -205,7 +205,7 @@ def _answer(comparison: Comparison) -> Verdict:
         for name, side in (("A", comparison.a), ("B", comparison.b))
     ]
     step = comparison.step
-    of = comparison.predicted
+    promise = comparison.predicted
     more = []
     if step.low_ms is not None:
         more = [
@@ -214,14 +214,14 @@ def _answer(comparison: Comparison) -> Verdict:
                 f"{interval(step)})."
             )
         ]
-    if of is not None and not any(c.incomparable for c in comparison.conditions):
+    if promise is not None and not any(c.incomparable for c in comparison.conditions):
         between = (
             ""
-            if of.low_ms is None or of.high_ms is None
-            else f" ({number(of.low_ms)} to {number(of.high_ms)})"
+            if promise.low_ms is None or promise.high_ms is None
+            else f" ({number(promise.low_ms)} to {number(promise.high_ms)})"
         )
-        predicted = f"A's report predicted {number(of.step_ms)} ms{between} for {of.id}"
-        more.append(f"{predicted}; measured {number(of.measured_ms)}.")
+        predicted = f"A's report predicted {number(promise.step_ms)} ms{between} for {promise.id}"
+        more.append(f"{predicted}; measured {number(promise.measured_ms)}.")
     return Verdict(comparison.headline, [*sides, *more])
 
 

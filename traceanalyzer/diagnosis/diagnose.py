@@ -157,23 +157,27 @@ def _against(
     """Gains of advice on each finding, ms, and the advice: what is beyond the step is against the
     largest finding."""
     gains = [0.0] * len(settled)
-    made = list[Recommendation]()
-    for one in advice:
-        gain = 0.0 if one.predicted_step_ms is None else step_ms - one.predicted_step_ms
+    kept = list[Recommendation]()
+    for recommendation in advice:
+        gain = (
+            0.0
+            if recommendation.predicted_step_ms is None
+            else step_ms - recommendation.predicted_step_ms
+        )
         known = (
             i
             for i, (d, h) in enumerate(settled)
-            if h is not None and f"{one.id}-".startswith(f"{d.id}-")
+            if h is not None and f"{recommendation.id}-".startswith(f"{d.id}-")
         )
         at = next(known, None)
         if at is not None and gain > gains[at]:
             if gain + sum(gains) - gains[at] > step_ms:
                 most = settled[int(np.argmax(gains))][0]
-                one = replace(one, id=most.id, cls=most.cls)
+                recommendation = replace(recommendation, id=most.id, cls=most.cls)
             else:
                 gains[at] = gain
-        made.append(one)
-    return gains, made
+        kept.append(recommendation)
+    return gains, kept
 
 
 def _lifted(settled: Settled, gains: list[float], step_ms: float) -> Settled:

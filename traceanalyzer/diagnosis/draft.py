@@ -102,13 +102,13 @@ def share(m: Measurements, value_ms: float, what: str, threshold: float | None =
     """Evidence that something takes a share of the step that the report speaks of."""
     unit = m.timed.steps.unit
     recorded = "mean steady-state step" if m.timed.steps.found else unit
-    of = (
+    share_of = (
         f"of the {unit} without the profiler"
         if m.step.basis == "unprofiled"
         else f"of the {recorded}"
     )
     return Evidence(
-        what, value_ms / m.step.step_ms if m.step.step_ms else None, "share", of, threshold
+        what, value_ms / m.step.step_ms if m.step.step_ms else None, "share", share_of, threshold
     )
 
 

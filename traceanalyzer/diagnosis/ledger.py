@@ -266,8 +266,8 @@ def _add(result: dict[_IdlePlace, float], causes: Causes, gap: I64, time: F64) -
 def _longest(entries: list[LedgerEntry]) -> list[LedgerEntry]:
     """The longest places of each kind, cause and detail, and the others as one."""
     by_cause: dict[tuple[Kind, str, str | None], list[LedgerEntry]] = {}
-    for one in entries:
-        by_cause.setdefault((one.kind, one.cause, one.detail), []).append(one)
+    for entry in entries:
+        by_cause.setdefault((entry.kind, entry.cause, entry.detail), []).append(entry)
     result = []
     for (kind, cause, detail), some in by_cause.items():
         some = sorted(some, key=lambda one: (-one.ms, -one.recorded_ms))

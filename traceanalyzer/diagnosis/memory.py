@@ -234,9 +234,9 @@ def _peak(device: MemoryOfDevice) -> Evidence:
 def _parts(device: MemoryOfDevice, categories: Sequence[str]) -> list[Evidence]:
     found = []
     for site in (site for site in device.sites if site.category in categories):
-        made = f", made in the {site.phase} phase" if site.phase else ""
+        made_in = f", made in the {site.phase} phase" if site.phase else ""
         where = (
-            f"{site.site}{made}, {site.allocations:,} "
+            f"{site.site}{made_in}, {site.allocations:,} "
             f"allocation{'' if site.allocations == 1 else 's'}"
         )
         found.append(Evidence(site.category.replace("_", " "), site.bytes, MEMORY, where))
@@ -271,8 +271,8 @@ def _growing(growth: Growth) -> list[Evidence]:
         (round(s.bytes_per_step), f"{s.site}, {s.allocations_per_step:g} more a step")
         for s in sites
     ]
-    whole = Evidence("growth", per_step, MEMORY, f"a step, over {growth.steps:,} steps")
-    return [whole, *(Evidence("of it", size, MEMORY, where) for size, where in each)]
+    total = Evidence("growth", per_step, MEMORY, f"a step, over {growth.steps:,} steps")
+    return [total, *(Evidence("of it", size, MEMORY, where) for size, where in each)]
 
 
 def _against_growth(growth: Growth) -> tuple[str, str]:

@@ -41,11 +41,11 @@ def outside(m: Measurements) -> str:
     unit = m.timed.steps.unit
     known = (gaps.step >= 0) & (gaps.cause != IdleCause.OTHER)
     longest = float(np.where(known, gaps.duration, 0).max(initial=0)) / NS_PER_MS
-    whole = m.mean_step_ms * m.timed.steps.steady_count
-    if not whole or longest < max(LONG_PAUSE_MS, MOST_OF * whole):
+    steps_ms = m.mean_step_ms * m.timed.steps.steady_count
+    if not steps_ms or longest < max(LONG_PAUSE_MS, MOST_OF * steps_ms):
         return _clock(m)
     return (
-        f"One pause of {digits(longest / 1e3)} s is {longest / whole:.0%} of the {unit}: a user, a file or another "
+        f"One pause of {digits(longest / 1e3)} s is {longest / steps_ms:.0%} of the {unit}: a user, a file or another "
         "program may have been what it waited for, and nothing is promised for it."
     )
 

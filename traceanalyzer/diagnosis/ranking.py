@@ -81,10 +81,15 @@ def _answer_first(
     """The advice with what answers the verdict in front where it gains nearly as much as what gains
     most."""
     best = advice[0].predicted_speedup
-    for one in advice[1:]:
-        as_good = best is None or (one.predicted_speedup or 0.0) >= AS_GOOD * best
-        if one.cls in named and not one.may_not_help and as_good and advice[0].cls not in named:
-            return [one, *(other for other in advice if other is not one)]
+    for candidate in advice[1:]:
+        as_good = best is None or (candidate.predicted_speedup or 0.0) >= AS_GOOD * best
+        if (
+            candidate.cls in named
+            and not candidate.may_not_help
+            and as_good
+            and advice[0].cls not in named
+        ):
+            return [candidate, *(other for other in advice if other is not candidate)]
     return list(advice)
 
 

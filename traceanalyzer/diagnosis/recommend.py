@@ -44,13 +44,13 @@ def recommendations_of(
     drafts = [draft for draft, _ in settled]
     offered = filter(None, (_of_remedy(m, one, drafts) for one in advise(m)))
     known = frozenset() if m.faithful_replay is None else REMEDY_IDS
-    made = (
+    proposed = (
         _of_proposal(m, d, p, h)
         for d, h in settled
         for p in d.proposals
         if _is_offered(m, d, p, known)
     )
-    kept = [one for one in filter(None, made) if _is_worth_it(m, one)]
+    kept = [one for one in filter(None, proposed) if _is_worth_it(m, one)]
     return sorted(
         for_server(m, [*offered, *kept], drafts), key=lambda one: one.predicted_step_ms or math.inf
     )
@@ -84,8 +84,8 @@ def _of_remedy(m: Measurements, advice: Advice, drafts: Sequence[Draft]) -> Reco
     against = _against(advice, drafts)
     if against is None:
         return None
-    said = filter(None, (offer.action, against.words))
-    either = (words.of(m.joined.framework) for words in said)
+    actions = filter(None, (offer.action, against.words))
+    either = (words.of(m.joined.framework) for words in actions)
     action = next(filter(None, either), None)
     if action is None:
         return None

@@ -111,8 +111,8 @@ def _of_rank(run: Run, rank: int | None) -> list[int]:
     chosen = [i for i, t in enumerate(run.traces) if rank is None or t.rank == rank]
     if not chosen:
         known = ", ".join(str(t.rank) for t in run.traces if t.rank is not None)
-        there = f"ranks: {known}" if known else "the recordings do not say their rank"
-        raise EmptyRecordingError(f"no recording of rank {rank} here; {there}")
+        available = f"ranks: {known}" if known else "the recordings do not say their rank"
+        raise EmptyRecordingError(f"no recording of rank {rank} here; {available}")
     return chosen
 
 
@@ -121,10 +121,10 @@ def only_device(trace: Trace, device: int | None) -> Trace:
     EmptyRecordingError."""
     if device is None:
         return trace
-    here = trace.device_ops.device == device
-    if not here.any():
+    on_device = trace.device_ops.device == device
+    if not on_device.any():
         known = ", ".join(str(d) for d in distinct(trace.device_ops.device)) or "none"
         raise EmptyRecordingError(
             f"{trace.path}: device {device} did nothing in this recording; devices: {known}"
         )
-    return replace(trace, device_ops=trace.device_ops.take(here))
+    return replace(trace, device_ops=trace.device_ops.take(on_device))

@@ -63,7 +63,7 @@ class Served:
         log = rated.timed.memo(found_in_log)
         decodes = [
             i
-            for i, one in enumerate(found.said)
+            for i, one in enumerate(found.told)
             if one.phase == "decode" and np.isfinite(found.period_ns[i])
         ]
         if log is None or log.stretch is None or not decodes:
@@ -108,10 +108,10 @@ class Served:
     @property
     def faithful(self) -> bool:
         """Whether the replay of the recording takes as long as it did."""
-        of = np.isfinite(self.periods_ns(self.recorded)) & np.isfinite(self.found.period_ns)
+        known = np.isfinite(self.periods_ns(self.recorded)) & np.isfinite(self.found.period_ns)
         ratio = (
-            self.mean_ms(self.recorded) * NS_PER_MS / float(self.found.period_ns[of].mean())
-            if of.any()
+            self.mean_ms(self.recorded) * NS_PER_MS / float(self.found.period_ns[known].mean())
+            if known.any()
             else 0.0
         )
         return abs(ratio - 1.0) <= FAITHFUL

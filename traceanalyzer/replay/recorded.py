@@ -62,11 +62,11 @@ def make_tape(rated: Rated, typical: Bool | None = None) -> Tape | None:
     if not len(chosen) or _waits_for_unlaunched(rated):
         return None
     typical = typical_steps(rated.causes) if typical is None else typical
-    kept, whole = _host_windows(rated.timed, typical)
+    kept, windows = _host_windows(rated.timed, typical)
     chosen = chosen[typical[rated.timed.steps.of_op[chosen]]]
     # The events: calls that launch or wait in the host's time.
     launching[launch[chosen]] = True
-    rows = np.flatnonzero(launching & contains(whole, rated.trace.api_calls.start))
+    rows = np.flatnonzero(launching & contains(windows, rated.trace.api_calls.start))
     chosen = chosen[np.isin(launch[chosen], rows)]
     if not len(rows) or not len(chosen):
         return None

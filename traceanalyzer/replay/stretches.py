@@ -125,26 +125,26 @@ def _cuts(latest: I64, waits: I64) -> Iterator[int]:
 def _stretch(
     tape: Tape, first: int, stop: int, host: I64, waits: list[tuple[int, int]]
 ) -> _Stretch:
-    here = slice(first, stop)
-    stream = tape.stream[here]
-    duration = tape.duration[here]
-    gap = tape.gap[here]
+    rows = slice(first, stop)
+    stream = tape.stream[rows]
+    duration = tape.duration[rows]
+    gap = tape.gap[rows]
     streams = distinct(stream).tolist()
     lanes = []
-    for one in streams:
-        ops = slice(None) if len(streams) == 1 else np.flatnonzero(stream == one)
+    for number in streams:
+        ops = slice(None) if len(streams) == 1 else np.flatnonzero(stream == number)
         total = np.cumsum(gap[ops] + duration[ops])
-        lanes.append(_Lane(one, ops, duration[ops], duration[ops] - total, total))
+        lanes.append(_Lane(number, ops, duration[ops], duration[ops] - total, total))
     needs = tape.dependencies
     links = []
     for on, delay in (
-        (needs.on[here], needs.delay[here]),
-        (needs.also_on[here], np.zeros_like(needs.delay[here])),
+        (needs.on[rows], needs.delay[rows]),
+        (needs.also_on[rows], np.zeros_like(needs.delay[rows])),
     ):
         ops = np.flatnonzero(on >= 0)
         if len(ops):
             links.append((ops, on[ops], delay[ops]))
-    return _Stretch(first, stop, host, tape.latency[here], lanes, links, waits)
+    return _Stretch(first, stop, host, tape.latency[rows], lanes, links, waits)
 
 
 def _run(tape: Tape, own: I64, stretches: list[_Stretch], repeats: int) -> Pass:
@@ -188,13 +188,13 @@ def _advance(
 ) -> tuple[I64, int]:
     """Run the ops of a stretch: the host's offset after each launch, and when the last of the ops
     has ended."""
-    here = slice(stretch.first, stretch.stop)
-    offsets = np.maximum(queued[here] - stretch.host, offset)
+    rows = slice(stretch.first, stretch.stop)
+    offsets = np.maximum(queued[rows] - stretch.host, offset)
     np.maximum.accumulate(offsets, out=offsets)
     earliest = stretch.host + offsets + stretch.latency
     for ops, on, delay in stretch.links:
         earliest[ops] = np.maximum(earliest[ops], end[on] + delay)
-    ended = end[here]
+    ended = end[rows]
     latest = 0
     for lane in stretch.lanes:
         ends = np.maximum(earliest[lane.ops] + lane.before, free[lane.stream])
@@ -203,6 +203,6 @@ def _advance(
         free[lane.stream] = int(ends[-1])
         latest = max(latest, int(ends.max()))
         ended[lane.ops] = ends
-        came[here][lane.ops] = ends - lane.duration
-    queued[stretch.first + QUEUE_DEPTH : stretch.stop + QUEUE_DEPTH] = came[here]
+        came[rows][lane.ops] = ends - lane.duration
+    queued[stretch.first + QUEUE_DEPTH : stretch.stop + QUEUE_DEPTH] = came[rows]
     return offsets, latest

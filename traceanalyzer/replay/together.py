@@ -48,9 +48,9 @@ def make_tapes(rated: Rated, peers: Sequence[Rated] = ()) -> tuple[Tape, ...]:
     ranks = (rated, *sorted(peers, key=in_collectives)[: MAX_RANKS - 1])
     causes = [one.causes for one in ranks]
     tapes = [make_tape(one, typical_steps(one.causes, *causes)) for one in ranks if peers]
-    made = list(filter(None, tapes))
-    if len(made) == len(ranks) and len({tape.steps for tape in made}) == 1:
-        together = join(made, match_collectives([one.timed.memo(digest_of) for one in ranks]))
+    known = list(filter(None, tapes))
+    if len(known) == len(ranks) and len({tape.steps for tape in known}) == 1:
+        together = join(known, match_collectives([one.timed.memo(digest_of) for one in ranks]))
         if (together[0].meeting >= 0).any():
             return together
     alone = make_tape(rated)
@@ -60,10 +60,10 @@ def make_tapes(rated: Rated, peers: Sequence[Rated] = ()) -> tuple[Tape, ...]:
 def join(tapes: Sequence[Tape], matches: Matches) -> tuple[Tape, ...]:
     """The tapes with the collectives that are on all their ranks' tapes as meetings."""
     position = np.full((len(matches), len(tapes)), -1, np.int64)
-    for rank, (tape, mine) in enumerate(zip(tapes, matches.of_rank, strict=True)):
+    for rank, (tape, calls) in enumerate(zip(tapes, matches.of_rank, strict=True)):
         of_row = np.full(len(tape.source.trace.device_ops) + 1, -1, np.int64)
         of_row[tape.row] = np.arange(len(tape.row))
-        position[matches.collective[mine], rank] = of_row[matches.row[mine]]
+        position[matches.collective[calls], rank] = of_row[matches.row[calls]]
     taking_part = np.diff(matches.first)
     position = position[((position >= 0).sum(axis=1) == taking_part) & (taking_part > 1)]
     durations = [tape.duration[column] for tape, column in zip(tapes, position.T, strict=True)]
@@ -74,9 +74,9 @@ def join(tapes: Sequence[Tape], matches: Matches) -> tuple[Tape, ...]:
     for tape, column in zip(tapes, position.T, strict=True):
         meeting = tape.meeting.copy()
         duration = tape.duration.copy()
-        here = np.flatnonzero(column >= 0)
-        meeting[column[here]] = here
-        duration[column[here]] = transfer[here]
+        meetings = np.flatnonzero(column >= 0)
+        meeting[column[meetings]] = meetings
+        duration[column[meetings]] = transfer[meetings]
         joined.append(replace(tape, meeting=meeting, duration=duration))
     return tuple(joined)
 

@@ -60,16 +60,16 @@ class _Run:
         found: Waited = dict.fromkeys((*DEVICE_PARTS, *IdleCause), 0.0)
         waits = self.waits[rank]
         for other in distinct(waits.rank).tolist():
-            mine = waits.rank == other
-            own = self._spent(rank, union(waits.since[mine], waits.start[mine]))
-            theirs = self._spent(other, union(waits.since[mine], waits.end[mine]))
+            for_other = waits.rank == other
+            own = self._spent(rank, union(waits.since[for_other], waits.start[for_other]))
+            theirs = self._spent(other, union(waits.since[for_other], waits.end[for_other]))
             more = {part: max(time - own[part], 0.0) for part, time in theirs.items()}
             waited = more.pop(WAITING)
             if waited and other not in trail and len(trail) < DEEPEST:
                 behind = self.followed(other, (*trail, other))
                 scale = waited / (sum(behind.values()) or 1.0)
                 more = {part: time + scale * behind[part] for part, time in more.items()}
-            waited_ns = (waits.end - waits.start)[mine].sum()
+            waited_ns = (waits.end - waits.start)[for_other].sum()
             waited_ms = ms(waited_ns / self.tapes[rank].steps)
             scale = waited_ms / (sum(more.values()) or 1.0)
             found = {part: time + scale * more[part] for part, time in found.items()}
@@ -143,16 +143,16 @@ def waits_of(tapes: Sequence[Tape], passes: Sequence[Pass], period: int) -> list
 
 def _waits(came: I64, ended: I64, last: I64, rank: int, period: int) -> Waits:
     takes_part = came > NEVER
-    here = np.flatnonzero(takes_part[:, rank] & (last != rank))
-    since = np.empty(len(here), np.int64)
-    for other in distinct(last[here]).tolist():
+    waiting = np.flatnonzero(takes_part[:, rank] & (last != rank))
+    since = np.empty(len(waiting), np.int64)
+    for other in distinct(last[waiting]).tolist():
         both = takes_part[:, rank] & takes_part[:, other]
         ends = np.sort(ended[both, rank])
         met = np.append(ends, ends[-1] - period)
-        mine = last[here] == other
-        before = np.searchsorted(ends, came[here[mine], rank], side="right") - 1
-        since[mine] = met[before]
-    return Waits(since, came[here, rank], came[here, last[here]], last[here])
+        for_other = last[waiting] == other
+        before = np.searchsorted(ends, came[waiting[for_other], rank], side="right") - 1
+        since[for_other] = met[before]
+    return Waits(since, came[waiting, rank], came[waiting, last[waiting]], last[waiting])
 
 
 def in_last_repetition(of: IntervalSet, begun: int, period: int) -> IntervalSet:

@@ -32,10 +32,10 @@ def first_screen(
 ) -> Document:
     """The screen; `commands` are what may be typed next behind `traceanalyzer`."""
     shown = [Item(brief(text)) for text in advice[:SHOWN_CHANGES]]
-    of = f" ({len(shown)} of {len(advice)})" if len(shown) < len(advice) else ""
+    counted = f" ({len(shown)} of {len(advice)})" if len(shown) < len(advice) else ""
     some = [brief(note, LONGEST) for note in notes[:SHOWN_NOTES]]
     parts: list[Part | None] = [Verdict(brief(answer, LONGEST_HEADLINE), lines)]
-    parts += ["", Line(f"What to change{of}", "bold"), Items(shown)] if shown else []
+    parts += ["", Line(f"What to change{counted}", "bold"), Items(shown)] if shown else []
     parts += ["", Bullets(some, "!", "yellow")] if some else []
     parts += ["", Line(f"Next: traceanalyzer {' | '.join(commands)}", "dim")]
     return Document("", [Section("", parts)])

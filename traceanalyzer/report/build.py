@@ -282,7 +282,7 @@ def _device_notes(m: Measurements) -> Iterator[str]:
 
 def _unprofiled_notes(m: Measurements) -> Iterator[str]:
     """Where the step without the profiler comes from, or why it is not known."""
-    said = m.said_unprofiled
+    stated = m.said_unprofiled
     stopwatch = m.trace.stopwatch
     fed = m.trace.fed_by_workers
     against = contradiction(stopwatch, m.trace.light, fed=fed) if stopwatch is not None else None
@@ -294,9 +294,9 @@ def _unprofiled_notes(m: Measurements) -> Iterator[str]:
             f"({digits(m.unprofiled_time.step_ms)} ms): the loader's queue had filled while the recorder started. "
             "Verdict and predictions are for the timed step."
         )
-    if said is not None and m.unprofiled_time is None:
+    if stated is not None and m.unprofiled_time is None:
         yield (
-            f"The capture says {digits(said.step_ms)} ms a step without the profiler, and recorded steps take "
+            f"The capture says {digits(stated.step_ms)} ms a step without the profiler, and recorded steps take "
             f"{digits(m.mean_step_ms)} ms: it timed other steps, so its figure is not used."
         )
     if m.doubt:

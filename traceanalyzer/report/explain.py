@@ -46,10 +46,10 @@ def entries() -> list[Entry]:
         for where, d in of_tables
     ]
     changes = [(one.id, f"assumes: {one.basis}") for one in SCENARIOS]
-    for one in REMEDIES:
-        offered = " ".join((one.offer.__doc__ or "").split()).replace("Where", "where", 1)
+    for remedy in REMEDIES:
+        offered = " ".join((remedy.offer.__doc__ or "").split()).replace("Where", "where", 1)
         changes.append(
-            (one.id, f"a change that is recommended {offered} See `explain {one.finding}`.")
+            (remedy.id, f"a change that is recommended {offered} See `explain {remedy.finding}`.")
         )
     predicted = [Entry(name, "whatif", "", meaning) for name, meaning in changes]
     return [*words, *predicted, *_figures(Report, ""), *columns]

@@ -36,9 +36,9 @@ def with_roofline(m: Measurements, here: Callable[[], A], least: int = LEAST_ROW
     if m.rated.has(counted_roofline) or not worth_a_child(_rows(m), least):
         return here()
     _made_before(m.linked.tree)
-    roofline, made = run_both(lambda: counted_roofline(m.rated), here, worth=True)
+    roofline, result = run_both(lambda: counted_roofline(m.rated), here, worth=True)
     m.rated.keep(counted_roofline, roofline)
-    return made
+    return result
 
 
 def _made_before(*_: object) -> None:

@@ -115,22 +115,22 @@ class ScenariosPage(Result):
         return Rows("scenarios", self.result.scenarios, Prediction)
 
     def _heading(self) -> str:
-        of = self.result
-        text = f"Recorded {digits(of.recorded_step_ms, 4)} ms per step"
-        if of.unprofiled_step_ms is not None:
-            low = of.unprofiled_low_ms
-            high = of.unprofiled_high_ms
-            text = f"Step {digits(of.unprofiled_step_ms, 4)} ms without the profiler"
+        result = self.result
+        text = f"Recorded {digits(result.recorded_step_ms, 4)} ms per step"
+        if result.unprofiled_step_ms is not None:
+            low = result.unprofiled_low_ms
+            high = result.unprofiled_high_ms
+            text = f"Step {digits(result.unprofiled_step_ms, 4)} ms without the profiler"
             if low is not None and high is not None:
                 text += f" ({digits(low, 4)} to {digits(high, 4)})"
-            text += f", as recorded {digits(of.recorded_step_ms, 4)} ms"
-        if of.replayed_step_ms is not None:
-            text += f"; the replay of the recording is off by {of.fidelity_error:+z.1%}"
+            text += f", as recorded {digits(result.recorded_step_ms, 4)} ms"
+        if result.replayed_step_ms is not None:
+            text += f"; the replay of the recording is off by {result.fidelity_error:+z.1%}"
         else:
             text += (
                 ". The replay of the unchanged recording is too far from it: nothing is predicted"
             )
-        return " ".join([f"{text}.", *of.notes])
+        return " ".join([f"{text}.", *result.notes])
 
 
 def kept_predictions(

@@ -21,14 +21,14 @@ def serving(asked: "Query | None", wanted: RowFilter) -> Summary:
     """What a serving engine's iterations say beside their rows."""
     from traceanalyzer.diagnosis.serving.sentences import sentences, serving_values
 
-    of = asked.measured if asked else None
-    if of is None:
+    measured = asked.measured if asked else None
+    if measured is None:
         return Summary(
             dict.fromkeys(
                 ("server", "phases", "decode_fit", "outlook", "speculation", "profiler_stretch")
             )
         )
-    m = of.critical
+    m = measured.critical
     guesses = None if wanted.acceptance is None else (wanted.draft_tokens, wanted.acceptance)
     return Summary(serving_values(m, guesses), tuple(sentences(m, guesses)))
 

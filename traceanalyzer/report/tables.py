@@ -30,12 +30,12 @@ def table(
 
 def rows_of(of: MeasuredRanks, name: str, wanted: RowFilter) -> list[Any]:
     """Rows of a table of what was measured, as `table` has them."""
-    made = named(name)
-    speaking = of.each if made.of_every_rank else [of.critical]
-    rows = [row for m in speaking for row in made.rows(of, m, wanted)]
-    if made.name == "gaps":
+    table = named(name)
+    speaking = of.each if table.of_every_rank else [of.critical]
+    rows = [row for m in speaking for row in table.rows(of, m, wanted)]
+    if table.name == "gaps":
         rows.sort(key=lambda row: row.start_ns)
-    return longest(rows, made.events, wanted.top) if made.events else rows[: wanted.top]
+    return longest(rows, table.events, wanted.top) if table.events else rows[: wanted.top]
 
 
 def longest(rows: list[Any], column: str, top: int | None) -> list[Any]:

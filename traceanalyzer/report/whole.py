@@ -108,39 +108,47 @@ def brief(report: Report) -> str:
 
 def memory(report: Report) -> str:
     """GPU memory on a line or two; empty where it was not recorded."""
-    of = report.metrics.memory
-    if of is None or of.peak is None:
+    memory_used = report.metrics.memory
+    if memory_used is None or memory_used.peak is None:
         return ""
-    scale = scale_for(of.peak, MEMORY)
-    every = (("forward", of.forward), ("backward", of.backward), ("optimizer", of.optimizer))
+    scale = scale_for(memory_used.peak, MEMORY)
+    every = (
+        ("forward", memory_used.forward),
+        ("backward", memory_used.backward),
+        ("optimizer", memory_used.optimizer),
+    )
     sizes = {name: size for name, size in every if size is not None}
-    if of.peak_phase not in sizes:
-        sizes = {"peak": of.peak, **sizes}
+    if memory_used.peak_phase not in sizes:
+        sizes = {"peak": memory_used.peak, **sizes}
     parts = [
-        f"{name} {number(scaled(size, scale))}{' (peak)' if name == of.peak_phase else ''}"
+        f"{name} {number(scaled(size, scale))}{' (peak)' if name == memory_used.peak_phase else ''}"
         for name, size in sizes.items()
     ]
-    parts += [f"{number(scaled(of.reserved, scale))} reserved"] if of.reserved else []
+    parts += (
+        [f"{number(scaled(memory_used.reserved, scale))} reserved"] if memory_used.reserved else []
+    )
     text = f"GPU memory ({scale.label}): {', '.join(parts)}."
-    if of.growth not in GROWS:
+    if memory_used.growth not in GROWS:
         return text
-    where = f": {of.growth_at}" if of.growth_at else ""
-    return f"{text} {GROWS[of.growth]} {figure(of.growth_per_step, MEMORY)} per step{where}."
+    where = f": {memory_used.growth_at}" if memory_used.growth_at else ""
+    return f"{text} {GROWS[memory_used.growth]} {figure(memory_used.growth_per_step, MEMORY)} per step{where}."
 
 
 def first_step(report: Report) -> str:
     """The first step and the steady one, and when compilation has paid for itself; empty where the
     first steps are not known, or cost less than a few steady ones."""
-    of = report.metrics.first_steps
-    if of is None or (of.excess_ms < TOLD_FROM_STEPS * of.steady_ms and of.eager_ms is None):
+    paid = report.metrics.first_steps
+    if paid is None or (
+        paid.excess_ms < TOLD_FROM_STEPS * paid.steady_ms and paid.eager_ms is None
+    ):
         return ""
-    text = f"First step {figure(of.first_ms, 'ms')}, then {figure(of.steady_ms, 'ms')}"
-    if of.eager_ms is None:
+    text = f"First step {figure(paid.first_ms, 'ms')}, then {figure(paid.steady_ms, 'ms')}"
+    if paid.eager_ms is None:
         return f"{text}."
-    pays = PaidBack(of.pays_after_steps, of.pays_low, of.pays_high)
+    pays = PaidBack(paid.pays_after_steps, paid.pays_low, paid.pays_high)
     return (
-        f"{text}. torch.compile: {figure(of.eager_ms, 'ms')} → "
-        f"{figure(of.compiled_ms, 'ms')} per step, {pays}."
+        f"{text}. torch.compile: {figure(paid.eager_ms, 'ms')} → "
+        f"{figure(paid.compiled_ms, 'ms')} per step, {pays}."
     )
 
 
@@ -184,15 +192,17 @@ def _mfu(used: Utilisation | None) -> str:
 def findings(report: Report) -> Items:
     """Every finding with its evidence."""
     items = []
-    for one in report.findings:
-        about = f"{one.severity} · {one.cls} · {plain(one.id)} · {gains.headroom(report, one)}"
-        evidence = [(item.metric, gains.evidence_value(item), item.where) for item in one.evidence]
-        style = SEVERITY_STYLES.get(one.severity, "")
+    for finding in report.findings:
+        about = f"{finding.severity} · {finding.cls} · {plain(finding.id)} · {gains.headroom(report, finding)}"
+        evidence = [
+            (item.metric, gains.evidence_value(item), item.where) for item in finding.evidence
+        ]
+        style = SEVERITY_STYLES.get(finding.severity, "")
         items.append(
             Item(
-                one.title,
+                finding.title,
                 [(about, style)],
-                list(gains.leads(report, one)),
+                list(gains.leads(report, finding)),
                 evidence,
             )
         )
@@ -224,13 +234,13 @@ def recommendations(report: Report, against: bool = False) -> Items:
     """Every recommendation with its gain and effort, and `against` which finding it is."""
     titles = {f.id: f.title for f in report.findings} if against else {}
     items = []
-    for one in report.recommendations:
-        gain = gains.prediction(report, one)
-        effort = effort_of(one.remedy or "")
+    for advice in report.recommendations:
+        gain = gains.prediction(report, advice)
+        effort = effort_of(advice.remedy or "")
         lines = [(f"{gain}; effort: {effort}" if effort else gain, "green")]
-        lines.append((f"{ASSUMES}{one.basis}", ""))
-        lines += [(f"Addresses: {titles[one.id]}", "")] if one.id in titles else []
-        items.append(Item(one.action, lines))
+        lines.append((f"{ASSUMES}{advice.basis}", ""))
+        lines += [(f"Addresses: {titles[advice.id]}", "")] if advice.id in titles else []
+        items.append(Item(advice.action, lines))
     return Items(items, noun="recommendations")
 
 

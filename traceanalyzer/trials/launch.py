@@ -30,7 +30,7 @@ class Ended:
 
     status: int | None  # None: it was ended because it took too long
     seconds: float
-    said: str  # the last of its output, empty where that went to the terminal
+    output: str  # the last of its output, empty where that went to the terminal
 
     @property
     def reason(self) -> str | None:
@@ -39,11 +39,11 @@ class Ended:
             return f"did not end within {self.seconds:.0f} s"
         if self.status == 0:
             return None
-        if OUT_OF_MEMORY.search(self.said):
+        if OUT_OF_MEMORY.search(self.output):
             return "ran out of memory"
         if self.status < 0:
             return f"was ended by signal {-self.status}"
-        errors = ERROR.findall(self.said)
+        errors = ERROR.findall(self.output)
         last = f": {errors[-1][:200]}" if errors else ""
         return f"ended with status {self.status}{last}"
 

@@ -82,8 +82,8 @@ def compare(
         found = min((_difference(trial, base, what) for base in bases), key=lambda one: one.weight)
         exact = max(OWN_FACTOR * own, LOSS[Numerics.EXACT])
         if found.weight > max(OWN_FACTOR * own, allowed):
-            said = f"{found.described()}, two base runs by {own:.2%}".replace("%", " %")
-            return Verdict(same=False, numerics=False, why=said.replace("  %", " %"))
+            found_by = f"{found.described()}, two base runs by {own:.2%}".replace("%", " %")
+            return Verdict(same=False, numerics=False, why=found_by.replace("  %", " %"))
         if what == "value" and found.weight > exact and loss_allowed > LOSS[Numerics.ORDER]:
             return Verdict(same=True, numerics=True, why=found.described())
     return Verdict(same=True, numerics=False)
@@ -105,8 +105,8 @@ def _difference(trial: Run, base: Run, what: str) -> Difference:
     found = [Difference(0.0, what, 0)]
     if len(trial.ranks) != len(base.ranks):
         return Difference(math.inf, "number of ranks", 0)
-    for mine, theirs in zip(trial.ranks, base.ranks, strict=True):
-        found += _updates(mine, theirs) if what == "update" else _values(mine, theirs)
+    for trial_rank, theirs in zip(trial.ranks, base.ranks, strict=True):
+        found += _updates(trial_rank, theirs) if what == "update" else _values(trial_rank, theirs)
     return max(found, key=lambda one: one.weight)
 
 
@@ -114,8 +114,8 @@ def _values(mine: Rank, theirs: Rank) -> Iterator[Difference]:
     yield from _series("loss", mine.losses, theirs.losses)
     yield from _series("gradient norm", mine.norms, theirs.norms)
     for number, (some, other) in enumerate(zip(mine.outputs, theirs.outputs, strict=False), 1):
-        for one, two in zip(some, other, strict=False):
-            yield _relative("output", number, one, two, abs(two))
+        for trial_value, two in zip(some, other, strict=False):
+            yield _relative("output", number, trial_value, two, abs(two))
 
 
 def _series(what: str, mine: list[float], theirs: list[float]) -> Iterator[Difference]:
@@ -123,8 +123,8 @@ def _series(what: str, mine: list[float], theirs: list[float]) -> Iterator[Diffe
         yield Difference(math.inf, what, 1)
         return
     first = abs(theirs[0]) if theirs else 0.0
-    for step, (one, two) in enumerate(zip(mine, theirs, strict=False), 1):
-        yield _relative(what, step, one, two, max(abs(two), SMALL_LOSS_SHARE * first))
+    for step, (trial_value, two) in enumerate(zip(mine, theirs, strict=False), 1):
+        yield _relative(what, step, trial_value, two, max(abs(two), SMALL_LOSS_SHARE * first))
 
 
 def _relative(what: str, step: int, one: float, two: float, scale: float) -> Difference:
@@ -137,14 +137,14 @@ def _relative(what: str, step: int, one: float, two: float, scale: float) -> Dif
 
 def _updates(mine: Rank, theirs: Rank) -> Iterator[Difference]:
     for step in sorted(mine.weights.keys() & theirs.weights.keys(), key=int):
-        one = mine.weights[step]
+        trial_weights = mine.weights[step]
         two = theirs.weights[step]
-        if len(one) != len(two):
+        if len(trial_weights) != len(two):
             yield Difference(math.inf, "number of weights", int(step))
             continue
         # sums and sums of squares, each on a scale of its own
         for first in (0, 1):
-            apart = math.dist(one[first::2], two[first::2])
+            apart = math.dist(trial_weights[first::2], two[first::2])
             moved = math.hypot(*two[first::2])
             if moved > 0:
                 yield Difference(apart / moved, "update of the weights", int(step))

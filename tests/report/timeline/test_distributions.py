@@ -152,7 +152,7 @@ def test_messages_are_the_collectives_of_the_step(sample):
     assert [one.number for one in found if one.kind == "all_reduce"] == list(
         range(1, len(found) + 1)
     )
-    assert {one.of for one in found} == {len(found)}
+    assert {one.count for one in found} == {len(found)}
     compute = np.zeros(int(m.timed.steps.end[step] - m.timed.steps.start[step]), bool)
     for op in np.flatnonzero(m.linked.is_compute & (ops.device == m.timed.device)):
         compute[

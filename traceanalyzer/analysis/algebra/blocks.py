@@ -25,19 +25,19 @@ def blockwise(make: Callable[..., Any], *columns: Any) -> Any:
     them. It must not look from one row to another."""
     count = len(columns[0])
     several = False
-    made: list[NDArray[Any]] = []
+    columns_done: list[NDArray[Any]] = []
     for block in blocks(count):
         parts = make(*(column[block] for column in columns))
         several = isinstance(parts, tuple)
         for number, part in enumerate(parts if several else (parts,)):
-            if number == len(made):
-                made.append(np.empty(count, part.dtype))
-            elif part.dtype != made[number].dtype:
-                made[number] = made[number].astype(
-                    np.promote_types(made[number].dtype, part.dtype), copy=False
+            if number == len(columns_done):
+                columns_done.append(np.empty(count, part.dtype))
+            elif part.dtype != columns_done[number].dtype:
+                columns_done[number] = columns_done[number].astype(
+                    np.promote_types(columns_done[number].dtype, part.dtype), copy=False
                 )
-            made[number][block] = part
-    return tuple(made) if several else made[0]
+            columns_done[number][block] = part
+    return tuple(columns_done) if several else columns_done[0]
 
 
 def in_blocks(make: Callable[..., Made], *columns: Any, at_once: int = 0) -> list[Made]:

@@ -49,9 +49,9 @@ def dedup_constant(values: NDArray[Any]) -> NDArray[Any]:
     """The column without any memory where its values are all one. Not to be written to."""
     if not len(values) or is_constant(values):
         return values
-    one = values[0]
-    same = np.isnan(values) if values.dtype.kind == "f" and np.isnan(one) else values == one
-    return np.broadcast_to(one.copy(), len(values)) if same.all() else values
+    first = values[0]
+    same = np.isnan(values) if values.dtype.kind == "f" and np.isnan(first) else values == first
+    return np.broadcast_to(first.copy(), len(values)) if same.all() else values
 
 
 @dataclass(frozen=True, eq=False)

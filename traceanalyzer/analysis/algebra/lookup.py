@@ -76,8 +76,8 @@ def local_searchsorted(
 def isin_few(values: NDArray[Any], wanted: Iterable[int]) -> Bool:
     """Which of the values are among these few; comparing takes a tenth of the time of `np.isin`."""
     result = np.zeros(values.shape, bool)
-    for one in wanted:
-        result |= values == one
+    for number in wanted:
+        result |= values == number
     return result
 
 

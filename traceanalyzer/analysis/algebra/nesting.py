@@ -53,14 +53,14 @@ def nest(thread: I32, start: I64, end: I64) -> Nesting:
     if not cut:  # but one thread
         return _nest(thread, start, end)
     halves = slice(0, cut), slice(cut, len(thread))
-    one, other = parallel_map(
+    before, other = parallel_map(
         lambda half: _nest(thread[half], start[half], end[half]), halves, len(start)
     )
     shifted = other.parent + np.int32(cut)
     above = np.where(other.parent < 0, np.int32(-1), shifted)
-    parent = np.concatenate((one.parent, above))
-    depth = np.concatenate((one.depth, other.depth))
-    return Nesting(parent, depth, one.mended or other.mended)
+    parent = np.concatenate((before.parent, above))
+    depth = np.concatenate((before.depth, other.depth))
+    return Nesting(parent, depth, before.mended or other.mended)
 
 
 def _nest(thread: I32, start: I64, end: I64) -> Nesting:
@@ -79,10 +79,10 @@ def _nest(thread: I32, start: I64, end: I64) -> Nesting:
         del shift
     parent = np.full(len(depth), -1, np.int32)
     above = np.empty(0, np.int32)
-    for number, here in enumerate(levels(depth)):
+    for number, members in enumerate(levels(depth)):
         if number:
-            parent[here] = above[np.searchsorted(above, here) - 1]
-        above = here[opens[here]]
+            parent[members] = above[np.searchsorted(above, members) - 1]
+        above = members[opens[members]]
     return Nesting(parent, depth, _mend(parent, depth, thread, start, end))
 
 
@@ -92,12 +92,12 @@ def _depth(start: I64, end: I64, opens: Bool) -> I32:
     depth = np.zeros(len(start), np.int32)
     opened = 0
     for i in range(0, len(start) if len(ends) else 0, AT_ONCE):
-        here = slice(i, i + AT_ONCE)
+        block = slice(i, i + AT_ONCE)
         # So many have ended at most; one less for each that is still open.
-        left: I64 = opened + np.cumsum(opens[here])
+        left: I64 = opened + np.cumsum(opens[block])
         opened = int(left[-1])
-        left -= opens[here]
-        depth[here] = _open(ends, start[here], left)
+        left -= opens[block]
+        depth[block] = _open(ends, start[block], left)
     return depth
 
 
@@ -137,8 +137,8 @@ def levels_deepest_first(depth: NDArray[Any]) -> Iterator[I32 | I64]:
             level[here] for level in reversed(levels(depth)[1:]) for here in blocks(len(level))
         )
     else:
-        for level, here in product(range(deepest, 0, -1), blocks(len(depth))):
-            yield here.start + np.flatnonzero(depth[here] == level)
+        for level, block in product(range(deepest, 0, -1), blocks(len(depth))):
+            yield block.start + np.flatnonzero(depth[block] == level)
 
 
 def subtree_ends(parent: Column, depth: NDArray[Any]) -> I32:
@@ -191,10 +191,10 @@ def _mend(parent: I32, depth: I32, thread: I32, start: I64, end: I64) -> bool:
         return False
     bounds = np.append(np.flatnonzero(depth == 0), len(start))
     for stretch in distinct(np.searchsorted(bounds, crossing, side="right") - 1).tolist():
-        here = slice(int(bounds[stretch]), int(bounds[stretch + 1]))
-        mended = _nest_by_stack(thread[here], start[here], end[here])
-        parent[here] = np.where(mended.parent >= 0, mended.parent + here.start, -1)
-        depth[here] = mended.depth
+        rows = slice(int(bounds[stretch]), int(bounds[stretch + 1]))
+        mended = _nest_by_stack(thread[rows], start[rows], end[rows])
+        parent[rows] = np.where(mended.parent >= 0, mended.parent + rows.start, -1)
+        depth[rows] = mended.depth
     return True
 
 

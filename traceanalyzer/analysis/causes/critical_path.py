@@ -172,8 +172,8 @@ def path_parts(started: Started) -> Iterator[CriticalPath]:
         pieces = sum(
             thread.pieces.count_within(*extent) for thread in started.timed.timeline.threads
         )
-        for here in blocks(len(cut), max(AT_ONCE * len(cut) // (len(cut) + pieces), 1)):
-            yield _refined(started, cut.take(here), edges)
+        for block in blocks(len(cut), max(AT_ONCE * len(cut) // (len(cut) + pieces), 1)):
+            yield _refined(started, cut.take(block), edges)
 
 
 def _refined(started: Started, chain: Chain, edges: I64) -> CriticalPath:
@@ -237,9 +237,9 @@ def chain_parts(
     done = np.flatnonzero(end == finish)
     chain = _follow(following, start, int(done[-1]) if len(done) else count, window)
     del following, done
-    for here in reversed(blocks(len(chain), max(AT_ONCE // SEGMENTS, 1))):
-        first = here.start
-        stop = here.stop
+    for block in reversed(blocks(len(chain), max(AT_ONCE // SEGMENTS, 1))):
+        first = block.start
+        stop = block.stop
         op = chain[max(first - 1, 0) : stop + 1]
         own = slice(min(first, 1), min(first, 1) + stop - first)
         edges = _edges(bindings, waits, start, end, op, wait[op], window)

@@ -36,9 +36,9 @@ def driving(timed: Timed, within: IntervalSet) -> Stretches:
     for state in HostState:
         for thread, cut in zip(timed.timeline.threads, cuts, strict=True):
             claimed = thread.in_state(state, window)
-            of, found = overlaps(intersect(left, claimed), IntervalSet(cut.start, cut.end))
-            parts.append((found, state, cut.node[of]))
-            del of, found
+            piece, found = overlaps(intersect(left, claimed), IntervalSet(cut.start, cut.end))
+            parts.append((found, state, cut.node[piece]))
+            del piece, found
             left = subtract(left, claimed)
     parts.append((left, NO_STATE, np.full(len(left.start), -1, np.int32)))
     return Stretches(

@@ -147,10 +147,10 @@ def decide(facts: GapFacts) -> tuple[U8, U8]:
     detail = np.full(count, IdleDetail.NONE, np.uint8)
     open_ = np.ones(count, bool)
     for rule in rules():
-        here = np.flatnonzero(open_ & rule.explains(facts))
-        cause[here] = rule.cause
-        detail[here] = facts.work_detail[here] if rule.detail is None else rule.detail
-        open_[here] = False
+        explained = np.flatnonzero(open_ & rule.explains(facts))
+        cause[explained] = rule.cause
+        detail[explained] = facts.work_detail[explained] if rule.detail is None else rule.detail
+        open_[explained] = False
     lost = facts.lost & isin_few(cause, LOST_EXPLAINS) & (detail != IdleDetail.MISSING)
     cause[lost] = IdleCause.OTHER
     detail[lost] = IdleDetail.LOST

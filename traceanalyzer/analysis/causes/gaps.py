@@ -155,8 +155,8 @@ def _exposed_by_waits(started: Started, gaps: Gaps) -> Gaps:
         next_op = gaps.next_op[rows]
         exposed = (cause[rows] == IdleCause.LAUNCH) & (gaps.queued[rows] == 0)
         exposed &= gaps.detail[rows] != IdleDetail.GRAPH_LAUNCH
-        for here, left in gaps_without_waits(started, start, end, next_op):
-            exposed[here] &= left < DOMINANT * (end[here] - start[here])
+        for block, left in gaps_without_waits(started, start, end, next_op):
+            exposed[block] &= left < DOMINANT * (end[block] - start[block])
         wait = blockwise(
             lambda op: started.host_waits.before(started.linked.launch_time[op]), next_op
         )
@@ -172,8 +172,8 @@ def idle_by_cause(timed: Timed, gaps: Gaps, device: int) -> dict[IdleCause, I64]
     steps = timed.steps
     result = {cause: np.zeros(len(steps.start), np.int64) for cause in IdleCause}
     for cause, part in product(IdleCause, blocks(len(gaps), AT_ONCE)):
-        here = part.start + np.flatnonzero(
+        rows = part.start + np.flatnonzero(
             (gaps.device[part] == device) & (gaps.cause[part] == cause)
         )
-        result[cause] += measure(union(gaps.start[here], gaps.end[here]), steps.start, steps.end)
+        result[cause] += measure(union(gaps.start[rows], gaps.end[rows]), steps.start, steps.end)
     return result

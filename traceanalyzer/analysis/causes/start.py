@@ -168,12 +168,12 @@ def _latency(linked: Linked, alone: Bool, follows: Bool) -> I32 | I64:
         first[call[::-1]] = rows[::-1]  # of the ops of a call the last one written stays
         shown &= first[call] == rows
     for kind in (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH, ApiKind.COPY, ApiKind.SET):
-        here = kinds == kind
-        if (here & shown).any():
-            usual = np.int64(np.median(own[here & shown]))
-            latency[here] = usual
-            here &= shown & follows[launched]
-            latency[here] = np.minimum(own[here], LATENCY_RATIO * usual)
+        of_kind = kinds == kind
+        if (of_kind & shown).any():
+            usual = np.int64(np.median(own[of_kind & shown]))
+            latency[of_kind] = usual
+            of_kind &= shown & follows[launched]
+            latency[of_kind] = np.minimum(own[of_kind], LATENCY_RATIO * usual)
     np.minimum(latency, own, out=latency, where=own >= 0)
     result[launched] = latency
     return result
@@ -283,10 +283,12 @@ def waited_for(timed: Timed, rows: I64) -> tuple[I64, I64]:
     stream = _synchronised_stream(timed.linked, rows)
     number = timed.linked.memo(stream_numbers)
     op = np.full(len(rows), -1, np.int64)
-    for one in distinct(stream).tolist():
-        here = stream == one
-        among = np.flatnonzero((number == one) | (one < 0)).astype(np.int32)
-        op[here] = _last_done(timed.linked, among, calls.start[rows[here]], calls.end[rows[here]])
+    for awaited in distinct(stream).tolist():
+        waiting = stream == awaited
+        among = np.flatnonzero((number == awaited) | (awaited < 0)).astype(np.int32)
+        op[waiting] = _last_done(
+            timed.linked, among, calls.start[rows[waiting]], calls.end[rows[waiting]]
+        )
     waited = op >= 0
     waited[waited] = ops.end[op[waited]] > calls.start[rows[waited]]
     return rows[waited], op[waited]

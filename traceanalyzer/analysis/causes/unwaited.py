@@ -57,8 +57,8 @@ def gaps_without_waits(
     held = started.host_waits.call
     host = launch_time[launched]
     waits = union(calls.start[held], calls.end[held])
-    for here in blocks(len(host), AT_ONCE):
-        host[here] -= covered_before(waits, host[here])
+    for block in blocks(len(host), AT_ONCE):
+        host[block] -= covered_before(waits, host[block])
     yield from _schedule(host, first, launches, gaps, int(start[0]))
 
 
@@ -97,16 +97,16 @@ def _schedule(
     ended = begin
     held = NEVER
     for chunk, (low, high) in enumerate(pairwise(edges)):
-        here = slice(chunk * QUEUE_DEPTH, (chunk + 1) * QUEUE_DEPTH)
+        queue = slice(chunk * QUEUE_DEPTH, (chunk + 1) * QUEUE_DEPTH)
         if chunk:
             # The op launched a whole queue before has to begin before the next can be launched.
             stretch, offset = launches(
-                slice(here.start - QUEUE_DEPTH, here.start - QUEUE_DEPTH + len(host[here]))
+                slice(queue.start - QUEUE_DEPTH, queue.start - QUEUE_DEPTH + len(host[queue]))
             )
-            room = np.where(stretch <= low, begun[stretch] + offset, NEVER) - host[here]
+            room = np.where(stretch <= low, begun[stretch] + offset, NEVER) - host[queue]
             blocked = np.maximum.accumulate(np.maximum(room, held))
             held = int(blocked[-1])
-            host[here] += np.maximum(blocked, 0)
+            host[queue] += np.maximum(blocked, 0)
         if high == low:
             continue
         launch = first[low:high]

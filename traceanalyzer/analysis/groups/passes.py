@@ -187,18 +187,18 @@ def split_by_size(run: I32 | I64, elements: I64) -> tuple[I32, int]:
     size = elements[rows]
     uneven = _uneven(begins, size)
     current = 0
-    for i, begins_here, here in zip(
+    for i, begins_here, own_size in zip(
         uneven.tolist(), begins[uneven].tolist(), size[uneven].tolist(), strict=True
     ):
         if (
-            here
+            own_size
             and current
-            and here != current
-            and here < ASIDE * current
-            and current < ASIDE * here
+            and own_size != current
+            and own_size < ASIDE * current
+            and current < ASIDE * own_size
         ):
             begins[i] = begins_here = True
-        current = here if begins_here else max(current, here)
+        current = own_size if begins_here else max(current, own_size)
     result = np.full(len(run), -1, np.int32)
     result[rows] = np.cumsum(begins, dtype=np.int32) - np.int32(1)
     return result, int(begins.sum())

@@ -21,8 +21,8 @@ def alone(linked: TraceJoins, chosen: I64) -> I64:
     if not slowed.any():
         return result
     for rows in Groups.of(ops.name, ops.blocks, ops.bytes).rows:
-        mine = rows[slowed[rows]]
+        chosen_rows = rows[slowed[rows]]
         free = rows[~beside[rows]]
-        if len(mine) and len(free):
-            result[mine] = np.minimum(duration[mine], int(np.median(duration[free])))
+        if len(chosen_rows) and len(free):
+            result[chosen_rows] = np.minimum(duration[chosen_rows], int(np.median(duration[free])))
     return result

@@ -78,11 +78,11 @@ def backward_time(linked: TraceJoins, device_own: I64, backward: Bool, node: I32
     tree = linked.tree
     if not (linked.trace.host_ranges.forward_thread > 0).any():
         return np.full(len(node), -1, np.int64)
-    made, pairs = _pairs(linked, backward)
+    autograd, pairs = _pairs(linked, backward)
     known = pairs >= 0
     time = np.zeros(len(tree.start), np.int64)
     joined = np.zeros(len(tree.start), bool)
-    np.add.at(time, pairs[known], tree.subtree_sum(device_own, made[known]))
+    np.add.at(time, pairs[known], tree.subtree_sum(device_own, autograd[known]))
     joined[pairs[known]] = True
     none = tree.subtree_sum(joined, node) == 0
     del joined
@@ -96,8 +96,8 @@ def made_by(linked: TraceJoins, nodes: Bool) -> Bool:
     rise to."""
     result = np.zeros(len(nodes), bool)
     if nodes.any():
-        made, pairs = _pairs(linked, in_backward(linked))
-        result[made[(pairs >= 0) & nodes[np.maximum(pairs, 0)]]] = True
+        autograd, pairs = _pairs(linked, in_backward(linked))
+        result[autograd[(pairs >= 0) & nodes[np.maximum(pairs, 0)]]] = True
         result = linked.tree.innermost(result) >= 0
     return result
 
@@ -106,8 +106,8 @@ def forward_makers(linked: TraceJoins) -> I64:
     """For each node of the host tree the forward operator that made the autograd node it lies in,
     -1 without."""
     maker = np.full(len(linked.tree.start), -1, np.int64)
-    made, pairs = _pairs(linked, in_backward(linked))
-    maker[made] = pairs
+    autograd, pairs = _pairs(linked, in_backward(linked))
+    maker[autograd] = pairs
     return at(maker, linked.tree.innermost(maker >= 0), -1)
 
 
@@ -118,21 +118,21 @@ def _pairs(linked: TraceJoins, backward: Bool) -> tuple[I64, I64]:
     ranges = linked.trace.host_ranges
     numbered = tree.of_ranges((ranges.kind == RangeKind.OP) & (ranges.sequence >= 0), False)
     autograd = numbered & tree.of_ranges(ranges.forward_thread > 0, False)
-    made = np.flatnonzero(autograd)
-    made = made[tree.outermost(autograd)[made] == made]
+    outermost = np.flatnonzero(autograd)
+    outermost = outermost[tree.outermost(autograd)[outermost] == outermost]
     makers = list(_makers(linked, np.flatnonzero(numbered & ~backward)))
-    result = np.full(len(made), -1, np.int64)
+    result = np.full(len(outermost), -1, np.int64)
     if not makers:
-        return made, result
+        return outermost, result
     after = texts_where(linked.trace.strings, lambda text: text.endswith(INTO_A_VIEW))
-    row = tree.row[made]
+    row = tree.row[outermost]
     number = ranges.sequence[row] - after[ranges.name[row]]
     named_thread = ranges.forward_thread[row]
     for thread in distinct(named_thread):
         rows = np.flatnonzero(named_thread == thread)
         matches = [at(maker.node, look_up(maker.number, number[rows]), -1) for maker in makers]
         result[rows] = max(matches, key=lambda found: int((found >= 0).sum()))
-    return made, result
+    return outermost, result
 
 
 @dataclass(frozen=True, eq=False)

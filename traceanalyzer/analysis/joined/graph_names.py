@@ -207,12 +207,12 @@ def _captures(linked: TraceJoins) -> Iterator[Launched]:
     is_batch = np.isin(ranges.name, list(batch_of))
     for capture in linked.memo(captures):
         during = (calls.start >= capture.start) & (calls.start < capture.end)
-        made = np.flatnonzero(launching & during & (calls.thread == capture.thread))
+        launches = np.flatnonzero(launching & during & (calls.thread == capture.thread))
         around = (ranges.start <= capture.start) & (ranges.end > capture.start)
         batches = ranges.name[around & is_batch].tolist()
-        if len(made):
+        if len(launches):
             number = batch_of[batches[-1]] if batches else None
-            yield _launched(linked, made, capture.start + 1, number)
+            yield _launched(linked, launches, capture.start + 1, number)
 
 
 def _captured(
@@ -256,12 +256,12 @@ class _Graft:
         """The ranges of one replay of whose nodes the program said something."""
         ops = self.linked.trace.device_ops
         codes = ops.annotation[replay.ops].tolist()
-        said = {code: parsed(self.strings[code]) if code >= 0 else NOTHING for code in set(codes)}
-        around = ranges_around([said[code] for code in codes])
+        told = {code: parsed(self.strings[code]) if code >= 0 else NOTHING for code in set(codes)}
+        around = ranges_around([told[code] for code in codes])
         owner = np.full(len(codes), -1, np.int64)
-        for place, one in enumerate(around):
-            if one.kind == RangeKind.OP:
-                owner[one.first : one.until] = place
+        for place, part in enumerate(around):
+            if part.kind == RangeKind.OP:
+                owner[part.first : part.until] = place
         columns = {
             "kind": [one.kind for one in around],
             "name": [self._code(one.name) for one in around],

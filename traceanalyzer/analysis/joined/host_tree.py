@@ -227,8 +227,8 @@ class HostTree:
         others = np.flatnonzero(~wanted).astype(np.int32)
         result[others] = -1
         for level in levels(self.depth[others])[1:]:
-            here = others[level]
-            result[here] = result.take(self.parent.take(here))
+            nodes = others[level]
+            result[nodes] = result.take(self.parent.take(nodes))
         return result
 
     def outermost(self, wanted: Bool) -> I32:

@@ -188,9 +188,9 @@ def _begun(linked: TraceJoins) -> list[Capture]:
     ends = texts_where(linked.trace.strings, _END.search)[calls.name]
     found = []
     for thread in distinct(calls.thread[begins]).tolist():
-        here = calls.thread == thread
-        start = calls.start[here & begins]
-        end = np.sort(calls.end[here & ends])
+        of_thread = calls.thread == thread
+        start = calls.start[of_thread & begins]
+        end = np.sort(calls.end[of_thread & ends])
         end = np.append(end, np.iinfo(np.int64).max)
         stop = end[np.searchsorted(end[:-1], start, side="right")]
         found += [
@@ -203,8 +203,8 @@ def capture_intervals(linked: TraceJoins) -> dict[int, IntervalSet]:
     """By thread when it captured a stream, with the ranges around captures that are named so."""
     strings = linked.trace.strings
     by_thread: dict[int, list[Capture]] = {}
-    for one in linked.memo(captures):
-        by_thread.setdefault(one.thread, []).append(one)
+    for capture in linked.memo(captures):
+        by_thread.setdefault(capture.thread, []).append(capture)
     found = {
         thread: union(np.array([c.start for c in each]), np.array([c.end for c in each]))
         for thread, each in by_thread.items()
@@ -212,8 +212,8 @@ def capture_intervals(linked: TraceJoins) -> dict[int, IntervalSet]:
     ranges = linked.trace.host_ranges
     named = texts_where(strings, _NAMED.search)[ranges.name] & (ranges.kind == RangeKind.ANNOTATION)
     for thread in distinct(ranges.thread[named]).tolist():
-        here = named & (ranges.thread == thread)
-        inside = union(ranges.start[here], ranges.end[here])
+        named_here = named & (ranges.thread == thread)
+        inside = union(ranges.start[named_here], ranges.end[named_here])
         found[thread] = join(found[thread], inside)
     return found
 
@@ -223,8 +223,8 @@ def captured_calls(linked: TraceJoins) -> Bool:
     calls = linked.trace.api_calls
     result = np.zeros(len(calls), bool)
     for thread, during in linked.memo(capture_intervals).items():
-        here = calls.thread == thread
-        result[here] = contains(during, calls.start[here])
+        of_thread = calls.thread == thread
+        result[of_thread] = contains(during, calls.start[of_thread])
     return result
 
 

@@ -211,8 +211,8 @@ class TraceJoins(Memo):
         if len(values) == 1:
             return np.broadcast_to(values[0], len(device))
         result = np.full(len(device), np.nan)
-        for of, value in zip(self.gpus, values, strict=True):
-            result[device == of] = value
+        for hardware, value in zip(self.gpus, values, strict=True):
+            result[device == hardware] = value
         return result
 
     @cached_property

@@ -133,8 +133,8 @@ class Origins:
     def line_of(self, node: I32 | I64) -> I64:
         """Name code of the line of Python that each of these nodes comes from, -1 for -1 and
         without stacks."""
-        made = self._at(self.python, at(self._maker, node, -1))
-        frame = np.where(made >= 0, made, self._at(self.python, node))
+        maker = self._at(self.python, at(self._maker, node, -1))
+        frame = np.where(maker >= 0, maker, self._at(self.python, node))
         return at(self.python.name[self.python.line], frame, -1).astype(np.int64)
 
     def _at(self, stacks: PythonStacks, node: I32 | I64) -> I64:

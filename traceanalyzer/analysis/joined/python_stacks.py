@@ -64,11 +64,11 @@ class PythonStacks:
         """The innermost frame that each of these threads was in at each of these times, -1 where
         none was."""
         result = np.full(len(time), -1, np.int64)
-        for one in distinct(np.asarray(thread)):
-            here = np.flatnonzero(thread == one)
-            first, stop = np.searchsorted(self.thread, (one, one + 1))
-            frame = np.searchsorted(self.start[first:stop], time[here], side="right") - 1
-            result[here] = np.where(frame >= 0, frame + first, -1)
+        for number in distinct(np.asarray(thread)):
+            asked = np.flatnonzero(thread == number)
+            first, stop = np.searchsorted(self.thread, (number, number + 1))
+            frame = np.searchsorted(self.start[first:stop], time[asked], side="right") - 1
+            result[asked] = np.where(frame >= 0, frame + first, -1)
         return innermost_open_at(self.parent, self.end, result, np.asarray(time))
 
     def line_at(self, thread: I32 | I64, time: I64) -> I64:
@@ -92,8 +92,8 @@ class PythonStacks:
     def _nearest(self, wanted: Bool) -> I64:
         """For each frame the innermost wanted one among itself and its callers, -1 without."""
         result = np.where(wanted, np.arange(len(wanted)), -1)
-        for here in levels(self._nesting.depth)[1:]:
-            result[here] = np.where(wanted[here], here, result[self._nesting.parent[here]])
+        for nodes in levels(self._nesting.depth)[1:]:
+            result[nodes] = np.where(wanted[nodes], nodes, result[self._nesting.parent[nodes]])
         return result
 
     @cached_property

@@ -87,8 +87,8 @@ def categories_of(lives: Lives, timeline: Timeline, stacks: Sequence[Stack]) -> 
     as_large = np.isin(lives.requested[left], known)
     # what else the backward made and nothing freed is a workspace if older than the last tenth,
     # else in use
-    made = np.where(lives.born[left] < 0.9 * lives.n_events, OTHER, TEMPORARIES)
-    of_backward = np.where(as_large, GRADIENTS, made)
+    otherwise = np.where(lives.born[left] < 0.9 * lives.n_events, OTHER, TEMPORARIES)
+    of_backward = np.where(as_large, GRADIENTS, otherwise)
     of_others = np.where(phase[left] == phases.OPTIMIZER, TEMPORARIES, ACTIVATIONS)
     result[left] = np.where(phase[left] == phases.BACKWARD, of_backward, of_others)
     return result

@@ -86,23 +86,25 @@ def _block(
 ) -> Block | None:
     """The block of a node: its runs lie one after another, each with nearly the same
     allocations."""
-    mine = rows[np.isin(lives.stack[rows], list(members))]
-    mine = mine[np.argsort(lives.born[mine], kind="stable")]
-    found, counts = np.unique(lives.stack[mine], return_counts=True)
+    members_of = rows[np.isin(lives.stack[rows], list(members))]
+    members_of = members_of[np.argsort(lives.born[members_of], kind="stable")]
+    found, counts = np.unique(lives.stack[members_of], return_counts=True)
     if (counts < LEAST_BLOCKS * n_steps).any():
         return None  # it holds what repeats, and more: the blocks are inside
-    place = np.searchsorted(found, lives.stack[mine])
-    weight = np.bincount(place, lives.size[mine]).astype(np.float64)
+    place = np.searchsorted(found, lives.stack[members_of])
+    weight = np.bincount(place, lives.size[members_of]).astype(np.float64)
     blocks = _number_of_blocks(counts, weight, LEAST_BLOCKS * n_steps)
     if (counts < blocks / 2).any():
         # it holds what comes in few of the blocks: embeddings, norms and heads around them
         return None
     if (counts % blocks).any():
-        instance = _instances(lives, mine, found[counts % blocks == 0], blocks)
+        instance = _instances(lives, members_of, found[counts % blocks == 0], blocks)
     else:
-        instance = np.arange(len(mine)) // (len(mine) // blocks)
+        instance = np.arange(len(members_of)) // (len(members_of) // blocks)
     site = line_of(str(node[0]), 0, str(node[1])).replace(":0", "")
-    return Block(site, mine, instance, blocks / n_steps, float(lives.size[mine].sum()) / n_steps)
+    return Block(
+        site, members_of, instance, blocks / n_steps, float(lives.size[members_of].sum()) / n_steps
+    )
 
 
 def _number_of_blocks(counts: I64, weight: NDArray[np.float64], least: int) -> int:

@@ -234,8 +234,10 @@ def _over_time(
 ) -> list[tuple[str, tuple[int, ...]]]:
     result = []
     for index, name in enumerate(names):
-        mine = np.flatnonzero(group == index)
-        if len(mine):
-            level = at_moments(moments, (lives.born[mine], lives.freed[mine], lives.size[mine]))
+        lives_of = np.flatnonzero(group == index)
+        if len(lives_of):
+            level = at_moments(
+                moments, (lives.born[lives_of], lives.freed[lives_of], lives.size[lives_of])
+            )
             result.append((name, tuple(level.tolist())))
     return result

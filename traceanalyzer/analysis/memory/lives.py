@@ -277,8 +277,8 @@ class _Replay:
         segment = self._segments.find(address)
         if segment is not None:
             rest = self._segments.put(segment, address) - address - block
-            whole = self._max_split is not None and block >= self._max_split
-            is_joined = rest <= LARGEST_REST or whole
+            unsplit = self._max_split is not None and block >= self._max_split
+            is_joined = rest <= LARGEST_REST or unsplit
             if not size and rest > 0 and is_joined:
                 block += rest
         self._live[address] = len(self._freed)

@@ -118,14 +118,14 @@ def held_at(memory: DeviceMemory, lives: Lives, moment: int) -> Held:
     ranges = ranges_at(memory, moment)
     pinned = []
     largest = 0
-    whole = 0
+    whole_free = 0
     for start, length in ranges:
         lo, hi = np.searchsorted(address, (start, start + length)).tolist()
         holes = _holes(start, length, address[lo:hi], size[lo:hi])
         largest = max(largest, int(holes.max()))
         inactive = int(holes.sum())
         if lo == hi:
-            whole += length
+            whole_free += length
         elif inactive:
             life = int(rows[lo + int(np.argmax(size[lo:hi]))])
             pinned.append(Pinned(start, length, inactive, int(holes.max()), life, hi - lo))
@@ -134,7 +134,7 @@ def held_at(memory: DeviceMemory, lives: Lives, moment: int) -> Held:
         active=int(size.sum()),
         internal=_internal(lives, lives.alive(moment)),
         largest_hole=largest,
-        whole_free=whole,
+        whole_free=whole_free,
         pinned=tuple(sorted(pinned, key=lambda segment: -segment.inactive)),
     )
 

@@ -150,17 +150,17 @@ def _growth(timed: Timed, phases: Phases, events: MemoryEvents) -> Growth:
         return UNKNOWN
     levels = _level(events)[ends]
     lives = _lives(events)
-    slope, low, high = whole = slopes.slope_of(levels)
+    slope, low, high = of_levels = slopes.slope_of(levels)
     begin = np.searchsorted(events.start, steps.host_start[chosen][:1])
     staying, kept = _staying(events, lives, begin, ends)
     leaks = np.diff(kept).min() >= LEAST_BYTES and levels[-1] > levels[0]
     close = low > 0 and high - low <= CLOSE * slope
     if slope < LEAST_BYTES or not (leaks or (close and slopes.goes_on(levels))):
-        return Growth(*whole, "steady", len(ends), ())
+        return Growth(*of_levels, "steady", len(ends), ())
     if leaks and not close:
         slope, low, high = slopes.slope_of(_without_first(kept))
-        low = min(low, whole[0])
-        high = max(high, whole[0])
+        low = min(low, of_levels[0])
+        high = max(high, of_levels[0])
         lives = (lives[0][staying], lives[1][staying], lives[2][staying])
     sites = _sites(timed, phases, events.start, lives, ends, slope)
     return Growth(slope, low, high, "leak" if leaks else "growth", len(ends), sites)

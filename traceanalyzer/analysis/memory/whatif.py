@@ -200,8 +200,8 @@ def scenarios_of(subject: Subject, peak: int, reserved: int) -> tuple[Scenario, 
         for make in (_fused_optimizer, _set_to_none, _chunked_loss, _bf16_states, _checkpoint)
     ]
     found += [*_sharded(subject), *_batches(subject, peak)]
-    made = [scenario for scenario in found if scenario is not None]
-    kept = [one for one in made if one.peak_bytes != peak or one.id in BATCH_IDS]
+    known = [scenario for scenario in found if scenario is not None]
+    kept = [one for one in known if one.peak_bytes != peak or one.id in BATCH_IDS]
     kept.sort(key=lambda scenario: scenario.peak_bytes)
     expandable = _expandable(subject, peak, reserved)
     return tuple(kept) if expandable is None else (*kept, expandable)
@@ -249,8 +249,8 @@ def unmade_state(lives: Lives, categories: I8) -> int | None:
     parameters = np.flatnonzero(categories == PARAMETERS)
     lines = distinct(lives.stack[state])
     for line in lines.tolist():
-        made = lives.requested[state[lives.stack[state] == line]]
-        if not np.array_equal(made, lives.requested[parameters][: len(made)]):
+        sizes = lives.requested[state[lives.stack[state] == line]]
+        if not np.array_equal(sizes, lives.requested[parameters][: len(sizes)]):
             return None
     in_all = len(lines) * int(lives.size[parameters].sum())
     return max(in_all - int(lives.size[state].sum()), 0)
@@ -352,8 +352,8 @@ def _set_to_none(subject: Subject, peak: int) -> Scenario | None:
         return None
     rest = np.where(is_kept, 0, lives.size)
     more = _made_again(subject, np.flatnonzero(is_kept), first, last)
-    made = (more[:, 0], more[:, 1], more[:, 2])
-    predicted = highest((lives.born, lives.freed, rest), made)
+    again = (more[:, 0], more[:, 1], more[:, 2])
+    predicted = highest((lives.born, lives.freed, rest), again)
     return Scenario(
         "set-to-none",
         "avoid_allocations",
@@ -369,7 +369,7 @@ def _made_again(subject: Subject, kept: I64, first_step: I64, last_step: I64) ->
     lives = subject.lives
     ends = subject.timeline.steps.ends
     spans = _backward_spans(subject.timeline)
-    made: list[tuple[int, int, int]] = []
+    again: list[tuple[int, int, int]] = []
     for life in kept.tolist():
         born = int(lives.born[life])
         first = int(first_step[life])
@@ -382,18 +382,18 @@ def _made_again(subject: Subject, kept: I64, first_step: I64, last_step: I64) ->
             moment = int(begin + place * (stop - begin))
             end = ends[step] - 1 if step < len(ends) else lives.n_events
             end = min(end, int(lives.freed[life]))
-            made.append((moment, end, int(lives.size[life])))
-    return np.array(made, np.int64).reshape(-1, 3)
+            again.append((moment, end, int(lives.size[life])))
+    return np.array(again, np.int64).reshape(-1, 3)
 
 
 def _backward_spans(timeline: Timeline) -> dict[int, tuple[int, int]]:
     starts = np.concatenate(([0], timeline.bounds))
     ends = np.append(timeline.bounds, len(timeline.phase))
-    mine = np.flatnonzero(timeline.phase[starts] == BACKWARD)
+    backward = np.flatnonzero(timeline.phase[starts] == BACKWARD)
     spans: dict[int, tuple[int, int]] = {}
-    steps = timeline.steps.of(starts[mine])
+    steps = timeline.steps.of(starts[backward])
     for step, start, end in zip(
-        steps.tolist(), starts[mine].tolist(), ends[mine].tolist(), strict=True
+        steps.tolist(), starts[backward].tolist(), ends[backward].tolist(), strict=True
     ):
         spans[step] = spans.get(step, (start, end))[0], end
     return spans

@@ -51,12 +51,12 @@ def derived_phases(timed: Timed, ranges: PhaseRanges, told: U8) -> list[DerivedP
     outermost = tree.outermost_operators
     of_op = np.append(told, Role.NONE)[timed.joined.launch_node]
     found = []
-    here = timed.steady_ops & (ops.device == timed.device)
+    of_device = timed.steady_ops & (ops.device == timed.device)
     for role in DERIVED:
         rows = tree.row[outermost[told[outermost] == role]]
         if len(rows) and not (role is Role.OPTIMIZER and by_library):
             steady = rows[timed.steady_host(table.start[rows])]
-            found.append(DerivedPhase(role, steady, np.flatnonzero(here & (of_op == role))))
+            found.append(DerivedPhase(role, steady, np.flatnonzero(of_device & (of_op == role))))
     return found
 
 

@@ -113,18 +113,18 @@ def _blocked(linked: TraceJoins, nearest: I32 | I64, thread: int) -> tuple[Inter
     tree = linked.tree
     ranges = linked.trace.host_ranges
     first, stop = np.searchsorted(tree.thread, (thread, thread + 1))
-    here = np.arange(first, stop)
-    phases = here[nearest[here] == here]
-    annotation = ~tree.is_call[here]
-    annotation[annotation] = ranges.kind[tree.row[here[annotation]]] == RangeKind.ANNOTATION
-    own = here[~annotation]
+    nodes = np.arange(first, stop)
+    phases = nodes[nearest[nodes] == nodes]
+    annotation = ~tree.is_call[nodes]
+    annotation[annotation] = ranges.kind[tree.row[nodes[annotation]]] == RangeKind.ANNOTATION
+    own = nodes[~annotation]
     begin = int(tree.start[phases].min())
     extent = (begin, int(tree.end[phases].max()))
     quiet = complement(extent, union(tree.start[own], tree.end[own]))
     edges = distinct(np.concatenate((tree.start[phases], tree.end[phases])))
     pieces = intersect(quiet, IntervalSet(edges[:-1], edges[1:]))
     pieces = pieces.select(pieces.end - pieces.start >= BLOCKED_NS)
-    node = here[np.searchsorted(tree.start[here], pieces.start, side="right") - 1]
+    node = nodes[np.searchsorted(tree.start[nodes], pieces.start, side="right") - 1]
     node = innermost_open_at(tree.parent, tree.end, node, pieces.start)
     node = np.where(node >= 0, nearest[node], -1)
     return pieces.select(node >= 0), node[node >= 0]

@@ -151,8 +151,8 @@ def _time(timed: Timed, of_node: Bool, of_op: Bool) -> PhaseTime | None:
     tree = timed.linked.tree
     rows = tree.row[of_node & isin_few(tree.kind, (RangeKind.OP, RangeKind.ANNOTATION))]
     rows = rows[timed.steady_host(table.start[rows])]
-    mine = np.flatnonzero(of_op & timed.steady_ops & (ops.device == (timed.device or 0)))
-    if not len(rows) and not len(mine):
+    ops_of_role = np.flatnonzero(of_op & timed.steady_ops & (ops.device == (timed.device or 0)))
+    if not len(rows) and not len(ops_of_role):
         return None
     steps = timed.steps.steady_count
     blocks = timed.joined.blocks & of_node[tree.node_of_call[:]] & timed.steady_calls
@@ -160,6 +160,6 @@ def _time(timed: Timed, of_node: Bool, of_op: Bool) -> PhaseTime | None:
         host_ms=ms(union(table.start[rows], table.end[rows]).total / steps),
         device_ms=None
         if timed.device is None
-        else ms(union(ops.start[mine], ops.end[mine]).total / steps),
+        else ms(union(ops.start[ops_of_role], ops.end[ops_of_role]).total / steps),
         waits=float(blocks.sum()) / steps,
     )

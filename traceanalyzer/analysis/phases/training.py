@@ -81,8 +81,8 @@ def _mode(timed: Timed, phases: Phases) -> Literal["training", "inference"] | No
 
 def _runs(roles: U8, wanted: Role) -> int:
     """How often `wanted` follows a forward pass."""
-    mine = roles[isin_few(roles, (Role.FORWARD, wanted))] == wanted
-    return int((mine[1:] & ~mine[:-1]).sum())
+    is_wanted = roles[isin_few(roles, (Role.FORWARD, wanted))] == wanted
+    return int((is_wanted[1:] & ~is_wanted[:-1]).sum())
 
 
 def _optimizer_steps(timed: Timed) -> tuple[float | None, int | None]:

@@ -288,7 +288,7 @@ def _families_of(timed: Timed, rows: I64) -> tuple[Family, ...]:
     total = names.sum(threads)
     order = np.argsort(-time, kind="stable")
     name = ops.name[rows[names.first]]
-    made = [
+    families = [
         Family(
             cut(timed.trace.text(int(name[i])) or "", 60),
             int(names.count[i]),
@@ -301,5 +301,5 @@ def _families_of(timed: Timed, rows: I64) -> tuple[Family, ...]:
     if len(rest):
         counted = int(total[rest].sum()) if known[rest].all() else -1
         launched = int(names.count[rest].sum())
-        made.append(Family(OTHERS, launched, int(time[rest].sum()), counted))
-    return tuple(made)
+        families.append(Family(OTHERS, launched, int(time[rest].sum()), counted))
+    return tuple(families)

@@ -78,8 +78,8 @@ class Matches:
     def before(self) -> I64:
         """The part before each on the same rank, -1 for the first; shape (parts,)."""
         before = np.full(len(self.rank), -1, np.int64)
-        for mine in self.of_rank:
-            before[mine[1:]] = mine[:-1]
+        for calls in self.of_rank:
+            before[calls[1:]] = calls[:-1]
         return before
 
     @cached_property
@@ -101,10 +101,10 @@ class Matches:
     def held_by(self) -> I64:
         """Per part: the rank's last collective before it that blocked compute, -1 for none."""
         held_by = np.full(len(self.rank), -1, np.int64)
-        for mine in self.of_rank:
-            holding = np.where(self.holds[mine], np.arange(len(mine)), -1)
+        for calls in self.of_rank:
+            holding = np.where(self.holds[calls], np.arange(len(calls)), -1)
             last = np.maximum.accumulate(holding)[:-1]
-            held_by[mine[1:]] = np.where(last < 0, -1, mine[last])
+            held_by[calls[1:]] = np.where(last < 0, -1, calls[last])
         return held_by
 
     @cached_property
@@ -114,8 +114,8 @@ class Matches:
         collectives overlap."""
         first = np.zeros(len(self.of_rank), np.int64)
         came = self.least(self.start)
-        for rank, mine in enumerate(self.of_rank):
-            first[rank] = came[self.collective[mine[0]]] if len(mine) else 0
+        for rank, calls in enumerate(self.of_rank):
+            first[rank] = came[self.collective[calls[0]]] if len(calls) else 0
         free = np.where(self.held_by < 0, first[self.rank], self.end[self.held_by])
         return np.maximum(self.undisturbed - free, 0)
 
@@ -138,11 +138,11 @@ class Matches:
             return self.ready
         follows = self.series != np.arange(len(self))
         lost = np.where(follows[self.collective], self.slowed, 0)
-        for mine in self.of_rank:
-            total = np.cumsum(lost[mine])
-            series = self.series[self.collective[mine]]
+        for calls in self.of_rank:
+            total = np.cumsum(lost[calls])
+            series = self.series[self.collective[calls]]
             _, first, which = np.unique(series, return_index=True, return_inverse=True)
-            lost[mine] = total - total[first[which]]
+            lost[calls] = total - total[first[which]]
         return self.ready - lost
 
     @cached_property
@@ -389,7 +389,7 @@ def _on_one_clock(
     start = calls.start - offset
     order = np.argsort(np.minimum.reduceat(start, first[:-1]), kind="stable")
     parts = np.argsort(np.repeat(np.argsort(order), size), kind="stable")
-    one = first[:-1][order]
+    first_call = first[:-1][order]
     group_size = np.maximum.reduceat(calls.size, first[:-1])[order]
     return Matches(
         first=np.append(0, np.cumsum(size[order])),
@@ -400,11 +400,11 @@ def _on_one_clock(
         ready=(start - calls.queued)[parts],
         slowed=calls.slowed[parts],
         row=calls.row[parts],
-        kind=calls.kind[one],
-        bytes=calls.bytes[one],
-        group=tuple(groups[group][0] or None for group in calls.group[one].tolist()),
+        kind=calls.kind[first_call],
+        bytes=calls.bytes[first_call],
+        group=tuple(groups[group][0] or None for group in calls.group[first_call].tolist()),
         group_size=group_size.astype(np.int64),
-        step=calls.step[one],
+        step=calls.step[first_call],
         steady=np.logical_and.reduceat(calls.steady, first[:-1])[order],
         steps=tuple(names),
         clocks=clocks,

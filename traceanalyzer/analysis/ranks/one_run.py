@@ -47,12 +47,12 @@ def refuse_other_jobs(traces: Sequence[Trace], digests: Sequence[RankDigest]) ->
     """Raises SeveralRunsError where ranks that should communicate with each other never make the
     same collectives: they are ranks of different jobs. What a damaged recording has lost tells
     nothing."""
-    whole = [
+    spans = [
         digest
         for trace, digest in zip(traces, digests, strict=True)
         if not trace.health.lost and not trace.health.truncated and digest.steps.found
     ]
-    for before, after in pairwise(whole):
+    for before, after in pairwise(spans):
         for key in _shared_groups(before, after):
             of_a = _series(before, key)
             of_b = _series(after, key)

@@ -126,9 +126,11 @@ def _reached(timed: Timed, row: I64, telling: re.Pattern[str]) -> dict[int, floa
     for counter, text in enumerate(timed.trace.strings):
         if not telling.search(text) or not SHARE.search(text):
             continue
-        mine = (table.name == counter) & (row >= 0)
-        codes, inverse, count = np.unique(names[row[mine]], return_inverse=True, return_counts=True)
-        mean = np.bincount(inverse, weights=table.value[mine], minlength=len(codes)) / count
+        measured = (table.name == counter) & (row >= 0)
+        codes, inverse, count = np.unique(
+            names[row[measured]], return_inverse=True, return_counts=True
+        )
+        mean = np.bincount(inverse, weights=table.value[measured], minlength=len(codes)) / count
         for place in np.flatnonzero(count >= MIN_SAMPLES).tolist():
             code = int(codes[place])
             result[code] = max(result.get(code, 0.0), float(mean[place]))
@@ -140,11 +142,11 @@ def _running(timed: Timed, time: I64, device: I32) -> I64:
     its device; -1 where there was none, or another beside it."""
     result = np.full(len(time), -1, np.int64)
     for number in timed.activity:
-        mine = np.flatnonzero((device == number) | (device < 0))
-        moments = distinct(time[mine])
+        sampled = np.flatnonzero((device == number) | (device < 0))
+        moments = distinct(time[sampled])
         period = int(np.median(np.diff(moments))) if len(moments) > 1 else 0
         owner = alone_through(
-            timed, timed.trace.device_ops.device == number, time[mine] - period, time[mine]
+            timed, timed.trace.device_ops.device == number, time[sampled] - period, time[sampled]
         )
-        result[mine[owner >= 0]] = owner[owner >= 0]
+        result[sampled[owner >= 0]] = owner[owner >= 0]
     return result

@@ -66,10 +66,10 @@ def counted_roofline(rated: WithRoofline) -> Roofline:
     estimated = build_roofline(rated.timed)
     counters = rated.linked.knowledge.counters
     columns = ("bytes", "expected", "attainable", "bound", "tensor", "counted") if counters else ()
-    made = {name: getattr(estimated, name).copy() for name in columns}
+    counted = {name: getattr(estimated, name).copy() for name in columns}
     for rows, found in matches(rated.linked, counters):
-        _replace(rated.linked, made, rows, found)
-    return replace(estimated, **made)
+        _replace(rated.linked, counted, rows, found)
+    return replace(estimated, **counted)
 
 
 def matches(

@@ -274,11 +274,11 @@ def _peaks_of(
     seconds = np.maximum(ops.end[rows] - ops.start[rows], 1) / NS_PER_S
     matrix = linked.is_matrix[rows]
     for device, gpu in linked.gpus.items():
-        here = ops.device[rows] == device
+        of_device = ops.device[rows] == device
         if gpu is None:
             continue
-        for code in distinct(precision[here]):
-            chosen = here & (precision == code)
+        for code in distinct(precision[of_device]):
+            chosen = of_device & (precision == code)
             plain = gpu.vector.get("fp64" if code == Precision.FP64 else "fp32", np.nan)
             peak = gpu.matrix_peak(Precision(code).name.lower())
             fast = flops[chosen] > plain * seconds[chosen]

@@ -161,19 +161,19 @@ def expected_traffic(
     if not (row >= 0).any():
         return least
     figures = (work.of(column, row) for column in Figure if column is not Figure.PRECISION)
-    of = Operators(*figures)
-    result = np.where(passes >= 0, _passes(linked, of, passes, resident), least)
-    _leave_to_matrix_kernels(linked, of, row, passes >= 0, result)
+    operators = Operators(*figures)
+    result = np.where(passes >= 0, _passes(linked, operators, passes, resident), least)
+    _leave_to_matrix_kernels(linked, operators, row, passes >= 0, result)
     cache = linked.limit("cache_bytes")
-    beyond = of.inputs / of.entries > cache
-    missed = 1 - cache / np.where(of.inputs > 0, of.inputs, np.nan)
+    beyond = operators.inputs / operators.entries > cache
+    missed = 1 - cache / np.where(operators.inputs > 0, operators.inputs, np.nan)
     gemm = linked.op_class == linked.classes.index("gemm")
     looking_up = by_name(linked, lambda name: LOOK_UPS.search(name) is not None)
     for rows, reads in (
-        (gemm, _wave_reads(linked, of, flops, resident)),
-        (looking_up, of.written * missed),
+        (gemm, _wave_reads(linked, operators, flops, resident)),
+        (looking_up, operators.written * missed),
     ):
-        result = np.where(rows & beyond, np.fmax(result, reads + of.written), result)
+        result = np.where(rows & beyond, np.fmax(result, reads + operators.written), result)
     # no memory moves more in the time; where even the least is more, that is for a finding to say
     ops = linked.trace.device_ops
     most = np.fmax(linked.limit("bandwidth") * (ops.end - ops.start) / NS_PER_S, least)

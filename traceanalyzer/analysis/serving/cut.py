@@ -26,7 +26,7 @@ class Iterations:
     """The iterations in time order; all times are ns, -1 where there is none."""
 
     framework: str | None
-    said: tuple[Iteration, ...]
+    told: tuple[Iteration, ...]
     splits: tuple[Split, ...]
     host_start: I64  # of the mark
     host_end: I64
@@ -37,7 +37,7 @@ class Iterations:
     end: I64
 
     def __len__(self) -> int:
-        return len(self.said)
+        return len(self.told)
 
     @property
     def before(self) -> I64:
@@ -59,21 +59,21 @@ def find_iterations(timed: Timed) -> Iterations | None:
     if found is None:
         return None
     marks = linked.memo(iteration_marks)
-    said = [iteration(name) or UNMARKED for name in found.names]
+    told = [iteration(name) or UNMARKED for name in found.names]
     splits = [*map(split, found.names)]
-    _add_inner(linked, marks, said, splits)
-    host_start = host_end = np.full(len(said), -1, np.int64)
+    _add_inner(linked, marks, told, splits)
+    host_start = host_end = np.full(len(told), -1, np.int64)
     if len(marks):
         host_start = linked.trace.host_ranges.start[marks]
         host_end = linked.trace.host_ranges.end[marks]
     of_op = by_launch(linked, found) if found.of_op is None else found.of_op
-    rows = _rows_of_each(timed, of_op, len(said))
+    rows = _rows_of_each(timed, of_op, len(told))
     ops = linked.trace.device_ops
     busy = tuple(union(ops.start[of], ops.end[of]) for of in rows)
     spans = np.array([*map(_span, busy)], np.int64).reshape(-1, 2)
     return Iterations(
-        framework=framework_of(said, linked.trace.strings) or None,
-        said=tuple(said),
+        framework=framework_of(told, linked.trace.strings) or None,
+        told=tuple(told),
         splits=tuple(splits),
         host_start=host_start,
         host_end=host_end,

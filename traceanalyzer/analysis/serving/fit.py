@@ -185,11 +185,11 @@ def _left_out(requests: F64, kv: F64, time: F64, terms: Sequence[float]) -> floa
     errors = []
     used = np.flatnonzero(terms).tolist()
     for batch in np.unique(requests)[1:-1]:
-        here = requests == batch
-        found = curve(requests[~here], kv[~here], time[~here], used)
+        left_out = requests == batch
+        found = curve(requests[~left_out], kv[~left_out], time[~left_out], used)
         predicted = [
             found.at(n, 0.0 if np.isnan(k) else k)
-            for n, k in zip(requests[here], kv[here], strict=True)
+            for n, k in zip(requests[left_out], kv[left_out], strict=True)
         ]
-        errors.append(abs(float(np.median(predicted) / np.median(time[here])) - 1.0))
+        errors.append(abs(float(np.median(predicted) / np.median(time[left_out])) - 1.0))
     return max(errors)

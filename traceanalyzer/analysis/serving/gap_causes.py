@@ -74,11 +74,11 @@ def _spent(linked: Linked, start: int, end: int, thread: int) -> dict[str, int]:
     calls = linked.trace.api_calls
     ranges = linked.trace.host_ranges
     seen = _within(ranges, start, end, thread)
-    made = _within(calls, start, end, thread)
+    called = _within(calls, start, end, thread)
     stages = linked.memo(_stage_codes)[ranges.name[seen]]
-    begins = np.clip(np.append(ranges.start[seen], calls.start[made]), start, end)
-    ends = np.clip(np.append(ranges.end[seen], calls.end[made]), start, end)
-    is_sync = linked.api_kind[made] == ApiKind.SYNC
+    begins = np.clip(np.append(ranges.start[seen], calls.start[called]), start, end)
+    ends = np.clip(np.append(ranges.end[seen], calls.end[called]), start, end)
+    is_sync = linked.api_kind[called] == ApiKind.SYNC
     code = np.append(stages, np.where(is_sync, CAUSES.index(SYNC), -1))
     # What no stage names is Python where anything runs.
     telling = code >= 0

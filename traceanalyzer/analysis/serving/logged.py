@@ -47,11 +47,11 @@ def logged(
     begin = _place(told, lines)
     if begin is None:
         return None
-    here = np.zeros(len(lines), bool)
-    here[begin : begin + len(told)] = True
-    same = _alike(told, lines[here]) & (log.duration[here] > 0)
-    time = np.where(same, log.duration[here], np.nan).astype(np.float64)
-    decodes = same & np.isfinite(recorded_ns) & _is_decode(lines[here])
+    matched = np.zeros(len(lines), bool)
+    matched[begin : begin + len(told)] = True
+    same = _alike(told, lines[matched]) & (log.duration[matched] > 0)
+    time = np.where(same, log.duration[matched], np.nan).astype(np.float64)
+    decodes = same & np.isfinite(recorded_ns) & _is_decode(lines[matched])
     both = [1.0, 1.0]
     if decodes.any():
         both = [float(np.median(ns[decodes])) / NS_PER_MS for ns in (time, recorded_ns)]
@@ -60,7 +60,7 @@ def logged(
         unknown = np.full(len(told), np.nan)
         return Logged(unknown, stretch=None, other_ms=(both[0], both[1]))
     of_same_run = abs(longer - 1.0) <= SAME_RUN
-    return Logged(time, _stretch(log, lines, here) if of_same_run else longer)
+    return Logged(time, _stretch(log, lines, matched) if of_same_run else longer)
 
 
 def _counts(split: Split) -> list[int]:

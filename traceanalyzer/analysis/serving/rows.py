@@ -77,7 +77,7 @@ def iteration_rows(timed: Timed) -> list[IterationRow]:
     origin = int(found.host_start.min())
     graphs, plain = _launches(timed.linked, found)
     rows = []
-    for i, said in enumerate(found.said):
+    for i, iteration in enumerate(found.told):
         on_host = found.host_start[i] >= 0
         on_device = len(found.busy[i].start) > 0
         late = _late(timed.linked, found, i, before[i])
@@ -85,11 +85,11 @@ def iteration_rows(timed: Timed) -> list[IterationRow]:
             IterationRow(
                 iteration=i,
                 start_ms=ms(found.host_start[i] - origin) if on_host else None,
-                phase=None if said.phase == "iteration" else said.phase,
-                requests=said.requests,
+                phase=None if iteration.phase == "iteration" else iteration.phase,
+                requests=iteration.requests,
                 context_tokens=found.splits[i].context_tokens,
                 generation_tokens=found.splits[i].generation_tokens,
-                kv_tokens=said.kv_tokens,
+                kv_tokens=iteration.kv_tokens,
                 host_ms=ms(found.host_end[i] - found.host_start[i]) if on_host else None,
                 gpu_span_ms=ms(found.end[i] - found.start[i]) if on_device else None,
                 gpu_busy_ms=ms(found.busy[i].total) if on_device else None,

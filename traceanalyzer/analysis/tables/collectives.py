@@ -189,20 +189,20 @@ class _Times:
         exposed = np.zeros(len(rows))
         hidden = np.zeros(len(rows))
         for device, activity in timed.activity.items():
-            here = ops.device[rows] == device
-            start = ops.start[rows[here]]
-            end = ops.end[rows[here]]
-            exposed[here] = shared_time(start, end, activity.exposed_communication)
-            hidden[here] = measure(activity.compute, start, end)
+            of_device = ops.device[rows] == device
+            start = ops.start[rows[of_device]]
+            end = ops.end[rows[of_device]]
+            exposed[of_device] = shared_time(start, end, activity.exposed_communication)
+            hidden[of_device] = measure(activity.compute, start, end)
         times = (ops.end[rows] - ops.start[rows], exposed, hidden)
         self.total, self.exposed, self.hidden = (
             np.bincount(calls.of_kernel, time, len(calls)) for time in times
         )
         self.transfer = np.full(len(calls), np.nan)
         if arrived is not None:
-            _, mine, theirs = np.intersect1d(calls.row, arrived[0], return_indices=True)
-            moving = calls.end[mine] - np.maximum(arrived[1][theirs], calls.start[mine])
-            self.transfer[mine] = np.clip(moving, 0, self.total[mine])
+            _, own, theirs = np.intersect1d(calls.row, arrived[0], return_indices=True)
+            moving = calls.end[own] - np.maximum(arrived[1][theirs], calls.start[own])
+            self.transfer[own] = np.clip(moving, 0, self.total[own])
 
 
 @dataclass(frozen=True, eq=False)

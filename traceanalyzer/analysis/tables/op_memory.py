@@ -67,22 +67,28 @@ def op_memory(timed: Timed) -> list[OpMemory]:
     steady = timed.steady_host(events.start)
     table = []
     for device in distinct(events.device).tolist():
-        mine = events.device == device
+        of_device = events.device == device
         table += _of_device(
-            timed, events.take(np.flatnonzero(mine)), name[mine], steady[mine], device
+            timed,
+            events.take(np.flatnonzero(of_device)),
+            name[of_device],
+            steady[of_device],
+            device,
         )
     return sorted(table, key=lambda row: (-row.held_at_peak_bytes, -row.allocated_bytes, row.name))
 
 
 def _clocks_agree(timed: Timed, events: MemoryEvents) -> bool:
-    made = events.start[events.bytes > 0]
+    allocated = events.start[events.bytes > 0]
     makes_room = _makes_room(timed) & (timed.linked.tree.kind == RangeKind.OP)
 
     def inside(time: I64) -> int:
         node = _innermost(timed, time, np.ones(len(makes_room), bool))
         return int(np.count_nonzero(makes_room[node[node >= 0]]))
 
-    return inside(made) > CLEARLY * max(inside(made - WRONG_BY_NS), inside(made + WRONG_BY_NS))
+    return inside(allocated) > CLEARLY * max(
+        inside(allocated - WRONG_BY_NS), inside(allocated + WRONG_BY_NS)
+    )
 
 
 def _makes_room(timed: Timed) -> Bool:

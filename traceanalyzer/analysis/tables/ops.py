@@ -169,10 +169,10 @@ def _calls(timed: Timed) -> _Calls:
     name = tree.of_ranges(narrowed(code)[timed.trace.host_ranges.name], -1)
     counted = (name != BOOKKEEPING_CODE) & (tree.kind != RangeKind.LIBRARY)
     inner = _Inner(tree, counted, tree.innermost(counted))
-    whole = _whole(inner, name)
-    call = inner.nearest if whole is counted else tree.innermost(whole)
+    outer = _whole(inner, name)
+    call = inner.nearest if outer is counted else tree.innermost(outer)
     shown = isin_few(tree.kind, (RangeKind.OP, RangeKind.ANNOTATION))
-    node = np.flatnonzero(whole & shown & timed.steady_host(tree.start)).astype(np.int32)
+    node = np.flatnonzero(outer & shown & timed.steady_host(tree.start)).astype(np.int32)
     return _Calls(node, name[node], _self_time(inner, node, call), call)
 
 
@@ -294,9 +294,9 @@ def _whole(inner: _Inner, name: I32) -> Bool:
     if not len(rows):
         return inner.counted
     within = scatter(np.add, np.zeros(size, np.int32), around, Rows(size))
-    whole = inner.counted.copy()
-    whole[rows[within[above] <= 1]] = False
-    return whole
+    outer = inner.counted.copy()
+    outer[rows[within[above] <= 1]] = False
+    return outer
 
 
 def _self_time(inner: _Inner, node: I32, call: I32) -> I64:
@@ -310,14 +310,14 @@ def _self_time(inner: _Inner, node: I32, call: I32) -> I64:
 
     def spent(here: slice) -> tuple[I32, I64]:
         rows, above = inner.within(here)
-        of = place.take(call[rows])
+        caller = place.take(call[rows])
         around = place.take(at(call, above, -1))
-        mine = np.flatnonzero(of >= 0)
+        owned = np.flatnonzero(caller >= 0)
         its = np.flatnonzero(around >= 0)
-        own = tree.end[rows[mine]] - tree.start[rows[mine]]
+        own = tree.end[rows[owned]] - tree.start[rows[owned]]
         # What sticks out of the range around it is no time of that range.
         end = np.minimum(tree.end[rows[its]], tree.end[above[its]])
-        return np.concatenate((of[mine], around[its])), np.concatenate(
+        return np.concatenate((caller[owned], around[its])), np.concatenate(
             (own, tree.start[rows[its]] - end)
         )
 

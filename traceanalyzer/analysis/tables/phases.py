@@ -99,11 +99,11 @@ def phase_stats(timed: Timed, phases: Phases) -> list[PhaseStats]:
     nodes = np.flatnonzero(again[:-1] & ~again[tree.parent[:]] & ~tree.is_call)
     rows = tree.row[nodes[timed.steady_host(tree.start[nodes])]]
     if len(rows):
-        mine = np.flatnonzero(
+        recomputed = np.flatnonzero(
             again[timed.joined.launch_node] & timed.steady_ops & (ops.device == timed.device)
         )
         found.append(
-            _Phase((Role.BACKWARD.label, "recomputation"), None, rows, mine, None, Role.NONE)
+            _Phase((Role.BACKWARD.label, "recomputation"), None, rows, recomputed, None, Role.NONE)
         )
     return [_row(timed, step_ns, phase) for phase in found]
 

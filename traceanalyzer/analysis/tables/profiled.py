@@ -99,14 +99,16 @@ def profiled(
     steps = _total(marks, "calls")
     each = steps or 1.0
     device = _total([row for row in rows if _kind(row) == "kernel"] or rows, "self_device_ms")
-    made = [_row(row, each, device, classes, gpus) for row in filterfalse(marks.__contains__, rows)]
-    made.sort(key=_by_time)
+    result = [
+        _row(row, each, device, classes, gpus) for row in filterfalse(marks.__contains__, rows)
+    ]
+    result.sort(key=_by_time)
     return Profiled(
         steps=int(steps) or None,
         step_ms=ratio(_total(marks, "cpu_total_ms"), steps),
         device_ms=device / each,
         cpu_ms=_total(rows, "self_cpu_ms") / each,
-        rows=made,
+        rows=result,
     )
 
 

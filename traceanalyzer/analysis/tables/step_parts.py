@@ -123,7 +123,7 @@ class _Spent:
         """The time of the pieces, all of one part of the budget, each with what it was spent on."""
         kinds = Groups.of(*keys)
         begun = timed.steps.start[timed.steps.steady]
-        whole = ns.astype(np.int64)
+        rounded = ns.astype(np.int64)
         return cls(
             part=part,
             keys=keys.take(kinds.first),
@@ -132,7 +132,7 @@ class _Spent:
             first=kinds.first,
             kind=kinds.index,
             step=narrowed(pieces.step),
-            ns=narrowed(whole) if ns.dtype.kind == "i" or (whole == ns).all() else ns,
+            ns=narrowed(rounded) if ns.dtype.kind == "i" or (rounded == ns).all() else ns,
         )
 
     @classmethod

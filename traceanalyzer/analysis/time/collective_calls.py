@@ -278,12 +278,12 @@ def _claimed_records(
     rows = [np.empty(0, np.int64)]
     by = [np.empty(0, np.int64)]
     for thread in distinct(ranges.thread[idle]):
-        mine = idle[ranges.thread[idle] == thread]
-        here = single[calls.thread[call[single]] == thread]
-        here = here[np.argsort(calls.start[call[here]], kind="stable")]
-        following = np.searchsorted(calls.start[call[here]], ranges.end[mine])
-        rows.append(mine[following < len(here)])
-        by.append(here[following[following < len(here)]])
+        idle_ranges = idle[ranges.thread[idle] == thread]
+        candidates = single[calls.thread[call[single]] == thread]
+        candidates = candidates[np.argsort(calls.start[call[candidates]], kind="stable")]
+        following = np.searchsorted(calls.start[call[candidates]], ranges.end[idle_ranges])
+        rows.append(idle_ranges[following < len(candidates)])
+        by.append(candidates[following[following < len(candidates)]])
     row = np.concatenate(rows)
     kernel = np.concatenate(by)
     same = named[kernel] == messages.kind[ranges.collective[row]]

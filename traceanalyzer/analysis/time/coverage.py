@@ -22,9 +22,9 @@ def concurrent_kernel_share(timed: Timed) -> float | None:
     ops = timed.trace.device_ops
     if timed.device is None:
         return None
-    here = ops.device == timed.device
-    kernels = here & timed.linked.is_kernel
-    graphs = here & timed.steady_ops & (ops.kind == DeviceOpKind.GRAPH)
+    of_device = ops.device == timed.device
+    kernels = of_device & timed.linked.is_kernel
+    graphs = of_device & timed.steady_ops & (ops.kind == DeviceOpKind.GRAPH)
     if not kernels.any() or graphs.any():
         return None
     begin = int(timed.steps.start[timed.steps.warmup])

@@ -98,8 +98,8 @@ class HostPieces:
             return self._last_cut[1]
         tree = self._tree
         nodes = slice(int(self._nodes[block]), int(self._nodes[block + 1]))
-        here = np.arange(nodes.start, nodes.stop, dtype=np.int32)
-        inside = here[tree.end[nodes] < self._until(block)]
+        begun = np.arange(nodes.start, nodes.stop, dtype=np.int32)
+        inside = begun[tree.end[nodes] < self._until(block)]
         ending = np.concatenate((self._ending[block], inside))[::-1]
         # At equal times inner ends come first, then outer starts, so that the last entry is what
         # goes on.
@@ -108,7 +108,7 @@ class HostPieces:
         time = time[order]
         last = np.append(time[1:] > time[:-1], True)
         moments = time[last]
-        node = np.concatenate((tree.parent[ending], here))[order[last]]
+        node = np.concatenate((tree.parent[ending], begun))[order[last]]
         goes_on = block + 1 < len(self._since)
         cut = (
             Cut(np.append(moments, self._since[block + 1]), node)

@@ -244,12 +244,12 @@ def dominant_nodes(timeline: HostTimeline, start: I64, end: I64, thread: I64) ->
     busiest = _Best.of(len(start))
     innermost = _Best.of(len(start))
     asked = _Best.of(len(start))
-    for one in timeline.threads:
-        shares = _shares(timeline.tree, one.pieces, start, end)
-        busiest.take(shares.working, shares.node, one.thread)
-        innermost.take(shares.inside, shares.node, one.thread)
-        is_asked = np.where(thread == one.thread, np.minimum(shares.working, 0), NOTHING)
-        asked.take(is_asked, shares.node, one.thread)
+    for launching in timeline.threads:
+        shares = _shares(timeline.tree, launching.pieces, start, end)
+        busiest.take(shares.working, shares.node, launching.thread)
+        innermost.take(shares.inside, shares.node, launching.thread)
+        is_asked = np.where(thread == launching.thread, np.minimum(shares.working, 0), NOTHING)
+        asked.take(is_asked, shares.node, launching.thread)
     is_idle = busiest.most * 2 < end - start
     of_asked = is_idle & (asked.most != NOTHING)
     node = np.where(of_asked, asked.node, np.where(is_idle, innermost.node, busiest.node))
@@ -298,8 +298,10 @@ def _shares(tree: HostTree, pieces: HostPieces, start: I64, end: I64) -> _Shares
         low = low[known]
         count = count[known]
         for some in _runs(np.arange(len(rows)), np.cumsum(count) // PIECES_AT_ONCE):
-            here = rows[some]
-            _add_shares(result, here, tree, cut, low[some], count[some], start[here], end[here])
+            chosen = rows[some]
+            _add_shares(
+                result, chosen, tree, cut, low[some], count[some], start[chosen], end[chosen]
+            )
     return result
 
 

@@ -108,8 +108,8 @@ def iteration_marks(linked: TraceJoins) -> I64:
     rows = rows[outside[: len(rows)]]
     for captured in linked.memo(capture_intervals).values():
         rows = rows[~contains(captured, ranges.start[rows])]
-    whole = rows[~part[ranges.name[rows]]]
-    return whole if len(whole) else rows[named[ranges.name[rows]]]
+    entire = rows[~part[ranges.name[rows]]]
+    return entire if len(entire) else rows[named[ranges.name[rows]]]
 
 
 def _marks_iteration(linked: TraceJoins) -> Callable[[str], object]:

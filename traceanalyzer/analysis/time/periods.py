@@ -172,14 +172,14 @@ def _splits(linked: TraceJoins, rows: I64) -> Bool:
     result[1:] = (launch[1:] >= 0) & same_call
     marks = texts_where(linked.trace.strings, iteration)
     ranges = linked.trace.host_ranges
-    whole = np.concatenate(
+    iterations = np.concatenate(
         (outermost_modules(linked), outermost_ranges(linked, marks, RangeKind.ANNOTATION))
     )
-    held = union(ranges.start[whole], ranges.end[whole])
+    held = union(ranges.start[iterations], ranges.end[iterations])
     if len(held.start):
-        here = np.searchsorted(held.start, time, side="right") - 1
-        inside = (here >= 0) & (time < held.end[np.maximum(here, 0)])
-        same_range = here[1:] == here[:-1]
+        holding = np.searchsorted(held.start, time, side="right") - 1
+        inside = (holding >= 0) & (time < held.end[np.maximum(holding, 0)])
+        same_range = holding[1:] == holding[:-1]
         result[1:] |= inside[1:] & inside[:-1] & same_range
     return result
 

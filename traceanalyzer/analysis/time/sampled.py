@@ -60,11 +60,11 @@ def samples_of(timed: Timed, device: int) -> Samples | None:
     """The samples of a device; None where there are none that are shares of a peak."""
     table = timed.trace.gpu_metrics
     strings = timed.trace.strings
-    here = np.flatnonzero((table.device == device) | (table.device < 0))
+    of_device = np.flatnonzero((table.device == device) | (table.device < 0))
     time: dict[str, I64] = {}
     value: dict[str, F64] = {}
-    for role, name in _named(strings, distinct(table.name[here]).tolist()).items():
-        rows = here[table.name[here] == name]
+    for role, name in _named(strings, distinct(table.name[of_device]).tolist()).items():
+        rows = of_device[table.name[of_device] == name]
         time[role] = table.start[rows]
         value[role] = table.value[rows] / 100.0
     intervals = (np.diff(one) for one in time.values() if len(one) > 1)
@@ -108,11 +108,11 @@ def sampled_ops(timed: Timed) -> SampledOps | None:
             owner = alone_through(
                 timed, timed.trace.device_ops.device == device, time - samples.period_ns, time
             )
-            mine = owner >= 0
-            own = np.bincount(owner[mine], minlength=size).astype(np.int64)
+            claimed = owner >= 0
+            own = np.bincount(owner[claimed], minlength=size).astype(np.int64)
             found[role] = (
                 own,
-                np.bincount(owner[mine], samples.value[role][mine], size).astype(np.float64),
+                np.bincount(owner[claimed], samples.value[role][claimed], size).astype(np.float64),
             )
         if "dram" not in found and {"dram_read", "dram_write"} <= found.keys():
             times, read = found["dram_read"]
@@ -135,7 +135,7 @@ def alone_through(timed: Timed, here: Bool, start: I64, end: I64) -> I64:
     last = np.maximum.accumulate(np.where(finish == longest, np.arange(len(rows)), 0))
     begun = np.searchsorted(begin, end, side="left")
     ended = np.searchsorted(np.sort(finish), start, side="right")
-    one = last[np.maximum(begun - 1, 0)]
+    latest = last[np.maximum(begun - 1, 0)]
     alone = (begun - ended == 1) & (begun > 0)
-    through = alone & (begin[one] <= start) & (finish[one] >= end)
-    return np.where(through, rows[one], -1)
+    through = alone & (begin[latest] <= start) & (finish[latest] >= end)
+    return np.where(through, rows[latest], -1)

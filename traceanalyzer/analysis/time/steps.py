@@ -127,9 +127,9 @@ class Steps:
                 f"there is no step {index}; the recording has steps 0 to {len(self) - 1}"
             )
         columns = ("names", "host_start", "host_end", "start", "end")
-        one = {name: getattr(self, name)[index : index + 1] for name in columns}
+        columns_of_step = {name: getattr(self, name)[index : index + 1] for name in columns}
         of_op = np.where(self.of_op == index, 0, -1).astype(np.int32)
-        return Steps(self.source, **one, warmup=0, of_op=of_op, first=index)
+        return Steps(self.source, **columns_of_step, warmup=0, of_op=of_op, first=index)
 
     @property
     def duration(self) -> I64:

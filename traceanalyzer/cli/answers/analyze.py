@@ -118,8 +118,8 @@ def analyze(
             report = hashed(report)
     report, details = cleaned_with(report, details, hidden)
     compiled = compile_part(logs, asked.measured) if logs else None
-    whole = full or (output.file is not None and output.format != "markdown")
-    report_page = ReportPage(report, details, whole, max_chars, is_quiet(), compiled)
+    in_full = full or (output.file is not None and output.format != "markdown")
+    report_page = ReportPage(report, details, in_full, max_chars, is_quiet(), compiled)
     with emitted(report_page, output):
         if store is not None:
             _store(store, report, tags, recordings_read, str(scope.selection))

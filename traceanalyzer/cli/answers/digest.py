@@ -43,14 +43,14 @@ def write_digests(
 
     places, failures = places_in(paths)
     with counting("Digesting", "ranks") as done, cluster(scheduler, workers) as via:
-        made = make_all(places, folder, done, via)
+        written = make_all(places, folder, done, via)
     lines = [f"{one.path}: {one.message}" for one in failures] + [
-        one.failure for one in made if one.failure
+        one.failure for one in written if one.failure
     ]
     for line in [*iterations_in(paths, places), *lines]:
         warn(line)
-    files = sum(len(one.digests) for one in made if not one.failure)
-    found = sum(one.found for one in made)
+    files = sum(len(one.digests) for one in written if not one.failure)
+    found = sum(one.found for one in written)
     if not files:
         raise TraceAnalyzerError(
             lines[0] if len(lines) == 1 else f"none of {len(lines)} recordings could be read"

@@ -80,8 +80,8 @@ def history(
             "--metrics is a list; a page draws all runs, or one of them with --metric NAME"
         )
     with reading(database) as db:
-        made = _made(db, name, listed, output, filters)
-    emit(cleaned(made, hidden), output)
+        answer = _made(db, name, listed, output, filters)
+    emit(cleaned(answer, hidden), output)
 
 
 def _made(

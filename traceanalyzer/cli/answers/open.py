@@ -34,10 +34,11 @@ def serve(paths: tuple[str, ...], scope: Scope) -> None:
         OneFile(Path(folder) / "trace.json") as server,
     ):
         with working("Analyzing"):
-            made = build_overlay(run, *scope)
+            overlay = build_overlay(run, *scope)
             del run
             write_pieces(
-                merged_pieces(made) if made.opens_in_viewer else overlay_pieces(made), server.file
+                merged_pieces(overlay) if overlay.opens_in_viewer else overlay_pieces(overlay),
+                server.file,
             )
         click.echo(f"Open in a browser (ends when it has been read, or on Ctrl-C):\n{server.link}")
         server.until_fetched()

@@ -46,8 +46,8 @@ def write_overlay(
     from traceanalyzer.export.perfetto.chrome_trace import overlay_pieces
     from traceanalyzer.export.perfetto.overlay import build_overlay
 
-    made = cleaned(build_overlay(run, *scope), hidden, run)
-    pieces = merged_pieces(made) if merge else overlay_pieces(made)
+    overlay = cleaned(build_overlay(run, *scope), hidden, run)
+    pieces = merged_pieces(overlay) if merge else overlay_pieces(overlay)
     if file is None:
         write(b"".join(pieces).decode("utf-8", "replace"), None)
     else:

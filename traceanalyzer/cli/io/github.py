@@ -113,10 +113,10 @@ def _earlier(issue: Issue, mark: str) -> str | None:
         f"query={FIND}",
     ]
     found = _asked(issue, fields)["data"]["repository"]["issueOrPullRequest"]
-    mine = [
+    own = [
         c for c in found["comments"]["nodes"] if c["viewerDidAuthor"] and c["body"].startswith(mark)
     ]
-    return str(mine[-1]["id"]) if mine else None
+    return str(own[-1]["id"]) if own else None
 
 
 def _asked(issue: Issue, fields: list[str], text: str = "") -> Any:

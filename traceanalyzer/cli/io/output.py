@@ -221,8 +221,10 @@ def from_stdin(paths: Sequence[str]) -> Iterator[Sequence[str]]:
         try:
             yield [spooled.get(path, path) for path in paths]
         except UnreadableInputError as error:
-            said = reduce(lambda text, path: text.replace(spooled[path], path), piped, str(error))
-            raise type(error)(said) from error
+            message = reduce(
+                lambda text, path: text.replace(spooled[path], path), piped, str(error)
+            )
+            raise type(error)(message) from error
 
 
 def _is_pipe(path: str) -> bool:

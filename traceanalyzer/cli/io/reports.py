@@ -43,15 +43,15 @@ def opened(paths: Sequence[str], pattern: str | None = None, *, timeless: bool =
 
     run = read(paths, pattern)
     if not timeless and run.traces and all(trace.is_companion for trace in run.traces):
-        one = run.traces[0]
+        only_trace = run.traces[0]
         what, command = (
             ("a CUDA memory snapshot", "analyze")
-            if one.memory
+            if only_trace.memory
             else ("a log of torch.compile", "analyze")
         )
         raise TraceAnalyzerError(
-            f"{one.path}: {what}, which tells no times; give its trace, or ask "
-            f"`traceanalyzer {command} {one.path}`"
+            f"{only_trace.path}: {what}, which tells no times; give its trace, or ask "
+            f"`traceanalyzer {command} {only_trace.path}`"
         )
     warn_of_failures(run)
     return run

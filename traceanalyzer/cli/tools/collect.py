@@ -341,11 +341,13 @@ def _ceilings() -> dict[str, Any] | None:
     from traceanalyzer.collect import ceilings
 
     reached, trouble = ceilings.measured_apart()
-    said = f"ceilings were not measured: {trouble}"
+    message = f"ceilings were not measured: {trouble}"
     if reached is not None:
         products = ", ".join(
             f"{name} {rate:.0f}" for name, rate in reached["matmul_tflops"].items()
         )
-        said = f"{reached['gpu']}: copy {reached['copy_gbs']:.0f} GB/s, matmuls {products} TFLOP/s"
-    click.echo(f"traceanalyzer: {said}", err=True)
+        message = (
+            f"{reached['gpu']}: copy {reached['copy_gbs']:.0f} GB/s, matmuls {products} TFLOP/s"
+        )
+    click.echo(f"traceanalyzer: {message}", err=True)
     return reached

@@ -26,11 +26,15 @@ def schema(document: str, file: Path | None) -> None:
     from traceanalyzer.report.json import dump
 
     check_writable(file)
-    whole: dict[str, type[Any]] = {"whatif": WhatIf, "compare": Comparison, "metric": MetricSeries}
+    documents: dict[str, type[Any]] = {
+        "whatif": WhatIf,
+        "compare": Comparison,
+        "metric": MetricSeries,
+    }
     if document == "report":
         found = schemas.report_schema()
-    elif document in whole:
-        found = schemas.document_schema(whole[document])
+    elif document in documents:
+        found = schemas.document_schema(documents[document])
     else:
         found = schemas.rows_schema(
             document, StoredRun if document == "runs" else named(document).row

@@ -146,8 +146,10 @@ def _all_switches() -> str:
 def _supported(candidates: Any, left: Any) -> str:
     widest = max(len(one.switch.id) for one in (*candidates, *left))
     lines = []
-    for one in candidates:
-        promise = f"promised {one.promise.step_ms:.3g} ms" if one.promise else "no figure"
-        lines.append(f"{one.switch.id.ljust(widest)}  {promise}: {one.switch.write}")
+    for candidate in candidates:
+        promise = (
+            f"promised {candidate.promise.step_ms:.3g} ms" if candidate.promise else "no figure"
+        )
+        lines.append(f"{candidate.switch.id.ljust(widest)}  {promise}: {candidate.switch.write}")
     lines += [f"{one.switch.id.ljust(widest)}{DOES_NOT_SUPPORT}{one.why}" for one in left]
     return "\n".join(lines)

@@ -178,15 +178,15 @@ def cudagraphs(compiled: Compiled, step_ms: float | None) -> Iterator[Pair]:
 
 
 def _graph_action(reasons: list[str]) -> str:
-    said = " ".join(reasons)
-    if "mutated" in said:
+    reason = " ".join(reasons)
+    if "mutated" in reason:
         return (
             "Return new tensors instead of changing inputs in place, or copy into a buffer "
             "outside of the function."
         )
-    if "cpu device" in said or "multiple devices" in said:
+    if "cpu device" in reason or "multiple devices" in reason:
         return "Put every tensor of the function on the GPU, constants and scalars included."
-    if "dynamic" in said or "symbolic" in said or "symint" in said:
+    if "dynamic" in reason or "symbolic" in reason or "symint" in reason:
         return "Give the function a few fixed shapes: CUDA graphs need them."
     return "Remove the cause, then check with TORCH_LOGS=cudagraphs."
 
@@ -266,11 +266,11 @@ def cache(compiled: Compiled) -> Iterator[Pair]:
         Evidence("bypasses", use.bypasses, "", "both caches"),
     ]
     action = use.warm_start or "Let the cache take the graph: see the reason."
-    said = " ".join(use.bypass_reasons)
-    if "custom pass" in said:
+    why = " ".join(use.bypass_reasons)
+    if "custom pass" in why:
         action = "Give the custom pass a uuid (torch._inductor.custom_graph_pass.CustomGraphPass)."
     elif use.bypass_reasons:
-        action = f"Take what the cache cannot hold out of the compiled function: {said}"
+        action = f"Take what the cache cannot hold out of the compiled function: {why}"
     finding = Finding(
         "compile-cache", "host", title, "high" if use.cold_s > LEAST_S else "low", None, evidence
     )
@@ -295,17 +295,17 @@ def _warm_start_s(compiled: Compiled) -> tuple[float, float, float] | None:
 def autotune(compiled: Compiled) -> Iterator[Pair]:
     """A finding where much of the start goes into autotuning."""
     spent = compiled.stages_s.get("autotune", 0.0)
-    whole = compiled.compile_s or 0.0
-    if spent < max(LEAST_S, AUTOTUNE_SHARE * whole):
+    compile_s = compiled.compile_s or 0.0
+    if spent < max(LEAST_S, AUTOTUNE_SHARE * compile_s):
         return
-    best = min(compiled.ranks, key=lambda row: abs(row.compile_s - whole), default=None)
+    best = min(compiled.ranks, key=lambda row: abs(row.compile_s - compile_s), default=None)
     starts = [
         row
         for row in compiled.ranks
         if best and row.rank == best.rank and row.autotune_s >= LEAST_S
     ]
     again = len(starts) > 1
-    title = f"Autotuning takes {spent:.3g} s of {whole:.3g} s of compilation"
+    title = f"Autotuning takes {spent:.3g} s of {compile_s:.3g} s of compilation"
     title += (
         f", at each of {len(starts)} starts" if again else "; a start without its cache tunes again"
     )

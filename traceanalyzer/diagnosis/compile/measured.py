@@ -144,10 +144,10 @@ def diagnose_compile(compiled: "Compiled", step_ms: float | None) -> CompileDiag
 
 def headline(compiled: "Compiled") -> str:
     """The answer in two sentences."""
-    said = []
+    sentences = []
     if compiled.compile_s is not None:
         most = max(compiled.stages_s, key=lambda stage: compiled.stages_s[stage], default="")
-        said.append(
+        sentences.append(
             f"{compiled.compile_s:.3g} s of compilation for {count(compiled.graphs or 0, 'graph')}"
             + (
                 f", most of it {most} ({compiled.stages_s[most]:.3g} s)."
@@ -157,8 +157,8 @@ def headline(compiled: "Compiled") -> str:
         )
         broken = count(sum(row.count for row in compiled.graph_breaks), "graph break")
         end = ", the recompile limit was hit." if compiled.recompile_limit_hit else "."
-        said.append(f"{broken} and {count(compiled.recompiles or 0, 'recompilation')}{end}")
+        sentences.append(f"{broken} and {count(compiled.recompiles or 0, 'recompilation')}{end}")
     use = compiled.trace
     if use is not None and use.compiled_share is not None:
-        said.append(f"{use.compiled_share:.0%} of the step's GPU time is compiled.")
-    return " ".join(said)
+        sentences.append(f"{use.compiled_share:.0%} of the step's GPU time is compiled.")
+    return " ".join(sentences)

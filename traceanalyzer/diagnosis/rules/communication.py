@@ -190,7 +190,7 @@ def _of_late(
     """What tells who is late; `waited`: a share of the step, `mean_ms`: compute of the others."""
     slow = ranks.rows[ranks.critical]
     per = m.timed.steps.per
-    of = f"of the recorded {m.timed.steps.unit}"
+    of_recorded = f"of the recorded {m.timed.steps.unit}"
     own = f"rank {slow.rank}, {per}"
     gains = [
         Evidence(
@@ -202,7 +202,9 @@ def _of_late(
         for one in ranks.late
     ]
     return [
-        Evidence("waiting of the rank that waits longest", waited, "share", of, MIN_WAIT_SHARE),
+        Evidence(
+            "waiting of the rank that waits longest", waited, "share", of_recorded, MIN_WAIT_SHARE
+        ),
         *gains,
         Evidence("compute", slow.compute_ms, "ms", own),
         Evidence("compute", mean_ms, "ms", f"mean of the other ranks, {per}"),
@@ -243,7 +245,7 @@ def _in_pipeline(m: Measurements, job: PipelineJob, late: Sequence[LateRank]) ->
     )
     gain_ms = max(one.gain_ms for one in late)
     per = m.timed.steps.per
-    ops = job.of.ops
+    ops = job.pipeline.ops
     computing_s = job.usual * ops.of(FORWARD, BACKWARD)
     usual = MS_PER_S * np.bincount(ops.stage, computing_s)
     evidence = [

@@ -56,10 +56,10 @@ def launch_bound(m: Measurements, _free: Bool) -> Iterator[Draft]:
     words = said("launch-bound")
     captured = program(m).in_graphs
     action = said("launch-bound", "more_in_graphs") if captured else words
-    whole = (
+    already_whole = (
         captured and m.launches is not None and m.launches.graph_launches <= 1.0
     )  # the step is a single graph
-    proposals = [] if whole else [Proposal(action, ALL_GONE, name="cuda_graph")]
+    proposals = [] if already_whole else [Proposal(action, ALL_GONE, name="cuda_graph")]
     yield finding("launch-bound", "idle.launch", idle, evidence, proposals, words=words)
 
 

@@ -67,11 +67,11 @@ def _more_than_useful(m: Measurements) -> Iterator[str]:
             "report, 20 for outliers and drift; shorter recordings disturb the program less."
         )
     ranges = m.trace.host_ranges
-    mine = (ranges.kind == RangeKind.ANNOTATION) & ~texts_where(
+    own = (ranges.kind == RangeKind.ANNOTATION) & ~texts_where(
         m.trace.strings, LIBRARY_MARK.search
     )[ranges.name]
     a_step = (
-        float((mine & m.timed.steady_host(ranges.start)).sum()) / count
+        float((own & m.timed.steady_host(ranges.start)).sum()) / count
         if m.timed.steps.found
         else 0.0
     )

@@ -130,12 +130,12 @@ class Predictor:
         known = unprofiled(m, rows)
         replayed = served.median_ms(served.usual, numbers)
         host = served.host_ns(served.usual)[numbers]
-        there = host > 0
+        has_host = host > 0
         scale = known.ms / replayed if known and replayed else 1.0
         return cls(
             fit,
             served,
-            curve(requests[there], np.full(there.sum(), np.nan), host[there]),
+            curve(requests[has_host], np.full(has_host.sum(), np.nan), host[has_host]),
             rows,
             scale,
         )
@@ -256,18 +256,20 @@ def _switches(m: Measurements, drafts: Sequence[Draft]) -> Iterator[Recommendati
     gains = m.memo(outlook).gains
     for change in CHANGES:
         switch = switches()[change]
-        mine = [gain for gain in gains if gain.change == change]
+        own_gains = [gain for gain in gains if gain.change == change]
         found = sorted(
             (d for d in drafts if d.cls in HOST_CLASSES), key=lambda d: d.cls != switch.cls
         )
-        if not mine or not found:
+        if not own_gains or not found:
             continue
-        step = m.step.step_ms * mine[0].mean_share
-        share = mine[0].mean_share
-        text = "; ".join(map(_gained, mine))
+        step = m.step.step_ms * own_gains[0].mean_share
+        share = own_gains[0].mean_share
+        text = "; ".join(map(_gained, own_gains))
         low = step * (1 - SCENARIO_SPREAD)
         high = step * (1 + SCENARIO_SPREAD)
-        if change == "cuda_graphs" and mine[0].phase != "decode":  # decodes replay graphs already
+        if (
+            change == "cuda_graphs" and own_gains[0].phase != "decode"
+        ):  # decodes replay graphs already
             switch = switches()["piecewise_graphs"]
         yield Recommendation(
             found[0].id,
@@ -359,14 +361,14 @@ def _recorded(
 ) -> Found | str:
     """Requests and times of the usual batch, of the recorded iterations by their guesses."""
     if count not in verifying:
-        there = ", ".join(f"{guesses:g}" for guesses in sorted(verifying))
-        return f"recorded iterations verify {there} guesses a request, none {count}"
+        counts = ", ".join(f"{guesses:g}" for guesses in sorted(verifying))
+        return f"recorded iterations verify {counts} guesses a request, none {count}"
     requests = median_low([row.requests or 0 for row in verifying[count]])
-    mine = [row for row in verifying[count] if row.requests == requests]
-    known = unprofiled(m, mine)
+    alike = [row for row in verifying[count] if row.requests == requests]
+    known = unprofiled(m, alike)
     if known is not None:
         return Found("verify", requests, known.ms, known.low_ms, known.high_ms)
-    times = np.array([_time(row) for row in mine], np.float64)
+    times = np.array([_time(row) for row in alike], np.float64)
     low, time, high = np.percentile(times, (5, 50, 95)).tolist()
     low = min(low, time * (1 - SPREAD))
     high = max(high, time * (1 + SPREAD))

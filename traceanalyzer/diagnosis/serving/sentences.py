@@ -123,8 +123,10 @@ def _log(m: Measurements) -> Iterator[str]:
     logged = column(decodes, "logged_ms")
     both = (recorded > 0) & (logged > 0)
     if both.any():
-        there, here = (_ms(float(np.median(times[both]))) for times in (logged, recorded))
-        yield f"Decodes as logged: {there}, as recorded: {here} (medians)."
+        logged_ms, recorded_ms = (
+            _ms(float(np.median(times[both]))) for times in (logged, recorded)
+        )
+        yield f"Decodes as logged: {logged_ms}, as recorded: {recorded_ms} (medians)."
     if log.stretch is not None and log.stretch >= 1 + FEW:
         yield f"The profiler makes decodes {log.stretch:.2f} times as long."
 

@@ -185,11 +185,18 @@ def break_rows(log: CompileLog) -> list[BreakRow]:
     met = breaks_of(log)
     count = Counter((one.reason, location) for one, location, _ in met)
     rows = {}
-    for one, location, compilation in met:
-        plain, remedy = in_plain_words(one.reason, one.hint)
-        met_at = (location, count[one.reason, location], compilation.name, one.skipped_frame)
+    for met_break, location, compilation in met:
+        plain, remedy = in_plain_words(met_break.reason, met_break.hint)
+        met_at = (
+            location,
+            count[met_break.reason, location],
+            compilation.name,
+            met_break.skipped_frame,
+        )
         basis = "a trace of the same program tells what it costs"
-        rows[one.reason, location] = BreakRow(plain, one.reason, *met_at, remedy, basis=basis)
+        rows[met_break.reason, location] = BreakRow(
+            plain, met_break.reason, *met_at, remedy, basis=basis
+        )
     return list(rows.values())
 
 
@@ -213,10 +220,14 @@ def breaks_of(log: CompileLog) -> list[tuple[Break, str, Compilation]]:
 def recompile_rows(log: CompileLog) -> list[RecompileRow]:
     """Recompilations by the guard that failed, most frequent first."""
     found: dict[tuple[str, str], list[tuple[Compilation, Guard]]] = defaultdict(list)
-    for one in filter(lambda one: one.is_recompilation, log.compilations):
-        guard = read_guard(one.recompile_reasons[0] if one.recompile_reasons else "")
-        location = guard.location if guard.location.startswith("/") else named(log, one).location
-        found[key_of(guard), location].append((one, guard))
+    for compilation in filter(lambda one: one.is_recompilation, log.compilations):
+        guard = read_guard(
+            compilation.recompile_reasons[0] if compilation.recompile_reasons else ""
+        )
+        location = (
+            guard.location if guard.location.startswith("/") else named(log, compilation).location
+        )
+        found[key_of(guard), location].append((compilation, guard))
     rows = []
     for (_, location), met in found.items():
         first, guard = met[0]
@@ -286,8 +297,12 @@ def graphs_of(log: CompileLog) -> int:
 
 def function_of(log: CompileLog, compilation: Compilation) -> str:
     """Name and place of a function; of a refused compilation those of the one before it."""
-    one = named(log, compilation)
-    return f"{one.name} ({one.location})" if one.location else one.name or one.compile_id
+    function = named(log, compilation)
+    return (
+        f"{function.name} ({function.location})"
+        if function.location
+        else function.name or function.compile_id
+    )
 
 
 def named(log: CompileLog, compilation: Compilation) -> Compilation:
@@ -332,8 +347,8 @@ def _schedule(log: CompileLog) -> list[tuple[str, ...]]:
 
 def _differences(a: CompileLog, b: CompileLog) -> list[str]:
     names = {c.compile_id: c.name for log in (b, a) for c in reversed(log.compilations)}
-    here, there = map(_captured, (a, b))
-    apart = sorted((here - there) | (there - here))
+    before, after = map(_captured, (a, b))
+    apart = sorted((before - after) | (after - before))
     result = [
         f"rank {b.rank} compiled {one} ({names[one]}) differently from rank {a.rank}."
         for one, _ in apart
@@ -360,11 +375,11 @@ class Guard:
 def read_guard(reason: str) -> Guard:
     """A guard from what dynamo says of a recompilation: `0/1: tensor 'x' size mismatch at index 0.
     expected 4, ...`."""
-    said = _CACHE_ENTRY.sub("", reason.strip())
-    stack = _STACK.findall(said)
-    where = _WHERE.search(said)
+    told = _CACHE_ENTRY.sub("", reason.strip())
+    stack = _STACK.findall(told)
+    where = _WHERE.search(told)
     location = f"{stack[-1][0]}:{stack[-1][1]}" if stack else where[1] if where else ""
-    text = _COMMENT.sub("", said.splitlines()[0] if said else "").strip()
+    text = _COMMENT.sub("", told.splitlines()[0] if told else "").strip()
     compared = _EXPECTED.match(text)
     if compared:
         return Guard(compared["what"].strip(), compared["old"], compared["new"], location)

@@ -27,17 +27,17 @@ def kernel_rows(log: CompileLog) -> list[KernelRow]:
         noted = {kernel.name: kernel for kernel in compilation.triton}
         for code in compilation.codes:
             estimates = estimates_us(code)
-            for one in code.kernels:
-                about = noted.get(one.name)
-                lines = list(one.lines)
-                operators = list(one.operators)
+            for written in code.kernels:
+                about = noted.get(written.name)
+                lines = list(written.lines)
+                operators = list(written.operators)
                 of_graph = (
                     compilation.compile_id,
                     code.key,
                     code.direction,
                     lines,
                     operators,
-                    len(one.nodes),
+                    len(written.nodes),
                 )
                 tuned = (
                     (about.compile_us / 1e3, about.configurations, about.autotune_cache)
@@ -46,7 +46,8 @@ def kernel_rows(log: CompileLog) -> list[KernelRow]:
                 )
                 rows.append(
                     replace(
-                        KernelRow(one.name, *of_graph, *tuned), estimate_us=estimates.get(one.name)
+                        KernelRow(written.name, *of_graph, *tuned),
+                        estimate_us=estimates.get(written.name),
                     )
                 )
     return rows

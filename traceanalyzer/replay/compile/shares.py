@@ -74,10 +74,10 @@ def priced(rows: list[BreakRow], log: CompileLog | None, traced: Traced) -> list
             )
         return result
     for row in rows:
-        mine = [seam for seam in left if _is_seam_of(seam, row, log)]
-        left = [seam for seam in left if seam not in mine]
-        if mine:
-            result.append(_with_price(row, mine, traced))
+        own = [seam for seam in left if _is_seam_of(seam, row, log)]
+        left = [seam for seam in left if seam not in own]
+        if own:
+            result.append(_with_price(row, own, traced))
         else:
             result.append(
                 _whole_function(row, traced)

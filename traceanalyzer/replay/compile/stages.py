@@ -97,27 +97,33 @@ def stage_seconds(log: CompileLog) -> list[dict[str, float]]:
 def stages_of_metrics(metrics: Iterable[Metrics]) -> dict[str, float]:
     """Seconds by stage as dynamo's own metrics of a compilation have them."""
     result: dict[str, float] = defaultdict(float)
-    for one in metrics:
-        logged = (one.duration_s, one.inductor_s, one.triton_s, one.autotune_s, one.cudagraph_s)
-        whole, inductor, triton, autotune, graphs = (seconds or 0.0 for seconds in logged)
+    for entry in metrics:
+        logged = (
+            entry.duration_s,
+            entry.inductor_s,
+            entry.triton_s,
+            entry.autotune_s,
+            entry.cudagraph_s,
+        )
+        total, inductor, triton, autotune, graphs = (seconds or 0.0 for seconds in logged)
         backend = (
-            whole
-            if one.kind == "backward"
-            else min(inductor if one.backend_s is None else one.backend_s, whole)
+            total
+            if entry.kind == "backward"
+            else min(inductor if entry.backend_s is None else entry.backend_s, total)
         )
         inductor = min(inductor, backend)
         triton = min(triton, inductor)
         parts = {
-            "dynamo": whole - backend,
+            "dynamo": total - backend,
             "aot": backend - inductor,
             "inductor": inductor - triton,
             "triton": triton,
         }
-        if one.kind.endswith("_runtime"):
+        if entry.kind.endswith("_runtime"):
             parts = {
                 "autotune": autotune,
                 "cudagraphs": graphs,
-                "other": max(whole - (autotune + graphs), 0.0),
+                "other": max(total - (autotune + graphs), 0.0),
             }
         for stage, seconds in parts.items():
             result[stage] += seconds

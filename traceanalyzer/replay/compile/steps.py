@@ -111,10 +111,10 @@ def _parts(
     timed: Timed, log: CompileLog | None, first: IntervalSet
 ) -> Iterator[tuple[str, IntervalSet]]:
     """Disjoint sets of time that cover everything, and what each is."""
-    whole = union(np.array([begin_of_first(timed)]), timed.steps.end[-1:])
+    first_step = union(np.array([begin_of_first(timed)]), timed.steps.end[-1:])
     busy = timed.activity[timed.device].busy if timed.device is not None else EMPTY
     yield "GPU work", busy
-    left = subtract(whole, busy)
+    left = subtract(first_step, busy)
     epoch_ns = timed.trace.epoch_ns
     if log is not None and epoch_ns and log.spans:  # the two have a clock in common
         outermost = [

@@ -92,13 +92,13 @@ def _backward(code: CompiledCode, before: str, after: str, count: int) -> list[W
         for row, region in regions
         if region >= 0
     }
-    for one, other in pairwise(rows_b[np.argsort(ranges.start[rows_b])].tolist()):
+    for earlier, other in pairwise(rows_b[np.argsort(ranges.start[rows_b])].tolist()):
         pair = (
-            sequences.get(int(ranges.sequence[one])),
+            sequences.get(int(ranges.sequence[earlier])),
             sequences.get(int(ranges.sequence[other])),
         )
-        if pair == (after, before) and ranges.thread[one] == ranges.thread[other]:
-            windows.append(_between(code, one, other))
+        if pair == (after, before) and ranges.thread[earlier] == ranges.thread[other]:
+            windows.append(_between(code, earlier, other))
     return [window for window in windows if window[1] > window[0]][:count]
 
 

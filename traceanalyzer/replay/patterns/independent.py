@@ -135,13 +135,13 @@ def _carries(call: Run) -> bool:
     rows = next(chain.from_iterable(map(dict.values, data)), (0,))[0]
     known = set[int]()
     given_anything = True
-    for one, found in zip(call, data, strict=True):
+    for operator, found in zip(call, data, strict=True):
         unexplained = [shape[0] for size, shape in found.items() if size not in known][
             given_anything:
         ]
-        if one.named(CELL) or (rows in unexplained and one.named(TAKES_STATE)):
+        if operator.named(CELL) or (rows in unexplained and operator.named(TAKES_STATE)):
             return True
-        shape = given_by(one)
+        shape = given_by(operator)
         given_anything = shape is None or (given_anything and found.keys() <= known)
         known |= found.keys() | (set() if shape is None else {math.prod(shape)})
     return False

@@ -60,10 +60,10 @@ def _of_steps(tape: Tape) -> list[_Forward]:
         are_named(linked, outer, TAKES),
         are_named(linked, outer, PICKS) & ~_written_to(linked, outer),
     )
-    mine = (step == one for one in distinct(tape.step_of_op))
+    in_step = (step == one for one in distinct(tape.step_of_op))
     return [
         _Forward(known.of_nodes(outer[here]), *(column[here] for column in columns))
-        for here in mine
+        for here in in_step
     ]
 
 
@@ -152,19 +152,19 @@ def _parts(one: Operator) -> int:
 
 def _batches(tape: Tape, least_dimensions: int) -> Iterator[list[int]]:
     """For each batch of a step that is taken apart, when the host takes its items, ns."""
-    for of in tape.memo(_of_steps):
-        for batch, count in sorted(Counter(of.shapes[of.apart].tolist()).items()):
-            shape = _shape(of, batch)
-            takes = np.flatnonzero(of.takes).tolist()
-            items = [i for i in takes if of.operator[i].first == shape[1:]]
+    for forward in tape.memo(_of_steps):
+        for batch, count in sorted(Counter(forward.shapes[forward.apart].tolist()).items()):
+            shape = _shape(forward, batch)
+            takes = np.flatnonzero(forward.takes).tolist()
+            items = [i for i in takes if forward.operator[i].first == shape[1:]]
             if len(shape) > 1 and len(items) == shape[0] * count >= FEWEST_ITEMS * count:
-                yield of.start[items].tolist()
+                yield forward.start[items].tolist()
         # Batches whose items are picked by their numbers.
-        for batch in distinct(of.shapes[of.picks]).tolist():
-            shape = _shape(of, batch)
-            picked = np.flatnonzero(of.picks & (of.shapes == batch))
+        for batch in distinct(forward.shapes[forward.picks]).tolist():
+            shape = _shape(forward, batch)
+            picked = np.flatnonzero(forward.picks & (forward.shapes == batch))
             if len(shape) >= least_dimensions and shape[0] >= FEWEST_ITEMS:
-                yield of.start[picked[_next_ones(of, picked, shape[0])]].tolist()
+                yield forward.start[picked[_next_ones(forward, picked, shape[0])]].tolist()
 
 
 def _shape(of: _Forward, batch: int) -> tuple[int, ...]:

@@ -87,10 +87,10 @@ def _in_frames(linked: Linked, names: Bool) -> Bool:
     rows = np.flatnonzero((ranges.kind == RangeKind.PYTHON) & names[ranges.name])
     result = np.zeros(len(tree.start), bool)
     for thread in distinct(ranges.thread[rows]):
-        mine = rows[ranges.thread[rows] == thread]
-        here = np.flatnonzero(tree.thread == thread)
-        frames = union(ranges.start[mine], ranges.end[mine])
-        result[here] = contains(frames, tree.start[here])
+        frames_of_thread = rows[ranges.thread[rows] == thread]
+        nodes = np.flatnonzero(tree.thread == thread)
+        frames = union(ranges.start[frames_of_thread], ranges.end[frames_of_thread])
+        result[nodes] = contains(frames, tree.start[nodes])
     return result
 
 
@@ -112,9 +112,9 @@ class Outermost:
 
     def at(self, first: int, stop: int) -> list[Place]:
         """Those at these places; fewer at the ends."""
-        here = slice(max(first, 0), max(stop, 0))
-        nodes = self.nodes[here]
-        launches = self._launches[here].tolist()
+        stretch = slice(max(first, 0), max(stop, 0))
+        nodes = self.nodes[stretch]
+        launches = self._launches[stretch].tolist()
         return list(map(Place, nodes.tolist(), self._known.of_nodes(nodes), launches))
 
     def follow(self, place: int, count: int) -> Iterator[Operator]:

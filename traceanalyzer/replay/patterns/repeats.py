@@ -21,8 +21,8 @@ from traceanalyzer.trace import I32, I64, Bool, distinct, ranked
 
 def each_step(step: I32 | I64, chosen: Bool) -> Iterator[I64]:
     """The chosen entries of each step that has any."""
-    for one in distinct(step[chosen]).tolist():
-        yield np.flatnonzero(chosen & (step == one))
+    for number in distinct(step[chosen]).tolist():
+        yield np.flatnonzero(chosen & (step == number))
 
 
 def after_each(chosen: NDArray[Any]) -> NDArray[Any]:

@@ -99,18 +99,18 @@ def _described(rated: Rated, order: I64, run: I64) -> Iterator[_Run]:
     number, first = np.unique(run, return_index=True)
     products = operators(rated.linked).of_rows(rated.roofline.row[order[first]])
     nodes = np.split(rated.joined.launch_node[order], first[1:])
-    for one, name, launched in zip(products, number.tolist(), nodes, strict=True):
-        base = 1 if one.named(ADDED_TO) else 0
-        linear = one.named(LINEAR)
-        data = _shape(one, base)
-        weights = _shape(one, base + 1)
-        if one.named(PRODUCT) and data and len(weights) in {1, 2, len(data)}:
+    for product, name, launched in zip(products, number.tolist(), nodes, strict=True):
+        base = 1 if product.named(ADDED_TO) else 0
+        linear = product.named(LINEAR)
+        data = _shape(product, base)
+        weights = _shape(product, base + 1)
+        if product.named(PRODUCT) and data and len(weights) in {1, 2, len(data)}:
             columns = 1 if len(weights) == 1 else weights[0 if linear else -1]
             size = math.prod(data[:-1]) * columns
             taken = (
                 [data]
-                if linear or (base and len(one.shapes[0]) < len(data))
-                else one.shapes[: base + 2]
+                if linear or (base and len(product.shapes[0]) < len(data))
+                else product.shapes[: base + 2]
             )
             yield _Run(name, launched, size, list(map(math.prod, taken)).count(size))
 
@@ -120,17 +120,17 @@ def _independent(rated: Rated, order: I64, run: I64) -> list[int]:
     known = list(_described(rated, order, run))
     found = set[int]()
     unsure = dict[bool, list[_Run]](((False, []), (True, [])))
-    for one in known:
-        if not one.operands or _turned(rated, one):
-            found.add(one.number)
+    for candidate in known:
+        if not candidate.operands or _turned(rated, candidate):
+            found.add(candidate.number)
         else:
-            unsure[bool(rated.joined.in_backward[one.nodes[0]])].append(one)
+            unsure[bool(rated.joined.in_backward[candidate.nodes[0]])].append(candidate)
     found |= _of_items(rated, unsure[False])
     # Those of the backward pass that they give rise to.
     outer = rated.linked.tree.outer_operator
     of_found = np.zeros(len(outer) + 1, bool)
-    for one in known:
-        of_found[outer[one.nodes]] |= one.number in found
+    for candidate in known:
+        of_found[outer[candidate.nodes]] |= candidate.number in found
     learned = made_by(rated.linked, of_found[outer]) if unsure[True] else of_found
     return sorted(found | {one.number for one in unsure[True] if learned[one.nodes].all()})
 
@@ -140,8 +140,8 @@ def _of_items(rated: Rated, runs: list[_Run]) -> set[int]:
     operands."""
     asked = Counter[int]()
     items = _items(rated) if runs else Counter[int]()
-    for one in runs:
-        asked[one.size] += one.operands * len(one.nodes)
+    for products in runs:
+        asked[products.size] += products.operands * len(products.nodes)
     return {one.number for one in runs if items[one.size] >= asked[one.size]}
 
 
@@ -149,11 +149,11 @@ def _turned(rated: Rated, run: _Run) -> bool:
     """Whether views give each result of a run dimensions that the next product does not take."""
     tree = rated.linked.tree
     known = operators(rated.linked)
-    for here, following in pairwise(
+    for first, following in pairwise(
         np.searchsorted(tree.outermost_operators, tree.outer_operator[run.nodes]).tolist()
     ):
         *between, product = known.of_nodes(
-            tree.outermost_operators[here + 1 : max(following, here) + 1]
+            tree.outermost_operators[first + 1 : max(following, first) + 1]
         ) or [NONE]
         views = [
             i

@@ -174,16 +174,16 @@ def _mfu(known: Known, part: Part, step: float) -> float | None:
     now = part.loads.now
     matrix = part.tape.source.linked.is_matrix[part.tape.row] & np.isfinite(now.flops)
     if matrix.any():
-        here = _mean_peak(part, matrix)
-        mfu *= here
+        mean_peak = _mean_peak(part, matrix)
+        mfu *= mean_peak
     return mfu if mfu <= 1.0 else None
 
 
 def _mean_peak(part: Part, matrix: Bool) -> float:
     """The recorded peak over that asked for, by the products' operations."""
     weight = np.nan_to_num(part.loads.then.flops[matrix])
-    here = limits_on(part.tape, part.tape.source.linked.gpus).peak[matrix]
-    ratio = np.nan_to_num(here / part.limits.peak[matrix], nan=1.0)
+    peaks = limits_on(part.tape, part.tape.source.linked.gpus).peak[matrix]
+    ratio = np.nan_to_num(peaks / part.limits.peak[matrix], nan=1.0)
     return float((ratio * weight).sum() / weight.sum()) if weight.any() else 1.0
 
 

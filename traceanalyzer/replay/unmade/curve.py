@@ -84,14 +84,14 @@ def limits_on(
     for number, gpu in gpus.items():
         if gpu is None:
             continue
-        mine = device == number
-        bandwidth[mine] = gpu.bandwidth
-        cache[mine] = gpu.cache_bytes or np.nan
+        of_device = device == number
+        bandwidth[of_device] = gpu.bandwidth
+        cache[of_device] = gpu.cache_bytes or np.nan
         plain = gpu.vector.get("fp32", np.nan)
-        peak[mine] = plain
-        for one in Precision:
-            rate = gpu.matrix_peak(one.name.lower())
-            peak[mine & matrix & ~on_cores & (precision == one)] = rate or plain
+        peak[of_device] = plain
+        for format_ in Precision:
+            rate = gpu.matrix_peak(format_.name.lower())
+            peak[of_device & matrix & ~on_cores & (precision == format_)] = rate or plain
     return Limits(peak, bandwidth, cache)
 
 
@@ -131,9 +131,9 @@ def resized_ns(tape: Tape, loads: Loads, limits: Limits) -> F64:
     few = np.where(waves < FEW_WAVES, filled, along_curve)
     products = _products_ns(rest, now, then, few)
     others = rest * filled * _out_of_cache(tape, loads, limits)
-    made = start + np.where(matrix & np.isfinite(products), products, others)
+    predicted = start + np.where(matrix & np.isfinite(products), products, others)
     least = np.where(then > now, BEST * then + STARTED * start, 0.0)
-    result: F64 = np.where(_is_same_work(loads), time, np.maximum(made, least))
+    result: F64 = np.where(_is_same_work(loads), time, np.maximum(predicted, least))
     return result
 
 

@@ -114,16 +114,16 @@ def forward_nodes(rated: Rated) -> I64:
 
 def _roots(found: list[Operator], parameters: Parameters) -> Iterator[Root]:
     """What operators with weights say, in their order."""
-    for one in found:
-        typed = [t for t in one.typed if isinstance(t, Tensor)]
-        if EMBEDDING.match(one.name) and len(typed) > 1:
+    for operator in found:
+        typed = [t for t in operator.typed if isinstance(t, Tensor)]
+        if EMBEDDING.match(operator.name) and len(typed) > 1:
             yield from _of_indices(typed[1])
-        elif CONVOLUTION.match(one.name) and typed and not parameters.has(typed[0]):
+        elif CONVOLUTION.match(operator.name) and typed and not parameters.has(typed[0]):
             yield from _of_images(typed[0].shape)
-        elif RECURRENT.match(one.name) and typed and len(typed[0].shape) == SEQUENCE:
-            yield _of_sequence(typed[0].shape, one.values)
-        elif (LINEAR.match(one.name) or MATMUL.match(one.name)) and typed:
-            first = 1 if ADDED.match(one.name) and len(typed) > 1 else 0
+        elif RECURRENT.match(operator.name) and typed and len(typed[0].shape) == SEQUENCE:
+            yield _of_sequence(typed[0].shape, operator.values)
+        elif (LINEAR.match(operator.name) or MATMUL.match(operator.name)) and typed:
+            first = 1 if ADDED.match(operator.name) and len(typed) > 1 else 0
             data = typed[first]
             yield from _of_features(data, typed[-1], parameters)
 
@@ -163,9 +163,9 @@ def _of_features(data: Tensor, other: Tensor, parameters: Parameters) -> Iterato
 
 def _attention(found: list[Operator]) -> Iterator[tuple[Shape, Shape]]:
     """Shapes of queries and keys."""
-    for one in found:
-        shapes = one.shapes
-        if ATTENTION.match(one.name) and len(shapes) > 1 and len(shapes[0]) == HEADS:
+    for operator in found:
+        shapes = operator.shapes
+        if ATTENTION.match(operator.name) and len(shapes) > 1 and len(shapes[0]) == HEADS:
             yield shapes[0], shapes[1]
 
 

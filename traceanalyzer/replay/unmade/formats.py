@@ -63,11 +63,11 @@ def in_format(tape: Tape, load: Load, limits: Limits, precision: str) -> Formatt
     if chosen_ns < float(tape.duration[products].sum()) / 2:
         raise QuestionError(ALREADY.format(precision=precision))
     formats = np.where(chosen, np.int8(target), recorded).astype(np.int8)
-    there = limits_on(tape, source.linked.gpus, formats)
+    limits_then = limits_on(tape, source.linked.gpus, formats)
     narrow = one_of(recorded, NARROW)
     if target in NARROW:
-        return _narrowed(tape, load, limits, there, chosen)
-    return _widened(tape, load, limits, there, chosen, narrow)
+        return _narrowed(tape, load, limits, limits_then, chosen)
+    return _widened(tape, load, limits, limits_then, chosen, narrow)
 
 
 def _narrowed(tape: Tape, load: Load, here: Limits, there: Limits, chosen: Bool) -> Formatted:
@@ -82,8 +82,8 @@ def _narrowed(tape: Tape, load: Load, here: Limits, there: Limits, chosen: Bool)
     shorter = time * (1.0 - (1.0 - left) * _limited(tape, load, here))
     time = np.where(moving, shorter, time)
     moved = Load(load.flops, half.bytes / np.where(moving, TWICE, 1.0), load.elements)
-    made = with_casts(tape, chosen).retimed(np.minimum(time, tape.duration))
-    return Formatted(made, moved, there, chosen | moving)
+    narrowed = with_casts(tape, chosen).retimed(np.minimum(time, tape.duration))
+    return Formatted(narrowed, moved, there, chosen | moving)
 
 
 def _widened(
@@ -94,8 +94,8 @@ def _widened(
     moved = Load(load.flops, load.bytes * more, load.elements)
     time = _products(tape, load, moved, here, there, chosen)
     longer = time * (1.0 + (TWICE - 1.0) * _limited(tape, load, here))
-    made = tape.retimed(np.where(moving, longer, time))
-    return Formatted(made, moved, there, chosen | moving)
+    widened = tape.retimed(np.where(moving, longer, time))
+    return Formatted(widened, moved, there, chosen | moving)
 
 
 def _products(

@@ -62,18 +62,18 @@ def made(tape: Tape, plan: Plan) -> Part:
     if plan.sizes is not None:
         resizer = Resizer(plan.sizes, tape.source.joined.memo(parameters_of))
     loads = loads_of(tape, resizer)
-    here = limits_on(tape, tape.source.linked.gpus)
+    limits_now = limits_on(tape, tape.source.linked.gpus)
     changed = tape
     spread = np.zeros(len(tape.row))
     if plan.sizes is not None:
         check(tape, loads, _what(plan.sizes))
-        changed = _loaded(tape.retimed(resized_ns(tape, loads, here)), plan.loading)
+        changed = _loaded(tape.retimed(resized_ns(tape, loads, limits_now)), plan.loading)
         doublings = np.abs(np.log2(np.maximum(loads.growth, 1e-6)))
         spread = np.where(doublings > 0, SIZE_SPREAD + DOUBLING_SPREAD * doublings, 0.0)
     then = loads.then
-    limits = here
+    limits = limits_now
     if plan.precision is not None:
-        formatted = in_format(changed, then, here, plan.precision)
+        formatted = in_format(changed, then, limits_now, plan.precision)
         changed = formatted.tape
         then = formatted.load
         limits = formatted.limits
@@ -102,8 +102,10 @@ def with_host(part: Part, tape: Tape, base: Tape, kernels: float) -> Tape:
 
 def _on_gpu(tape: Tape, load: Load, here: Limits, gpu: Hardware) -> tuple[Tape, Limits]:
     gpus: dict[int, Hardware | None] = dict.fromkeys(tape.source.linked.gpus, gpu)
-    there = limits_on(tape, gpus, tape.source.roofline.precision[tape.row])
-    return tape.retimed(on_gpu_ns(tape, tape.duration.astype(np.float64), load, here, there)), there
+    limits_then = limits_on(tape, gpus, tape.source.roofline.precision[tape.row])
+    return tape.retimed(
+        on_gpu_ns(tape, tape.duration.astype(np.float64), load, here, limits_then)
+    ), limits_then
 
 
 def _loaded(tape: Tape, times: float) -> Tape:

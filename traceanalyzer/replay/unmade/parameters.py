@@ -63,15 +63,15 @@ def parameters_of(joined: Joined) -> Parameters:
     backward = at(joined.in_backward, joined.linked.tree.node_of_range[rows], False)
     groups = Groups.of(ranges.name[rows], ranges.shapes[rows], ranges.strides[rows], backward)
     shapes = set[Shape]()
-    for one in groups.first.tolist():
-        row = rows[one]
+    for node in groups.first.tolist():
+        row = rows[node]
         name = text(int(ranges.name[row])) or ""
         codes = (ranges.shapes[row], ranges.dtypes[row], ranges.strides[row])
         texts = [text(int(code)) for code in codes]
         places = _places(name)
         if places:
             shapes.update(_shapes(inputs_of(texts[0]), places))
-        elif PRODUCT.match(name) and not backward[one]:
+        elif PRODUCT.match(name) and not backward[node]:
             shapes.update(_matrix(inputs_of(*texts)))
     known = frozenset(filter(None, shapes))
     return Parameters(known, frozenset(chain.from_iterable(known)))

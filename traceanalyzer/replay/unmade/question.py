@@ -80,8 +80,8 @@ class Question:
             "gpu": self.gpu,
             "ranks": self.ranks,
         }
-        said = [f"{name} {value}" for name, value in named.items() if value is not None]
-        return ", ".join(said) or "as recorded"
+        parts = [f"{name} {value}" for name, value in named.items() if value is not None]
+        return ", ".join(parts) or "as recorded"
 
 
 def question_of(

@@ -109,10 +109,10 @@ def _rescaled(tape: Tape, gpu: Hardware | None, world: int, ranks: int) -> Scale
     size = np.maximum(sizes(tape), 0)
     kind = kinds(tape)
     ratio = np.ones(len(tape.row))
-    for one in np.flatnonzero(tape.communication).tolist():
-        name = KINDS[kind[one]]
-        now = transfer_ns(name, float(size[one]), world, gpu)
-        ratio[one] = transfer_ns(name, float(size[one]), ranks, gpu) / now
+    for op in np.flatnonzero(tape.communication).tolist():
+        name = KINDS[kind[op]]
+        now = transfer_ns(name, float(size[op]), world, gpu)
+        ratio[op] = transfer_ns(name, float(size[op]), ranks, gpu) / now
     moved = np.minimum(transfers(tape), tape.duration)
     time = tape.duration + moved * (ratio - 1.0) * tape.communication
     basis = f"messages of {world} ranks over {ranks}: {_links(gpu, ranks)}"

@@ -93,9 +93,11 @@ class Resizer:
         `brings`: whether it brings input from the host."""
         casts = CASTS.match(call.name) is not None and not brings
         inputs = tuple(self._input(one, casts=casts) for one in call.inputs)
-        made = replace(call, inputs=inputs)
+        resized = replace(call, inputs=inputs)
         places = _operands(call)
-        return made if places is None else self._product(made, call, places, backward=backward)
+        return (
+            resized if places is None else self._product(resized, call, places, backward=backward)
+        )
 
     def _input(self, given: Input, *, casts: bool) -> Input:
         if isinstance(given, tuple):
@@ -149,11 +151,11 @@ class Resizer:
         long = first is not None and self.sizes.has_length(tensor.shape[outer])
         for axis in order[1:]:
             size = tensor.shape[axis]
-            made = self.sizes.lengthened(size)
-            if made is not None and not (
+            longer = self.sizes.lengthened(size)
+            if longer is not None and not (
                 long and axis == order[-1] and self._may_be_feature(tensor, axis)
             ):
-                shape[axis] = made
+                shape[axis] = longer
                 long = True
             elif long and axis == order[1] and size == self.sizes.now.batch:
                 shape[axis] = self.sizes.batch
@@ -162,9 +164,9 @@ class Resizer:
     def _outer(self, tensor: Tensor, axis: int) -> int | None:
         """The outermost size; None where it stays."""
         size = tensor.shape[axis]
-        made = self.sizes.lengthened(size)
-        if made is not None and size != self.sizes.now.batch:
-            return made
+        longer = self.sizes.lengthened(size)
+        if longer is not None and size != self.sizes.now.batch:
+            return longer
         if size == 1 < self.sizes.now.batch:
             return None
         alone = len(tensor.shape) == 1

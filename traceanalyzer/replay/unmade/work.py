@@ -230,15 +230,15 @@ def _totals_of(now: Call, then: Call) -> tuple[Totals, Totals]:
     pairs = list(zip(now.tensors, then.tensors, strict=True))
     moving = [pair for pair in pairs if pair[0].shape != pair[1].shape] or pairs
     works = (_modelled(now), _modelled(then))
-    made = []
+    totals = []
     for work, tensors in zip(works, zip(*moving, strict=True), strict=True):
         elements = float(sum(tensor.numel for tensor in tensors))
         moved = float(sum(one.bytes for one in tensors if np.isfinite(one.bytes))) or np.nan
         known = work is not None and None not in works
         flops = work.flops if known and work is not None else np.nan
         bytes_ = work.bytes if known and work is not None else moved
-        made.append(Totals(flops, bytes_, elements))
-    return made[0], made[1]
+        totals.append(Totals(flops, bytes_, elements))
+    return totals[0], totals[1]
 
 
 def _modelled(call: Call) -> Work | None:

@@ -63,10 +63,12 @@ def sections(report: CompileReport) -> list[Section]:
     compiled = report.compiled
     diagnosis = report.diagnosis
     found = []
-    for number, one in enumerate(diagnosis.findings, 1):
-        cost = "" if one.headroom_ms is None else f" ({figure(one.headroom_ms, 'ms')} a step)"
-        found.append(f"{number}. {one.title}{cost} [{one.id}]")
-    made = [
+    for number, finding in enumerate(diagnosis.findings, 1):
+        cost = (
+            "" if finding.headroom_ms is None else f" ({figure(finding.headroom_ms, 'ms')} a step)"
+        )
+        found.append(f"{number}. {finding.title}{cost} [{finding.id}]")
+    document = [
         Section("torch.compile", [_verdict(compiled, diagnosis), report.note or None]),
         Section("Findings", found),
         Section("Recommended", _advice(diagnosis)),
@@ -82,7 +84,7 @@ def sections(report: CompileReport) -> list[Section]:
         Section("Ranks and starts", _ranks(compiled)),
         Section("What was read", _log(compiled)),
     ]
-    return [section for section in made if any(part is not None for part in section.parts)]
+    return [section for section in document if any(part is not None for part in section.parts)]
 
 
 def _verdict(compiled: Compiled, diagnosis: CompileDiagnosis) -> Verdict:
@@ -93,19 +95,19 @@ def _verdict(compiled: Compiled, diagnosis: CompileDiagnosis) -> Verdict:
 
 def _advice(diagnosis: CompileDiagnosis) -> list[str]:
     lines = []
-    for number, one in enumerate(diagnosis.recommendations, 1):
-        text = f"{number}. {one.action}"
-        if one.predicted_step_ms is not None:
-            text += f" Step: {figure(one.predicted_step_ms, 'ms')}"
-            if one.low_ms is not None and one.high_ms is not None:
-                text += f" ({figure(one.low_ms, 'ms')} to {figure(one.high_ms, 'ms')})"
+    for number, advice in enumerate(diagnosis.recommendations, 1):
+        text = f"{number}. {advice.action}"
+        if advice.predicted_step_ms is not None:
+            text += f" Step: {figure(advice.predicted_step_ms, 'ms')}"
+            if advice.low_ms is not None and advice.high_ms is not None:
+                text += f" ({figure(advice.low_ms, 'ms')} to {figure(advice.high_ms, 'ms')})"
             text += "."
-        if one.predicted_compile_s is not None:
+        if advice.predicted_compile_s is not None:
             text += (
-                f" Compilation: {one.predicted_compile_s:.3g} s ({one.low_s or 0:.3g} to "
-                f"{one.high_s or 0:.3g} s)."
+                f" Compilation: {advice.predicted_compile_s:.3g} s ({advice.low_s or 0:.3g} to "
+                f"{advice.high_s or 0:.3g} s)."
             )
-        lines.append(f"{text} Assumes: {one.basis}." if one.basis else text)
+        lines.append(f"{text} Assumes: {advice.basis}." if advice.basis else text)
     return lines
 
 

@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 
 def stats_of_logs(logs: "Sequence[CompileLog]") -> CompileStats:
     """The figures of logs."""
-    of = measure_logs(logs)
-    breaks = sum(row.count for row in of.graph_breaks)
-    cache = of.cache
+    compiled = measure_logs(logs)
+    breaks = sum(row.count for row in compiled.graph_breaks)
+    cache = compiled.cache
     hits, misses = (cache.hits, cache.misses) if cache else (None, None)
-    return CompileStats(of.compile_s, of.graphs, breaks, of.recompiles, hits, misses)
+    return CompileStats(
+        compiled.compile_s, compiled.graphs, breaks, compiled.recompiles, hits, misses
+    )
 
 
 def logs_of(recordings: Iterable[str]) -> "list[CompileLog]":

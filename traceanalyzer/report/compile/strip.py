@@ -63,9 +63,9 @@ def strip_of(log: CompileLog | None, timed: Timed | None) -> Strip | None:
         return None
     starts = np.concatenate([times.start for _, times in shown])
     ends = np.concatenate([times.end for _, times in shown])
-    whole = union(starts, ends)
-    first = int(whole.start[0])
-    length = int(whole.end[-1] - whole.start[0])
+    covered = union(starts, ends)
+    first = int(covered.start[0])
+    length = int(covered.end[-1] - covered.start[0])
     # None is shorter than a pixel: a row has no more of them than pixels.
     pixel = max(length // WIDTH, 1)
     rows = []

@@ -23,7 +23,9 @@ def recorded_ms(report: Report) -> float | None:
 def step_ms(report: Report) -> float | None:
     """The step that the report speaks of: without the profiler where that is known, else as
     recorded."""
-    of = report.summary
+    summary = report.summary
     return (
-        of.step_ms if of.basis == "unprofiled" and of.step_ms is not None else recorded_ms(report)
+        summary.step_ms
+        if summary.basis == "unprofiled" and summary.step_ms is not None
+        else recorded_ms(report)
     )

@@ -46,15 +46,15 @@ def _valid(value: Any) -> Any:
 def timelines_block(timelines: Sequence[Timeline]) -> Markup:
     """The timelines, each by columns and in bounded size: of those with too many events the
     shortest are left out."""
-    made: list[orjson.Fragment] = []
+    blocks: list[orjson.Fragment] = []
     for timeline in timelines:
-        limit = REST_BYTES if made else FIRST_BYTES
+        limit = REST_BYTES if blocks else FIRST_BYTES
         encoded = _encoded(_columns(timeline))
         while len(encoded) > limit and len(timeline.events) > FEW:
             timeline = shortened(timeline, max(len(timeline.events) * 2 // 3, FEW))
             encoded = _encoded(_columns(timeline))
-        made.append(orjson.Fragment(encoded))
-    return json_block("timeline-data", made)
+        blocks.append(orjson.Fragment(encoded))
+    return json_block("timeline-data", blocks)
 
 
 def shortened(timeline: Timeline, count: int) -> Timeline:

@@ -51,14 +51,14 @@ def findings(report: Report, timeline: Timeline | None) -> Markup:
 
 def predicted(report: Report) -> Chart | None:
     """The ladder from today's step down to what the GPU could do."""
-    made = predictions(report)
-    if made is None:
+    ladder = predictions(report)
+    if ladder is None:
         return None
     caption = (
         "The step after each recommended change alone, and its 90 % range; gains of several do not add up "
         "(traceanalyzer whatif predicts combinations)."
     )
-    return Chart("ladder", "What each change alone would bring", caption, *made)
+    return Chart("ladder", "What each change alone would bring", caption, *ladder)
 
 
 def link_to(place: "Place | None") -> Markup | None:

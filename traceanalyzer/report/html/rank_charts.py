@@ -63,7 +63,7 @@ def _strips(timeline: Timeline, messages: Sequence[Message], streams: Sequence[i
         (start, end, 0, f"compute: {figure(end / NS_PER_MS - start / NS_PER_MS, 'ms')}")
         for start, end in _visible(compute, *timeline.window)
     ]
-    whole = [(m.start, m.end, place[m.stream], "") for m in messages]
+    exposed = [(m.start, m.end, place[m.stream], "") for m in messages]
     both = []  # the parts of a collective during which compute runs
     for m in messages:
         parts = intersect(
@@ -74,7 +74,7 @@ def _strips(timeline: Timeline, messages: Sequence[Message], streams: Sequence[i
         both += [(*part, place[m.stream], "") for part in visible]
     return [
         _strip("compute", "compute", ran),
-        _strip("exposed communication", "exposed-communication", whole),
+        _strip("exposed communication", "exposed-communication", exposed),
         _strip("communication beside compute", "idle-communication", both),
         Rects("", "communication", [_named(m, place[m.stream], length) for m in messages]),
     ]
@@ -112,7 +112,7 @@ def _strip(
 
 def _named(message: Message, place: int, whole: int) -> Box:
     """The name of a collective, or its number where there is no room, in a box that is not seen."""
-    name = f"{message.kind} {message.number}/{message.of}"
+    name = f"{message.kind} {message.number}/{message.count}"
     length = message.end - message.start
     size = "" if message.bytes is None else f", {figure(message.bytes, 'bytes')}"
     group = f" of group {message.group}" if message.group else ""
@@ -160,16 +160,16 @@ def ranks_by_step(details: Details) -> Chart | None:
     """Step times of ranks as a map."""
     longest = max((time for row in details.by_rank for time in row.times_ms), default=0.0)
     ends = (longest * (1 - LEAST_SPREAD), longest)
-    made = _by_step(
+    drawn = _by_step(
         details.by_rank,
         "compute",
         lambda row: row.times_ms,
         lambda time, _: figure(time, "ms"),
         ends,
     )
-    if made is None:
+    if drawn is None:
         return None
-    plot, low, high = made
+    plot, low, high = drawn
     caption = (
         f"Step times of the ranks, {figure(low, 'ms')} to {figure(high, 'ms')}: the darker, "
         "the longer."
@@ -185,10 +185,10 @@ def waiting_by_step(details: Details) -> Chart | None:
         return f"waits {figure(waited, 'ms')} ({waited / step if step else 0.0:.0%} of the step)"
 
     ends = (0.0, LEAST_WAIT * max((time for row in rows for time in row.times_ms), default=0.0))
-    made = _by_step(rows, "idle-communication", lambda row: row.waiting_ms, words, ends)
-    if made is None or not made[2]:
+    drawn = _by_step(rows, "idle-communication", lambda row: row.waiting_ms, words, ends)
+    if drawn is None or not drawn[2]:
         return None
-    plot, low, high = made
+    plot, low, high = drawn
     caption = (
         f"Time that each rank waits in collectives for the others, {figure(low, 'ms')} to {figure(high, 'ms')}: the "
         "darker, the longer. The rank that is pale while others are dark holds them up."

@@ -113,13 +113,13 @@ def _texts(part: doc.TextTable, title: str, rows: int) -> Markup | None:
 
 def _items(part: doc.Items, *_: object) -> Markup:
     drawn = []
-    for one in part.items:
-        texts = [*(text for text, _ in one.lines), *one.details]
+    for item in part.items:
+        texts = [*(text for text, _ in item.lines), *item.details]
         below = [tag("li", text) for text in texts]
         drawn.append(
             tag(
                 "li",
-                tag("p", tag("strong", one.title)),
+                tag("p", tag("strong", item.title)),
                 tag("ul", *below),
             )
         )
@@ -131,7 +131,7 @@ def _table(part: doc.Table, title: str, rows: int) -> Markup | None:
         return None
     title = part.title or title
     more = f"; `traceanalyzer {part.command}` prints all" if part.command else ""
-    made = table(
+    drawn = table(
         title,
         part.rows,
         limit=rows,
@@ -140,7 +140,7 @@ def _table(part: doc.Table, title: str, rows: int) -> Markup | None:
         more=more,
     )
     return (
-        tag("details", tag("summary", f"{title} ({figure(len(part.rows))})"), made)
+        tag("details", tag("summary", f"{title} ({figure(len(part.rows))})"), drawn)
         if part.folded
-        else made
+        else drawn
     )

@@ -161,11 +161,11 @@ def ranks(report: Report, details: Details) -> Chart | None:
     if any(row.transfer_ms is not None for row in every):
         waiting = bars("waiting for other ranks", "idle-communication", lambda row: row.waiting_ms)
         shared = [[waiting], [bars("transfer", "communication", lambda row: row.transfer_ms)]]
-    whole = [bars("idle", "idle", lambda row: row.idle_ms)]
+    idle_alone = [bars("idle", "idle", lambda row: row.idle_ms)]
     causes = (
         [bars(f"idle: {name}", f"idle-{name}", cause(name)) for name in CAUSES]
         if details.idle_of_ranks
-        else whole
+        else idle_alone
     )
     compute = [bars("compute", "compute", lambda row: row.compute_ms)]
     plot = side_by_side(names, [compute, *shared, causes], "ms a step")

@@ -84,15 +84,15 @@ def _budget(report: Report) -> list[str]:
     if not parts:
         return ["No GPU work was measured, so there is no budget of the time."]
     step_ms = step_times.step_ms(report) or 0.0
-    whole = step_times.figure_unit(report)
+    unit = step_times.figure_unit(report)
     scale = scale_for(step_ms, "ms")
     head, rows = table(
-        [f"Where the {whole} goes", f"Time ({scale.label})", f"Share of {whole}"],
+        [f"Where the {unit} goes", f"Time ({scale.label})", f"Share of {unit}"],
         [False, True, True],
         [_part_row(part, scale) for part in parts],
     )
     drawn = [f"{row} {text_bar(part.share)} |" for row, part in zip(rows, parts, strict=True)]
-    total = f"| **{whole}** | **{number(scaled(step_ms, scale))}** | **100%** | |"
+    total = f"| **{unit}** | **{number(scaled(step_ms, scale))}** | **100%** | |"
     return [f"{head[0]} |", f"{head[1]} --- |", *drawn, total]
 
 

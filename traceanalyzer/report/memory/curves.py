@@ -92,12 +92,14 @@ def _areas(
     seconds: Sequence[float], consumers: Sequence[Consumer], shown: slice
 ) -> Iterator[Lines]:
     base = [0.0] * len(seconds)
-    for i, one in enumerate(consumers):
-        sizes = [size / GIGA for size in one.bytes[shown]]
+    for i, consumer in enumerate(consumers):
+        sizes = [size / GIGA for size in consumer.bytes[shown]]
         top = [below + size for below, size in zip(base, sizes, strict=True)]
-        hint = f"{_label(one)}: at most {figure(max(one.bytes[shown], default=0), MEMORY)}"
+        hint = (
+            f"{_label(consumer)}: at most {figure(max(consumer.bytes[shown], default=0), MEMORY)}"
+        )
         yield Lines(
-            name_of(_label(one)),
+            name_of(_label(consumer)),
             PALETTE[i % len(PALETTE)],
             seconds,
             top,

@@ -156,9 +156,9 @@ def _bytes(size: float) -> str:
 def _totals(report: MemoryReport) -> Iterator[tuple[str, str]]:
     for device in report.memory:
         size = report.traced.capacity_bytes.get(device.device)
-        of = f" of {_bytes(size)}" if size else ""
-        yield f"GPU {device.device} peak allocated", f"{_bytes(device.peak_bytes)}{of}"
-        yield f"GPU {device.device} most reserved", f"{_bytes(device.reserved_bytes)}{of}"
+        of_size = f" of {_bytes(size)}" if size else ""
+        yield f"GPU {device.device} peak allocated", f"{_bytes(device.peak_bytes)}{of_size}"
+        yield f"GPU {device.device} most reserved", f"{_bytes(device.reserved_bytes)}{of_size}"
     yield "Snapshot", Path(report.path).name
     if report.traced.step_ms is not None:
         yield "Step of the trace", figure(report.traced.step_ms, "ms")

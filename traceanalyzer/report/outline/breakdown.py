@@ -51,13 +51,13 @@ class Share:
 def budget(report: Report) -> list[Share]:
     """The step's wall-clock time: its parts, and the causes of its idle time; empty without device
     work."""
-    of = report.metrics.unprofiled if report.summary.basis == "unprofiled" else report.metrics
+    metrics = report.metrics.unprofiled if report.summary.basis == "unprofiled" else report.metrics
     total = step_ms(report)
-    if of is None or of.budget_ms is None or not total:
+    if metrics is None or metrics.budget_ms is None or not total:
         return []
     parts = list[Share]()
-    idle = of.idle_ms
-    for name, ms in vars(of.budget_ms).items():
+    idle = metrics.idle_ms
+    for name, ms in vars(metrics.budget_ms).items():
         parts += [_share(name, ms, total), *_parts_of(report, name, ms, total)]
     causes = [
         _share(name, ms, total, "idle")

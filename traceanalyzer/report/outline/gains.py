@@ -100,13 +100,13 @@ def prediction(report: Report, advice: Recommendation) -> str:
 
 def _gain(report: Report, advice: Recommendation) -> str:
     if advice.predicted_peak_bytes is not None:
-        of = report.metrics.memory
+        memory = report.metrics.memory
         after = advice.predicted_peak_bytes
         what = "at the peak"
-        before = of.peak if of is not None else None
+        before = memory.peak if memory is not None else None
         if advice.predicted_reserved_bytes is not None:
             after = advice.predicted_reserved_bytes
-            before = of.reserved if of else None
+            before = memory.reserved if memory else None
             what = "reserved"
         return (
             f"{figure(before, MEMORY)} → " if before else ""

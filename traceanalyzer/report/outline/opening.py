@@ -157,11 +157,11 @@ def damage(item: Input) -> str:
 def files(report: Report) -> list[tuple[str, str, str, str, Input]]:
     """What was read: path, kind, rank, what of it, one of the inputs meant. Of many whole ones of a
     kind are one."""
-    whole: dict[str, list[Input]] = {}
+    by_kind: dict[str, list[Input]] = {}
     for item in report.inputs:
-        whole.setdefault("" if is_damaged(item) else item.kind, []).append(item)
+        by_kind.setdefault("" if is_damaged(item) else item.kind, []).append(item)
     groups: list[list[Input]] = []
-    for kind, items in whole.items():
+    for kind, items in by_kind.items():
         groups += [items] if kind and len(items) > ONE_BY_ONE else [[item] for item in items]
     return [_file(some) for some in groups]
 

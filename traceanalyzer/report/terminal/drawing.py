@@ -242,8 +242,8 @@ def _widths(columns: list[Column], width: int) -> list[int]:
 def _least_width(column: Column, first: bool) -> int:
     if not column.is_text:
         return max(_longest_word(column.header), *map(len, column.cells))
-    whole = min(max(map(_longest_word, set(column.cells)), default=0), NAME_WIDTH)
-    return min(_full_width(column), NAME_WIDTH if first else max(TEXT_WIDTH, whole))
+    longest_word = min(max(map(_longest_word, set(column.cells)), default=0), NAME_WIDTH)
+    return min(_full_width(column), NAME_WIDTH if first else max(TEXT_WIDTH, longest_word))
 
 
 def wrapped(text: str, width: int) -> str:

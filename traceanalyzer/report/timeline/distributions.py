@@ -208,7 +208,7 @@ class Message:
 
     kind: str = field(metadata=OWN)
     number: int  # which one of its kind and group it is in the step, from 1 on
-    of: int  # how many of these there are
+    count: int  # how many of these there are
     group: str | None
     bytes: int | None
     stream: int

@@ -57,8 +57,8 @@ class Blocks(Table):
 def overview(of: Sequence[Stretch], origin_ns: int, title: str) -> Timeline:
     """The stretches below each other on one clock, whose origin is this moment of the recording."""
     drawing = _Overview()
-    for one in of:
-        drawing.add(one)
+    for stretch in of:
+        drawing.add(stretch)
     names = ("lane", "category", "start", "end", "filled", "count", "row")
     together = {
         name: np.concatenate([getattr(one, name) for one in drawing.made]) for name in names
@@ -182,12 +182,12 @@ class _Overview:
         gaps = one.m.causes.gaps
         rows = self._inside(one, "idle gaps", np.arange(len(gaps)), gaps.start, gaps.end)
         for device in distinct(gaps.device[rows]).tolist():
-            here = rows[gaps.device[rows] == device]
-            kind = gaps.cause[here].astype(np.int64) + Category.IDLE_LAUNCH
+            of_device = rows[gaps.device[rows] == device]
+            kind = gaps.cause[of_device].astype(np.int64) + Category.IDLE_LAUNCH
             self._lane(
                 one,
                 f"GPU {device} idle",
-                here,
+                of_device,
                 kind,
                 (gaps.start, gaps.end),
                 lambda i: [f"idle: {IdleCause(cause).label}" for cause in gaps.cause[i].tolist()],
@@ -206,14 +206,14 @@ class _Overview:
             minlength=len(places),
         )
         for g in np.sort(np.argsort(-time)[: of_step.MAX_STREAMS]).tolist():
-            here = rows[group == g]
+            of_stream = rows[group == g]
             device = int(places[g]) >> 32
             stream = (int(places[g]) & 0xFFFFFFFF) - 1
             self._lane(
                 one,
                 f"GPU {device} stream {stream}",
-                here,
-                of_step.device_categories(one.m, here),
+                of_stream,
+                of_step.device_categories(one.m, of_stream),
                 (ops.start, ops.end),
                 lambda i: [
                     of_step.shown_name(short_name(text(code) or ""))
@@ -238,12 +238,12 @@ class _Overview:
         for g in np.argsort(-time, kind="stable")[: one.threads].tolist():
             of_thread = rows[group == g]
             for level in distinct(tree.depth[of_thread]).tolist():
-                here = of_thread[tree.depth[of_thread] == level]
+                of_level = of_thread[tree.depth[of_thread] == level]
                 self._lane(
                     one,
                     of_step.thread_title(one.m, int(threads[g])),
-                    here,
-                    of_step.host_categories(one.m, here),
+                    of_level,
+                    of_step.host_categories(one.m, of_level),
                     (tree.start, tree.end),
                     lambda i: of_step.node_names(one.m, i),
                     level,

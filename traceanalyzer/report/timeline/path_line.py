@@ -85,22 +85,22 @@ def path_line(on: OnPath, extent: tuple[int, int]) -> list[tuple[int, int, int]]
     """Start, end and lane of the stretches of the path on lanes within the extent (ns), in time
     order."""
     path = on.path
-    here = np.flatnonzero((path.end > extent[0]) & (path.start < extent[1]))
-    on_device = np.isin(path.part[here], _OF_OP) & (path.op[here] >= 0)
+    inside = np.flatnonzero((path.end > extent[0]) & (path.start < extent[1]))
+    on_device = np.isin(path.part[inside], _OF_OP) & (path.op[inside] >= 0)
     lane = np.where(
         on_device,
-        np.append(on.lane_of_op, -1)[path.op[here]],
+        np.append(on.lane_of_op, -1)[path.op[inside]],
         -1,
     )
-    thread = np.append(on.m.linked.tree.thread, -1)[path.node[here]]
-    for one, outermost in on.lane_of_thread.items():
-        lane[~on_device & (thread == one)] = outermost
-    here = here[lane >= 0]
+    thread = np.append(on.m.linked.tree.thread, -1)[path.node[inside]]
+    for thread_id, outermost in on.lane_of_thread.items():
+        lane[~on_device & (thread == thread_id)] = outermost
+    inside = inside[lane >= 0]
     lane = lane[lane >= 0]
-    if not len(here):
+    if not len(inside):
         return []
-    start = path.start[here]
-    end = path.end[here]
+    start = path.start[inside]
+    end = path.end[inside]
     other_lane = lane[1:] != lane[:-1]
     after_pause = start[1:] != end[:-1]
     first = np.flatnonzero(np.append(True, other_lane | after_pause))

@@ -31,9 +31,9 @@ def timelines(of: MeasuredRanks, logs: Sequence[CompileLog] = ()) -> list[Timeli
     first = replace(first, title=_title(m, representative(m.timed.steps), "median"))
     others = []  # the slowest and the fastest steady step
     for step, which in list(lanes.shown_steps(m.timed.steps).items())[1:]:
-        made = step_timeline(m, None, step)
-        if made is not None:
-            others.append(replace(made, title=_title(m, step, which)))
+        drawn = step_timeline(m, None, step)
+        if drawn is not None:
+            others.append(replace(drawn, title=_title(m, step, which)))
     return [first, *others, *_all_steps(m), *_of_ranks(of)]
 
 
@@ -53,9 +53,9 @@ def _all_steps(m: Measurements) -> Iterator[Timeline]:
     if steps.found and len(steps) > 1:
         start = int(steps.start.min())
         end = int(steps.end.max())
-        whole = Stretch(m, start, end, -start, threads=MAX_THREADS, levels=LEVELS, steps=True)
+        recorded = Stretch(m, start, end, -start, threads=MAX_THREADS, levels=LEVELS, steps=True)
         rank = "" if m.trace.rank is None else f"rank {m.trace.rank}, "
-        yield overview([whole], start, f"{rank}all {len(steps)} steps")
+        yield overview([recorded], start, f"{rank}all {len(steps)} steps")
 
 
 def _of_ranks(of: MeasuredRanks) -> Iterator[Timeline]:
@@ -90,11 +90,11 @@ def _of_ranks(of: MeasuredRanks) -> Iterator[Timeline]:
 def joined(parts: Sequence[tuple[str, Timeline]], title: str) -> Timeline:
     """Timelines below each other, each with what its lanes' titles begin with."""
     named = []
-    for prefix, one in parts:
-        titled = [replace(lane, title=prefix + lane.title) for lane in one.lanes]
-        named.append(replace(one, lanes=titled))
-    whole = reduce(_with_below, named)
-    return replace(whole, extent=whole.window, title=title)
+    for prefix, timeline in parts:
+        titled = [replace(lane, title=prefix + lane.title) for lane in timeline.lanes]
+        named.append(replace(timeline, lanes=titled))
+    together = reduce(_with_below, named)
+    return replace(together, extent=together.window, title=title)
 
 
 def _with_below(whole: Timeline, one: Timeline) -> Timeline:

@@ -230,14 +230,14 @@ def _gaps(d: _Drawing) -> Iterator[_Part]:
         )
     )
     for device in distinct(gaps.device[rows]).tolist():
-        here = rows[gaps.device[rows] == device]
+        of_device = rows[gaps.device[rows] == device]
         yield _Part(
-            lane=np.full(len(here), d.add_lanes(f"GPU {device} idle")),
-            start=gaps.start[here],
-            end=gaps.end[here],
-            category=gaps.cause[here].astype(np.int64) + Category.IDLE_LAUNCH,
-            name=[f"idle: {IdleCause(cause).label}" for cause in gaps.cause[here].tolist()],
-            detail=[cut(explained.get(row, ""), MAX_NAME) for row in here.tolist()],
+            lane=np.full(len(of_device), d.add_lanes(f"GPU {device} idle")),
+            start=gaps.start[of_device],
+            end=gaps.end[of_device],
+            category=gaps.cause[of_device].astype(np.int64) + Category.IDLE_LAUNCH,
+            name=[f"idle: {IdleCause(cause).label}" for cause in gaps.cause[of_device].tolist()],
+            detail=[cut(explained.get(row, ""), MAX_NAME) for row in of_device.tolist()],
         )
 
 
@@ -249,27 +249,27 @@ def _streams(d: _Drawing) -> Iterator[_Part]:
     duration = ops.end[rows] - ops.start[rows]
     time = np.bincount(group.reshape(-1), weights=duration, minlength=distinct.shape[1])
     for g in np.sort(np.argsort(-time)[:MAX_STREAMS]).tolist():
-        here = rows[group.reshape(-1) == g]
+        of_stream = rows[group.reshape(-1) == g]
         lane = d.add_lanes(f"GPU {distinct[0, g]} stream {distinct[1, g]}")
-        full = [d.m.trace.text(code) or "" for code in ops.name[here].tolist()]
+        full = [d.m.trace.text(code) or "" for code in ops.name[of_stream].tolist()]
         short = {name: short_name(name) for name in set(full)}
         yield _Part(
-            lane=np.full(len(here), lane),
-            category=device_categories(d.m, here),
-            start=ops.start[here],
-            end=ops.end[here],
+            lane=np.full(len(of_stream), lane),
+            category=device_categories(d.m, of_stream),
+            start=ops.start[of_stream],
+            end=ops.end[of_stream],
             name=[shown_name(short[name]) for name in full],
             detail=[cut(name, MAX_NAME) if short[name] != name else "" for name in full],
-            facts=device_facts(d.m, here),
-            own=here,
-            on_path=d.on_path.of_op[here],
+            facts=device_facts(d.m, of_stream),
+            own=of_stream,
+            on_path=d.on_path.of_op[of_stream],
             link=np.where(
-                d.m.linked.launch[here] >= 0,
-                d.m.linked.launch[here] + len(ops),
+                d.m.linked.launch[of_stream] >= 0,
+                d.m.linked.launch[of_stream] + len(ops),
                 -1,
             ),
         )
-        d.on_path.lane_of_op[here] = lane
+        d.on_path.lane_of_op[of_stream] = lane
 
 
 def _threads(d: _Drawing) -> Iterator[_Part]:
@@ -288,8 +288,8 @@ def _threads(d: _Drawing) -> Iterator[_Part]:
         np.argsort(-np.bincount(of_thread, weights=outermost), kind="stable")[:MAX_THREADS]
     ]
     for thread in busiest.tolist():
-        here = tree.thread[rows] == thread
-        nodes = rows[here]
+        of_thread_id = tree.thread[rows] == thread
+        nodes = rows[of_thread_id]
         lane = d.add_lanes(
             thread_title(d.m, thread),
             int(tree.depth[nodes].max()) + 1,
@@ -298,7 +298,7 @@ def _threads(d: _Drawing) -> Iterator[_Part]:
         row = tree.row[nodes]
         yield _Part(
             lane=lane + tree.depth[nodes].astype(np.int64),
-            category=category[here],
+            category=category[of_thread_id],
             start=tree.start[nodes],
             end=tree.end[nodes],
             name=node_names(d.m, nodes),

@@ -49,13 +49,13 @@ class _Stage:
     """A stage's operations in the order of their starts."""
 
     def __init__(self, ops: Operations, stage: int) -> None:
-        here = np.flatnonzero(ops.stage == stage)
+        of_stage = np.flatnonzero(ops.stage == stage)
         self.ops = ops
         self.stage = stage
         self.start = ops.start[:, 0, 0]
         self.end = ops.end[:, 0, 0]
-        by_start = np.lexsort((ops.kind[here], ops.seq[here], self.start[here]))
-        self.order = here[by_start]
+        by_start = np.lexsort((ops.kind[of_stage], ops.seq[of_stage], self.start[of_stage]))
+        self.order = of_stage[by_start]
 
     def of(self, *kinds: str) -> list[int]:
         """Its operations of these types."""
@@ -80,8 +80,8 @@ def meetings(ops: Operations) -> list[Meeting]:
         _around_gradients(before, stage)
         for kind in PEERS:
             partners[kind, stage.stage] = _around_computation(before, stage, kind)
-    for one, after in enumerate(() if ops.after is None else ops.after.tolist()):
-        before[one].update([after] if after >= 0 else ())
+    for op, after in enumerate(() if ops.after is None else ops.after.tolist()):
+        before[op].update([after] if after >= 0 else ())
     # what meets on all stages that have it: the n-th of each
     on_all = (
         np.flatnonzero(of_kind & (ops.seq == n)).tolist()
@@ -92,8 +92,8 @@ def meetings(ops: Operations) -> list[Meeting]:
 
 
 def _chain(before: list[set[int]], in_order: list[int]) -> None:
-    for one, following in pairwise(in_order):
-        before[following].add(one)
+    for earlier, following in pairwise(in_order):
+        before[following].add(earlier)
 
 
 def _in_stream(before: list[set[int]], stage: _Stage) -> None:
@@ -132,8 +132,8 @@ def _around_gradients(before: list[set[int]], stage: _Stage) -> None:
     _chain(before, [*compute[-1:], *collected, *after, *ending])
     if overlapped:
         reduced = stage.of(by.LAYERNORM) or stage.of(by.SEPARATE)
-        for one in reduced[:1]:
-            before[one].update(gradients[-1:])
+        for reduction in reduced[:1]:
+            before[reduction].update(gradients[-1:])
 
 
 def _around_computation(before: list[set[int]], stage: _Stage, kind: str) -> list[int]:
@@ -162,8 +162,8 @@ def _around_computation(before: list[set[int]], stage: _Stage, kind: str) -> lis
     if receives:
         _chain(before, [*served[:missing].tolist(), *chain.from_iterable(pairs)])
     else:
-        for call, one in pairs:
-            before[call].add(one)
+        for call, computation in pairs:
+            before[call].add(computation)
     return [call for call, one in pairs if 0 <= ops.place[one] + towards <= ops.place.max()]
 
 
@@ -199,17 +199,17 @@ def _in_order(
     meets = set(chain.from_iterable(together))
     alone = [[one] for one in range(len(ops.kind)) if one not in meets]
     members = [*together, *alone]
-    of = {one: i for i, those in enumerate(members) for one in those}
+    number = {one: i for i, those in enumerate(members) for one in those}
     communicates = ops.of(*PEERS, *ACROSS, by.EMBEDDING)
     across = ops.of(*ACROSS)
     waits = [set[int]().union(*map(before.__getitem__, those)) for those in members]
-    needs = {i: set(map(of.__getitem__, some)) for i, some in enumerate(waits)}
+    needs = {i: set(map(number.__getitem__, some)) for i, some in enumerate(waits)}
     try:
         order = list(TopologicalSorter(needs).static_order())
     except CycleError as error:
-        one = members[error.args[1][0]][0]
-        kind = by.KINDS[ops.kind[one]]
-        stage = ops.stage[one]
+        stuck = members[error.args[1][0]][0]
+        kind = by.KINDS[ops.kind[stuck]]
+        stage = ops.stage[stuck]
         raise TraceAnalyzerError(
             f"its operations wait for each other: {kind} of stage {stage} for itself"
         ) from error

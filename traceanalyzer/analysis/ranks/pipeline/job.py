@@ -39,7 +39,7 @@ out."""
 class PipelineJob:
     """A pipeline that was recorded, by its ranks' positions among the recordings."""
 
-    of: Pipeline
+    pipeline: Pipeline
     position: I64  # [replica, stage]
     steps: tuple[str, ...]  # names of its steps
 
@@ -51,21 +51,21 @@ class PipelineJob:
     @cached_property
     def slowdown(self) -> Slowdown:
         """S and its kin."""
-        return slowdown(self.of)[0]
+        return slowdown(self.pipeline)[0]
 
     @cached_property
     def base_ms(self) -> F64:
         """Each step's time, worked out from what its operations took."""
-        return self._times_ms(self.of.took)
+        return self._times_ms(self.pipeline.took)
 
     def _times_ms(self, took: F64) -> F64:
         everything = np.ones(took.shape[:2], bool)
-        return step_times(replace(self.of, took=took), [everything])[0] * MS_PER_S
+        return step_times(replace(self.pipeline, took=took), [everything])[0] * MS_PER_S
 
     @property
     def is_faithful(self) -> bool:
         """Whether the steps come out as long as they were."""
-        recorded_s = float(self.of.ops.recorded_s.sum())
+        recorded_s = float(self.pipeline.ops.recorded_s.sum())
         apart_s = abs(float(self.base_ms.sum()) / MS_PER_S - recorded_s)
         return apart_s <= FAITHFUL * recorded_s
 
@@ -73,29 +73,31 @@ class PipelineJob:
     def usual(self) -> F64:
         """[operation]: mean time for which the device computes a stage's computations, on its
         middle replica; s."""
-        return self._usual(self.of.took if self.of.ops.busy is None else self.of.ops.busy)
+        return self._usual(
+            self.pipeline.took if self.pipeline.ops.busy is None else self.pipeline.ops.busy
+        )
 
     @cached_property
     def _usually_takes(self) -> F64:
         """As `usual`, with what the host is late."""
-        return self._usual(self.of.took)
+        return self._usual(self.pipeline.took)
 
     def _usual(self, times: F64) -> F64:
-        ops = self.of.ops
+        ops = self.pipeline.ops
         found = times.mean(axis=(1, 2))
         for stage in range(ops.stages):
             for kind in (FORWARD, BACKWARD):
-                here = ops.of(kind) & (ops.stage == stage)
-                means = np.sort(times[here].mean(axis=(0, 2)))
-                found[here] = means[(len(means) - 1) // 2]
+                chosen = ops.of(kind) & (ops.stage == stage)
+                means = np.sort(times[chosen].mean(axis=(0, 2)))
+                found[chosen] = means[(len(means) - 1) // 2]
         return found
 
     @cached_property
     def excess_ms(self) -> F64:
         """[replica, stage, step]: what a rank computes longer than usual in its stage; 0 in a job
         of one replica."""
-        ops = self.of.ops
-        more = self.of.took - self._usually_takes[:, None, None]
+        ops = self.pipeline.ops
+        more = self.pipeline.took - self._usually_takes[:, None, None]
         compute = ops.of(FORWARD, BACKWARD)
         of_stages = [compute & (ops.stage == stage) for stage in range(ops.stages)]
         sums = [more[rows].sum(axis=0) for rows in of_stages]
@@ -105,8 +107,8 @@ class PipelineJob:
     def without_ms(self, ranks: Sequence[int]) -> F64:
         """What each step gains where these ranks (by position) compute no longer than their stage
         usually does."""
-        ops = self.of.ops
-        took = self.of.took.copy()
+        ops = self.pipeline.ops
+        took = self.pipeline.took.copy()
         for dp, stage in np.argwhere(np.isin(self.position, ranks)).tolist():
             for kind in (FORWARD, BACKWARD):
                 rows = ops.of(kind) & (ops.stage == stage)
@@ -121,28 +123,28 @@ class PipelineJob:
         usual = self.usual
         unchanged = np.ones(len(usual))
         share = np.divide(self._mean(usual), usual, out=unchanged, where=usual > 0)
-        return self.base_ms - self._times_ms(self.of.took * share[:, None, None])
+        return self.base_ms - self._times_ms(self.pipeline.took * share[:, None, None])
 
     @cached_property
     def alike_ms(self) -> F64:
         """What each step gains where also all ranks do."""
-        compute = self.of.ops.of(FORWARD, BACKWARD)
+        compute = self.pipeline.ops.of(FORWARD, BACKWARD)
         mean = self._mean(self._usually_takes)
         return self.base_ms - self._times_ms(
-            np.where(compute[:, None, None], mean[:, None, None], self.of.took)
+            np.where(compute[:, None, None], mean[:, None, None], self.pipeline.took)
         )
 
     def _mean(self, usual: F64) -> F64:
         """[operation]: the usual time of computations, as a mean of the stages."""
         mean = usual.copy()
-        for here in map(self.of.ops.of, (FORWARD, BACKWARD)):
-            mean[here] = usual[here].mean()
+        for computations in map(self.pipeline.ops.of, (FORWARD, BACKWARD)):
+            mean[computations] = usual[computations].mean()
         return mean
 
     @cached_property
     def heaviest(self) -> int:
         """The stage that computes for longest."""
-        ops = self.of.ops
+        ops = self.pipeline.ops
         compute: Bool = ops.of(FORWARD, BACKWARD)
         times = np.bincount(ops.stage[compute], self.usual[compute])
         return int(times.argmax())
@@ -172,11 +174,11 @@ class PipelineJob:
         best = max(gains.values(), default=0.0)
         together = False
         stage = None
-        several, whole = self._together
+        several, together_ms = self._together
         evened = float(self.evened_ms.mean())
-        if whole >= least and whole > sum(gains.values()):
-            gains = dict.fromkeys(several, whole)
-            best = whole
+        if together_ms >= least and together_ms > sum(gains.values()):
+            gains = dict.fromkeys(several, together_ms)
+            best = together_ms
             together = True
         if evened >= least and evened > best:
             stage = self.heaviest
@@ -213,8 +215,8 @@ def pipeline_job(
         ops = operations_of(digests, offset)
         if ops is None:
             return None, ""
-        of = {one.rank: i for i, one in enumerate(digests)}
-        position = np.array([[of[rank] for rank in row] for row in ops.worker.tolist()])
+        position_of = {one.rank: i for i, one in enumerate(digests)}
+        position = np.array([[position_of[rank] for rank in row] for row in ops.worker.tolist()])
         names = digests[position[0, 0]].steps.names
         found = PipelineJob(
             pipeline(ops), position, tuple(names[step] for step in ops.step.tolist())

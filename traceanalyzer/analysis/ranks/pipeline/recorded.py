@@ -99,24 +99,24 @@ def operations_of(digests: Sequence[RankDigest], offset: I64 | None) -> Operatio
     found = [
         [_worker(digests, ranks, stage, names) for stage in range(len(ranks))] for ranks in chains
     ]
-    whole = _whole([*chain.from_iterable(found)])
+    recorded = _whole([*chain.from_iterable(found)])
     clocks = np.zeros(len(digests), np.int64) if offset is None else offset
     workers = [
-        _on_one_clock(of, whole, clocks[ranks].tolist())
+        _on_one_clock(of, recorded, clocks[ranks].tolist())
         for of, ranks in zip(found, chains, strict=True)
     ]
-    _settle_times(workers, whole)
-    return _laid_out(workers, whole)
+    _settle_times(workers, recorded)
+    return _laid_out(workers, recorded)
 
 
 def _settle_times(workers: Sequence[Sequence[_Worker]], whole: Bool) -> None:
     """When data travelled, what follows the last computation, and when each could have begun."""
-    for one, following in chain.from_iterable(map(pairwise, workers)):
-        _exchange(one, _FORWARD_SEND, following, _FORWARD_RECEIVE)
-        _exchange(following, _BACKWARD_SEND, one, _BACKWARD_RECEIVE)
-    for one in chain.from_iterable(workers):
-        _at_the_end(one, whole)
-        _begun(one)
+    for worker, following in chain.from_iterable(map(pairwise, workers)):
+        _exchange(worker, _FORWARD_SEND, following, _FORWARD_RECEIVE)
+        _exchange(following, _BACKWARD_SEND, worker, _BACKWARD_RECEIVE)
+    for worker in chain.from_iterable(workers):
+        _at_the_end(worker, whole)
+        _begun(worker)
 
 
 def _chains(digests: Sequence[RankDigest]) -> list[list[int]]:
@@ -169,9 +169,9 @@ def _followed(
 def _first_calls(one: RankDigest) -> _First:
     """In its first steady step."""
     calls = one.calls
-    here = (calls.step == one.steps.warmup) & (calls.peer >= 0)
-    received = np.flatnonzero(here & (calls.kind == _RECEIVE))[:1]
-    sent = np.flatnonzero(here & (calls.kind == _SEND))[:1]
+    first_step = (calls.step == one.steps.warmup) & (calls.peer >= 0)
+    received = np.flatnonzero(first_step & (calls.kind == _RECEIVE))[:1]
+    sent = np.flatnonzero(first_step & (calls.kind == _SEND))[:1]
     source = int(calls.peer[received[0]]) if len(received) else None
     target = int(calls.peer[sent[0]]) if len(sent) else None
     is_later = (calls.start[received] < calls.start[sent]).any()
@@ -181,10 +181,10 @@ def _first_calls(one: RankDigest) -> _First:
 def _worker(
     digests: Sequence[RankDigest], chain: Sequence[int], stage: int, names: Sequence[str]
 ) -> _Worker:
-    one = digests[chain[stage]]
-    pieces = one.pieces
-    calls = one.calls
-    place = {name: i for i, name in enumerate(one.steps.names)}
+    digest = digests[chain[stage]]
+    pieces = digest.pieces
+    calls = digest.calls
+    place = {name: i for i, name in enumerate(digest.steps.names)}
     roles = ((FORWARD, Role.FORWARD), (BACKWARD, Role.BACKWARD))
     peers = (stage + 1, stage - 1, stage - 1, stage + 1)
     rows: dict[str, tuple[DigestedCalls | Pieces, I64]] = {
@@ -196,7 +196,7 @@ def _worker(
                 calls,
                 np.flatnonzero((calls.kind == call) & (calls.peer == digests[chain[peer]].rank)),
             )
-    return _Worker(one, np.array([place[name] for name in names], np.int64), rows)
+    return _Worker(digest, np.array([place[name] for name in names], np.int64), rows)
 
 
 def _counted(one: _Worker, steps: I32 | I64) -> I64:
@@ -213,16 +213,16 @@ def _whole(workers: Sequence[_Worker]) -> Bool:
         for kind, (table, rows) in one.rows.items()
     ]
     microbatches = counts[0][2]
-    whole: Bool = np.logical_and.reduce([count == microbatches for *_, count in counts]) & (
+    recorded: Bool = np.logical_and.reduce([count == microbatches for *_, count in counts]) & (
         microbatches > 0
     )
-    if not len(whole):
+    if not len(recorded):
         raise TraceAnalyzerError("its ranks recorded no step in common")
-    if not whole.any():
-        one, kind, count = next(
+    if not recorded.any():
+        worker, kind, count = next(
             (found for found in counts if (found[2] != microbatches).all()), counts[0]
         )
-        ranks = f"rank {one.digest.rank}"
+        ranks = f"rank {worker.digest.rank}"
         some = f"rank {workers[0].digest.rank}"
         if (count > microbatches).all():
             raise TraceAnalyzerError(
@@ -231,7 +231,7 @@ def _whole(workers: Sequence[_Worker]) -> Bool:
         raise TraceAnalyzerError(
             f"{some} has {microbatches[0]} {FORWARD} a step, {ranks} {count[0]} {kind}"
         )
-    return whole
+    return recorded
 
 
 def _on_one_clock(chain: Sequence[_Worker], whole: Bool, clocks: Sequence[int]) -> list[_Worker]:
@@ -241,18 +241,20 @@ def _on_one_clock(chain: Sequence[_Worker], whole: Bool, clocks: Sequence[int]) 
     done: list[_Worker] = []
     apart = 0
     for worker, known in zip(chain, clocks, strict=True):
-        one = replace(worker, clock=known + apart, times={}, free={})
+        settled = replace(worker, clock=known + apart, times={}, free={})
         if done:
             sent = done[-1].times[_FORWARD_SEND].start
-            there = int((one.of_steps(_FORWARD_RECEIVE, whole).end - sent).min())
+            forth = int((settled.of_steps(_FORWARD_RECEIVE, whole).end - sent).min())
             got_back = done[-1].times[_BACKWARD_RECEIVE].end
-            back = int((got_back - one.of_steps(_BACKWARD_SEND, whole).start).min())
-            if there < 0 or back < 0:
-                apart += (there - back) // 2
-                one = replace(one, clock=known + apart)
-        one.times.update({kind: one.of_steps(kind, whole) for kind in one.rows})
-        one.free.update({kind: one.free_of(kind, whole) for kind in PEERS if kind in one.rows})
-        done.append(one)
+            back = int((got_back - settled.of_steps(_BACKWARD_SEND, whole).start).min())
+            if forth < 0 or back < 0:
+                apart += (forth - back) // 2
+                settled = replace(settled, clock=known + apart)
+        settled.times.update({kind: settled.of_steps(kind, whole) for kind in settled.rows})
+        settled.free.update(
+            {kind: settled.free_of(kind, whole) for kind in PEERS if kind in settled.rows}
+        )
+        done.append(settled)
     return done
 
 
@@ -292,9 +294,9 @@ def _collectives_between(one: _Worker, steps: I64, after: I64, before: I64) -> I
     place[steps] = np.arange(len(steps))
     in_group = ~np.isin(calls.kind, SENDS)
     rows = np.flatnonzero(in_group & (place[calls.step] >= 0))
-    of = place[calls.step[rows]]
-    ends_after = calls.end[rows] > after[of]
-    starts_before = calls.start[rows] < before[of]
+    chosen = place[calls.step[rows]]
+    ends_after = calls.end[rows] > after[chosen]
+    starts_before = calls.start[rows] < before[chosen]
     return rows[ends_after & starts_before]
 
 

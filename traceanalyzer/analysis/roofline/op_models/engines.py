@@ -57,11 +57,11 @@ def attention(call: Call) -> Work:
     head, the cache read once a request. Layers that see a window alone, which is not recorded, do
     less."""
     query, key, value = (call.tensor(i) for i in range(3))
-    said = call.iteration
+    iteration = call.iteration
     if (
-        said is None
-        or said.pairs is None
-        or said.tokens is None
+        iteration is None
+        or iteration.pairs is None
+        or iteration.tokens is None
         or min(map(len, (query.shape, key.shape))) < 2
     ):
         raise UnmodelledError("the lengths of the requests are not recorded")
@@ -69,12 +69,12 @@ def attention(call: Call) -> Work:
     kept = key.shape[-2]
     dv = value.shape[-1]
     cached = (
-        max(said.kv_tokens or 0, said.tokens)
+        max(iteration.kv_tokens or 0, iteration.tokens)
         * kept
         * (d * key.dtype.bytes + dv * value.dtype.bytes)
     )
-    moved = said.tokens * heads * (d + dv) * query.dtype.bytes
-    return Work(2.0 * said.pairs * heads * (d + dv), moved + cached, query.dtype.precision)
+    moved = iteration.tokens * heads * (d + dv) * query.dtype.bytes
+    return Work(2.0 * iteration.pairs * heads * (d + dv), moved + cached, query.dtype.precision)
 
 
 def _largest(call: Call) -> Tensor:

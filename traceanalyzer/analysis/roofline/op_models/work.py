@@ -172,13 +172,13 @@ class _Table:
         if record < 0:
             return None
         text = self.trace.text
-        made = self.trace.collectives
-        sizes = int(made.in_elements[record]), int(made.out_elements[record])
+        records = self.trace.collectives
+        sizes = int(records.in_elements[record]), int(records.out_elements[record])
         return Link(
-            text(made.name[record]) or "",
+            text(records.name[record]) or "",
             *sizes,
-            text(made.dtype[record]) or "",
-            int(made.group_size[record]),
+            text(records.dtype[record]) or "",
+            int(records.group_size[record]),
         )
 
     def _call(self, row: int) -> Call | None:
@@ -235,15 +235,19 @@ def _fill_iterations(joined: HostAttribution, table: _Table) -> None:
     tree = joined.linked.tree
     texts = joined.trace.strings
     iterations = ((code, iteration(text)) for code, text in enumerate(texts))
-    said = {code: found for code, found in iterations if found and found.pairs is not None}
+    iterations_by_name = {
+        code: found for code, found in iterations if found and found.pairs is not None
+    }
     rows = table.ranges_of(OVER_CACHES)
-    if not said or not len(rows):
+    if not iterations_by_name or not len(rows):
         return
     names = tree.names(np.arange(len(tree.start)))
-    marked = tree.innermost(np.isin(names, list(said)))
+    marked = tree.innermost(np.isin(names, list(iterations_by_name)))
     mark = tree.names(at(marked, tree.node_of_range[rows], -1))
     table.amend(
-        rows[mark >= 0], mark[mark >= 0], lambda code: partial(replace, iteration=said[code])
+        rows[mark >= 0],
+        mark[mark >= 0],
+        lambda code: partial(replace, iteration=iterations_by_name[code]),
     )
 
 
@@ -279,15 +283,15 @@ def _cover(joined: HostAttribution, flops: F64, composite: Bool) -> tuple[Bool, 
     if not np.isfinite(flops).any():
         return counts, of_device_op
     row = np.where(tree.is_call, -1, tree.row[:])
-    here = at(flops, row, NAN)
-    working = np.isfinite(here) & ~at(composite, row, False)
-    working &= ~_dispatches(joined.linked, working, here)
-    whole = (
-        np.isfinite(here)
+    own = at(flops, row, NAN)
+    working = np.isfinite(own) & ~at(composite, row, False)
+    working &= ~_dispatches(joined.linked, working, own)
+    composites = (
+        np.isfinite(own)
         & ~working
-        & ~_done_below(joined.linked, np.where(working, here, 0.0), working, here)
+        & ~_done_below(joined.linked, np.where(working, own, 0.0), working, own)
     )
-    covering = tree.outermost(working | whole)
+    covering = tree.outermost(working | composites)
     counts[tree.row[np.flatnonzero(covering == np.arange(len(covering)))]] = True
     inside = np.flatnonzero(node >= 0)
     cover = covering[node[inside]]

@@ -223,8 +223,8 @@ def ticks(axis: Axis, scale: Scale) -> list[tuple[float, str]]:
     rough = (high - low) / TICKS
     size = 10.0 ** math.floor(math.log10(rough))
     step = next(size * n for n in (1, 2, 5, 10) if size * n >= rough)
-    whole = range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)
-    return [(n * step, _written(n * step)) for n in whole]
+    numbers = range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)
+    return [(n * step, _written(n * step)) for n in numbers]
 
 
 def _in_decades(low: float, high: float) -> list[float]:

@@ -80,7 +80,7 @@ def _of_lane(timeline: Timeline, lane: int, place: int) -> list[Rects]:
     """Boxes of each sort: neighbours nearer than a box are one."""
     events = timeline.events
     (low, high) = timeline.window
-    made = []
+    marks = []
     width = max((high - low) // BOXES, 1)
     in_window = (events.end > low) & (events.start < high)
     rows = np.flatnonzero((events.lane == lane) & in_window)
@@ -89,8 +89,8 @@ def _of_lane(timeline: Timeline, lane: int, place: int) -> list[Rects]:
         start = np.maximum(events.start[of_kind], low)
         end = np.minimum(events.end[of_kind], high)
         boxes = _merged_boxes(start, end, width, place)
-        made.append(Rects(Category(code).label, of_category(Category(code)), boxes))
-    return made
+        marks.append(Rects(Category(code).label, of_category(Category(code)), boxes))
+    return marks
 
 
 def _merged_boxes(start: I64, end: I64, width: int, place: int) -> list[Box]:
@@ -126,7 +126,7 @@ def standalone(title: str, lines: Sequence[str], panels: Sequence[Panel]) -> str
         y += tall
     height = y + EDGE
     ground = tag("rect", width=WIDTH, height=height, rx=8, style="fill:var(--page)")
-    whole = tag(
+    svg = tag(
         "svg",
         ground,
         *parts,
@@ -141,7 +141,7 @@ def standalone(title: str, lines: Sequence[str], panels: Sequence[Panel]) -> str
     )
     # Programs that draw SVG know no variables: the colours stand in the file, and what a page would
     # say is a title.
-    coloured = re.sub(r"var\(--([\w-]+)\)", lambda name: light()[name[1]], whole)
+    coloured = re.sub(r"var\(--([\w-]+)\)", lambda name: light()[name[1]], svg)
     coloured = re.sub(r"light-dark\((#\w+),#\w+\)", r"\1", coloured)
     return (
         re.sub(r' data-def="([^"]*)"></(rect|circle)>', r"><title>\1</title></\2>", coloured) + "\n"
@@ -155,7 +155,7 @@ def _text(words: str, y: int, size: int, *, bold: bool = False) -> Markup:
 
 def _legend(plot: Plot, y: int) -> tuple[Markup, int]:
     """Squares and names in rows, and how many rows they take."""
-    made = []
+    parts = []
     x = EDGE
     row = 0
     for name, colour, form in plot.legend:
@@ -165,7 +165,7 @@ def _legend(plot: Plot, y: int) -> tuple[Markup, int]:
             row = row + 1
         top = y + row * LEGEND_PX
         below, high, round_ = KEY_FORMS.get(form, SQUARE_KEY)
-        made.append(
+        parts.append(
             tag(
                 "rect",
                 x=x,
@@ -176,6 +176,6 @@ def _legend(plot: Plot, y: int) -> tuple[Markup, int]:
                 style=f"fill:var(--{colour})",
             )
         )
-        made.append(tag("text", name, x=x + 16, y=top + 12, font_size=12))
+        parts.append(tag("text", name, x=x + 16, y=top + 12, font_size=12))
         x += width
-    return join(*made), row + 1 if made else 0
+    return join(*parts), row + 1 if parts else 0
