@@ -35,24 +35,24 @@ def entries() -> list[Entry]:
     )
     known = (*GLOSSARY, *glossary.items(), *OF_COMMUNICATION.items(), *OF_COPIES.items())
     words = [Entry(word, "word", "", meaning) for word, meaning in known]
-    of_tables = ((f"table {table.asked_as}", d) for table in TABLES for d in definitions(table.row))
-    columns = [
-        Entry(
-            RENAMED.get(d.name, d.name),
-            where,
-            d.unit,
-            d.definition,
-        )
-        for where, d in of_tables
-    ]
-    changes = [(one.id, f"assumes: {one.basis}") for one in SCENARIOS]
+    return [*words, *_changes(), *_figures(Report, ""), *_columns()]
+
+
+def _changes() -> Iterator[Entry]:
+    """Changes that `whatif` predicts, and that are recommended."""
+    for scenario in SCENARIOS:
+        yield Entry(scenario.id, "whatif", "", f"assumes: {scenario.basis}")
     for remedy in REMEDIES:
         offered = " ".join((remedy.offer.__doc__ or "").split()).replace("Where", "where", 1)
-        changes.append(
-            (remedy.id, f"a change that is recommended {offered} See `explain {remedy.finding}`.")
-        )
-    predicted = [Entry(name, "whatif", "", meaning) for name, meaning in changes]
-    return [*words, *predicted, *_figures(Report, ""), *columns]
+        meaning = f"a change that is recommended {offered} See `explain {remedy.finding}`."
+        yield Entry(remedy.id, "whatif", "", meaning)
+
+
+def _columns() -> Iterator[Entry]:
+    for table in TABLES:
+        for column in definitions(table.row):
+            name = RENAMED.get(column.name, column.name)
+            yield Entry(name, f"table {table.asked_as}", column.unit, column.definition)
 
 
 def explained(name: str) -> list[Entry]:

@@ -12,7 +12,6 @@ from traceanalyzer.analysis.memory.phases import OPTIMIZER, PHASES, Timeline, si
 from traceanalyzer.analysis.memory.segments import Held, held_at, reserved_of
 from traceanalyzer.analysis.memory.whatif import Subject, scaling_with_batch
 from traceanalyzer.base import MEMORY, dataclass, metric, ratio
-from traceanalyzer.trace import I64
 from traceanalyzer.trace.snapshot import CODE, Events
 
 OomVerdict = Literal[
@@ -108,14 +107,12 @@ def _failed_at(subject: Subject, growth: Growth, row: int) -> Oom:
     usable = reserved_of(memory).highest(row) if is_limited else held.reserved + free
     room = usable - held.active - _paged(asked)
     culprits = _by_line(subject, zip(alive.tolist(), lives.size[alive].tolist(), strict=True))
-    variable = _variable(subject, alive)
-    if subject.timeline.phase[row] != OPTIMIZER:
-        variable += asked
     missing = max(-room, 0)
     fragmented = not any(segment.is_expandable for segment in memory.segments)
+
     site = site_of(subject.stacks[int(memory.events.stack[row])])
-    inactive = held.inactive if fragmented else None
-    verdict = _verdict(subject, growth, _Failure(row, asked, usable, missing, inactive))
+    failure = _Failure(row, asked, usable, missing, held.inactive if fragmented else None)
+    verdict = _verdict(subject, growth, failure)
     return Oom(
         requested_bytes=asked,
         device_free_bytes=free,
@@ -132,7 +129,7 @@ def _failed_at(subject: Subject, growth: Growth, row: int) -> Oom:
         verdict=verdict,
         fits_with_expandable_segments=fragmented and missing == 0,
         fits_without_top_culprit=bool(culprits) and missing <= culprits[0].bytes,
-        fits_with_batch_share=_batch_share(usable, held.active + asked - variable, variable),
+        fits_with_batch_share=_batch_share(usable, held.active + asked, _variable(subject, row)),
         leaked_bytes=_leaked(growth),
         steps_left=_steps_left(growth, room),
         culprits=_named(subject, growth, verdict, culprits, held, site, asked),
@@ -140,10 +137,13 @@ def _failed_at(subject: Subject, growth: Growth, row: int) -> Oom:
     )
 
 
-def _variable(subject: Subject, alive: I64) -> int:
-    """Bytes that are alive and go with the batch."""
-    with_batch = np.intersect1d(alive, scaling_with_batch(subject))
-    return int(subject.lives.size[with_batch].sum())
+def _variable(subject: Subject, row: int) -> int:
+    """Bytes that go with the batch, of those alive and asked for at an event."""
+    with_batch = np.intersect1d(subject.lives.alive(row), scaling_with_batch(subject))
+    alive = int(subject.lives.size[with_batch].sum())
+    if subject.timeline.phase[row] == OPTIMIZER:
+        return alive
+    return alive + int(subject.memory.events.size[row])
 
 
 def _steps_left(growth: Growth, room: int) -> int | None:
@@ -214,8 +214,10 @@ def last_oom(events: Events) -> int | None:
     return int(failed[-1]) if len(failed) else None
 
 
-def _batch_share(usable: int, fixed: int, variable: int) -> float | None:
-    """The part of the batch that fits; None where that is none, or where nothing goes with it."""
+def _batch_share(usable: int, needed: int, variable: int) -> float | None:
+    """The part of the batch that fits, of whose need so much is `variable`; None where that is
+    none, or where nothing goes with it."""
+    fixed = needed - variable
     if variable <= 0 or fixed >= usable:
         return None
     return round(min((usable - fixed) / variable, 1.0), 4)

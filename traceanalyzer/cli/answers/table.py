@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -18,6 +18,9 @@ from traceanalyzer.report.table_entries import (
     named,
 )
 from traceanalyzer.report.table_kinds import RowFilter, Table
+
+if TYPE_CHECKING:
+    from traceanalyzer.report.printed import Rows
 
 SHOWN_ROWS = 20
 """Rows that people are shown at most unless they ask for more; a terminal those that fit 24 lines,
@@ -133,9 +136,11 @@ def _print(
 
     sums = any(trace.profiler_rows for trace in run.traces)
     table = named(_table_for(name, sums, sort, columns))
+    names = _columns(table.row, columns)
     order = _order(table, sort)
-    chosen = everything or top is not None
-    show = _Show.of(table, output.format, chosen, top=top, order=order, by=by)
+    show = _Show.of(
+        table, output.format, everything or top is not None, top=top, order=order, by=by
+    )
     summed = show.totals if columns is None else []
     shown = RowFilter(None if order else show.rows, **wanted)
     asked = Query(run, *scope)
@@ -153,15 +158,13 @@ def _print(
         rows,
         table.row,
         none=SUMS_ALONE if sums else table.none,
-        columns=_columns(table.row, columns),
+        columns=names,
         fits=show.fits,
         values=summary.values,
         remarks=summary.remarks,
         cut=_cut_rows(table) if len(rows) == show.rows else "",
     )
-    for total, places in zip(summed, totals, strict=True):
-        printed = _with_totals(printed, table, total, places)
-    emit(printed, output)
+    emit(_with_totals(printed, table, summed, totals), output)
 
 
 def _order(table: Table, sort: str | None) -> str:
@@ -187,15 +190,19 @@ def _cut_rows(table: Table) -> str:
     return "longest" if table.events else "first"
 
 
-def _with_totals(printed: Any, table: Table, total: Table, places: Sequence[Any]) -> Any:
-    """The rows with those of another table above that sum them up."""
+def _with_totals(
+    printed: "Rows", table: Table, summed: Sequence[Table], totals: Sequence[Sequence[Any]]
+) -> "Rows":
+    """The rows with those of other tables above that sum them up."""
     from traceanalyzer.report.printed import Rows
 
-    heads = _by_cause(printed.rows, places)
-    shown = SHOWN_TOTALS - 1 if len(heads) > 1 else SHOWN_TOTALS
-    above = Rows(total.name, places[:shown], total.row, title=total.title)
-    title = table.title if places else ""
-    return replace(printed, totals=above, heads=heads, title=title)
+    for total, places in zip(summed, totals, strict=True):
+        heads = _by_cause(printed.rows, places)
+        shown = SHOWN_TOTALS - 1 if len(heads) > 1 else SHOWN_TOTALS
+        above = Rows(total.name, places[:shown], total.row, title=total.title)
+        title = table.title if places else ""
+        printed = replace(printed, totals=above, heads=heads, title=title)
+    return printed
 
 
 class _Show(NamedTuple):

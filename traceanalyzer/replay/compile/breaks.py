@@ -228,19 +228,27 @@ def recompile_rows(log: CompileLog) -> list[RecompileRow]:
             guard.location if guard.location.startswith("/") else named(log, compilation).location
         )
         found[key_of(guard), location].append((compilation, guard))
-    rows = []
-    for (_, location), met in found.items():
-        first, guard = met[0]
-        text = guard.text or "the log does not say which"
-        refused = sum(was_refused(one) for one, _ in met)
-        guarded = chain.from_iterable((of.old, of.new) for _, of in met)
-        values = list(dict.fromkeys(filter(None, guarded)))[:MAX_VALUES]
-        function = function_of(log, first)
-        remedy = remedy_of(guard)
-        rows.append(
-            RecompileRow(text, location, len(met) - refused, refused, function, values, remedy)
-        )
+    rows = [_recompile_row(log, location, met) for (_, location), met in found.items()]
     return sorted(rows, key=lambda row: -row.count)
+
+
+def _recompile_row(
+    log: CompileLog, location: str, met: "Sequence[tuple[Compilation, Guard]]"
+) -> RecompileRow:
+    """Recompilations for one guard at one line."""
+    first, guard = met[0]
+    refused = sum(was_refused(one) for one, _ in met)
+    guarded = chain.from_iterable((of.old, of.new) for _, of in met)
+    values = list(dict.fromkeys(filter(None, guarded)))[:MAX_VALUES]
+    return RecompileRow(
+        guard.text or "the log does not say which",
+        location,
+        len(met) - refused,
+        refused,
+        function_of(log, first),
+        values,
+        remedy_of(guard),
+    )
 
 
 def not_fused_rows(log: CompileLog) -> list[NotFusedRow] | None:

@@ -88,22 +88,23 @@ def overview(of: Sequence[Stretch], origin_ns: int, title: str) -> Timeline:
     )
 
 
-def merged(of: Blocks, least: int) -> Blocks:
+def merged(blocks: Blocks, least: int) -> Blocks:
     """What is shorter than `least` ns, and nearer than that to the next of its lane and category,
     as one block."""
-    if not len(of):
-        return of
-    of = of.take(np.lexsort((of.start, of.category, of.lane)))
-    short = of.end - of.start < least
-    close = of.start[1:] - of.end[:-1] < least
-    one_lane = of.lane[1:] == of.lane[:-1]
-    one_kind = of.category[1:] == of.category[:-1]
+    if not len(blocks):
+        return blocks
+    ordered = blocks.take(np.lexsort((blocks.start, blocks.category, blocks.lane)))
+    short = ordered.end - ordered.start < least
+    close = ordered.start[1:] - ordered.end[:-1] < least
+    one_lane = ordered.lane[1:] == ordered.lane[:-1]
+    one_kind = ordered.category[1:] == ordered.category[:-1]
     follows = short[1:] & short[:-1] & close & one_lane & one_kind
     first = np.flatnonzero(np.append(True, ~follows))
-    filled = np.add.reduceat(of.filled, first)
-    count = np.add.reduceat(of.count, first)
     return replace(
-        of.take(first), end=np.maximum.reduceat(of.end, first), filled=filled, count=count
+        ordered.take(first),
+        end=np.maximum.reduceat(ordered.end, first),
+        filled=np.add.reduceat(ordered.filled, first),
+        count=np.add.reduceat(ordered.count, first),
     )
 
 

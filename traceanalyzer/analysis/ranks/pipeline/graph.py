@@ -15,6 +15,7 @@ import numpy as np
 from traceanalyzer.analysis.ranks.pipeline import operations as by
 from traceanalyzer.analysis.ranks.pipeline.operations import BACKWARD, FORWARD, PEERS, Operations
 from traceanalyzer.base import TraceAnalyzerError
+from traceanalyzer.trace import I64
 
 CLOCK_S = 5e-5  # what the clocks of a worker's streams differ by
 _SERVED = ((FORWARD, 1), (FORWARD, -1), (BACKWARD, -1), (BACKWARD, 1))
@@ -148,9 +149,7 @@ def _around_computation(before: list[set[int]], stage: _Stage, kind: str) -> lis
     served = np.array(stage.of(compute), np.int64)
     calls = np.array(stage.of(kind), np.int64)
     served = served[np.argsort(ops.seq[served], kind="stable")]
-    begun = stage.start[served].max(initial=-np.inf) + CLOCK_S
-    done = stage.end[served].min(initial=np.inf) - CLOCK_S
-    launched = calls[stage.start[calls] <= begun if receives else stage.end[calls] >= done].tolist()
+    launched = _launched(stage, calls, served, receives=receives)
     missing = len(served) - len(launched)
     if not launched:
         return []
@@ -165,6 +164,19 @@ def _around_computation(before: list[set[int]], stage: _Stage, kind: str) -> lis
         for call, computation in pairs:
             before[call].add(computation)
     return [call for call, one in pairs if 0 <= ops.place[one] + towards <= ops.place.max()]
+
+
+def _launched(stage: _Stage, calls: I64, served: I64, *, receives: bool) -> list[int]:
+    """Receives before the last computation that they serve, sends after the first."""
+    if receives:
+        begun = stage.start[served].max(initial=-np.inf) + CLOCK_S
+        return calls[stage.start[calls] <= begun].tolist()
+    done = stage.end[served].min(initial=np.inf) - CLOCK_S
+    return calls[stage.end[calls] >= done].tolist()
+
+
+def _told(ops: Operations, op: int) -> str:
+    return f"{by.KINDS[ops.kind[op]]} of stage {ops.stage[op]}"
 
 
 def _pairs(
@@ -207,11 +219,9 @@ def _in_order(
     try:
         order = list(TopologicalSorter(needs).static_order())
     except CycleError as error:
-        stuck = members[error.args[1][0]][0]
-        kind = by.KINDS[ops.kind[stuck]]
-        stage = ops.stage[stuck]
+        stuck = _told(ops, members[error.args[1][0]][0])
         raise TraceAnalyzerError(
-            f"its operations wait for each other: {kind} of stage {stage} for itself"
+            f"its operations wait for each other: {stuck} for itself"
         ) from error
     return [
         Meeting(
