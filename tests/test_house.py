@@ -52,7 +52,7 @@ LATE = (
     "report/printed.py",
     "report/page.py",
     "report/kept_report.py",
-    "report/table_entries.py",
+    "report/table_entries",
 )
 """Where modules of the package itself may wait as well: `--help` and `import traceanalyzer` answer
 at once, a program that is recorded loads only what records it, a memory snapshot is read without

@@ -33,7 +33,7 @@ from traceanalyzer.ingest.formats import FORMATS, SOURCES, Format
 from traceanalyzer.replay.scenario import Scenario
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.table_entries import TABLES
-from traceanalyzer.report.table_kinds import Table
+from traceanalyzer.report.table_entries.kinds import Table
 from traceanalyzer.trace import Trace
 
 
@@ -88,7 +88,7 @@ ROWS = {
 def test_figures_with_definitions_are_rows_of_a_table_or_in_the_report(name: str) -> None:
     rows = [table.row for table in TABLES]
     used = any(issubclass(row, ROWS[name]) for row in rows) or ROWS[name] in in_report()
-    assert used, f"{name} is the row of no entry in report/table_entries.py"
+    assert used, f"{name} is the row of no entry in report/table_entries/__init__.py"
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)

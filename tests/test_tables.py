@@ -10,7 +10,7 @@ from tests.recorded import recording
 from traceanalyzer.base.errors import EmptyRecordingError
 from traceanalyzer.diagnosis.selection import Selection
 from traceanalyzer.report.table_entries import BY_NAME
-from traceanalyzer.report.table_kinds import RowFilter
+from traceanalyzer.report.table_entries.kinds import RowFilter
 from traceanalyzer.report.tables import table
 
 SAMPLE = Path(__file__).resolve().parents[1] / "tests" / "data" / "gpu" / "sync_bound.json.gz"

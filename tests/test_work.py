@@ -17,7 +17,7 @@ from traceanalyzer.analysis.joined.host_tree import HostTree
 from traceanalyzer.diagnosis.selection import measured
 from traceanalyzer.report.build import build_report, report_of
 from traceanalyzer.report.table_entries import TABLES
-from traceanalyzer.report.table_kinds import RowFilter
+from traceanalyzer.report.table_entries.kinds import RowFilter
 from traceanalyzer.report.tables import rows_of
 from traceanalyzer.trace import Run, Trace
 

@@ -178,7 +178,7 @@ def frame(
     from traceanalyzer.export.tables import events_of
     from traceanalyzer.report import tables
     from traceanalyzer.report.model import Report
-    from traceanalyzer.report.table_kinds import RowFilter
+    from traceanalyzer.report.table_entries.kinds import RowFilter
 
     if isinstance(source, Report):
         rows, row = notebook.table_of(source, table)
@@ -206,7 +206,7 @@ def frames(
     from traceanalyzer.export.tables import events_of
     from traceanalyzer.report import tables
     from traceanalyzer.report.table_entries import TABLES
-    from traceanalyzer.report.table_kinds import RowFilter
+    from traceanalyzer.report.table_entries.kinds import RowFilter
 
     measured_run = measured(_run(recording), selection, knowledge)
     found = {name: events_of(measured_run, name) for name in EVENTS}

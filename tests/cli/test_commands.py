@@ -18,7 +18,7 @@ from traceanalyzer.cli import COMMANDS, cli
 from traceanalyzer.cli.commands import OLD
 from traceanalyzer.diagnosis.selection import Selection
 from traceanalyzer.report.table_entries import BY_COMMAND
-from traceanalyzer.report.table_kinds import RowFilter
+from traceanalyzer.report.table_entries.kinds import RowFilter
 from traceanalyzer.trace import Failure
 
 SAMPLE = Path(__file__).resolve().parents[1] / "data" / "gpu" / "sync_bound.json.gz"

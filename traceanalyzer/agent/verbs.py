@@ -29,7 +29,7 @@ from traceanalyzer.report.table_entries import (
     largest_first,
     named,
 )
-from traceanalyzer.report.table_kinds import RowFilter
+from traceanalyzer.report.table_entries.kinds import RowFilter
 from traceanalyzer.trace import Run
 
 SHOWN_FINDINGS = 6

@@ -20,7 +20,7 @@ from traceanalyzer.report.json import RENAMED
 from traceanalyzer.report.privacy.aliases import Aliases
 from traceanalyzer.report.privacy.secrets import Secrets
 from traceanalyzer.report.table_entries import TABLES
-from traceanalyzer.report.table_kinds import RowFilter, Table
+from traceanalyzer.report.table_entries.kinds import RowFilter, Table
 
 if TYPE_CHECKING:
     import pandas as pd

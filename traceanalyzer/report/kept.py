@@ -11,7 +11,7 @@ from traceanalyzer.diagnosis.selection import Knowledge, Query, Selection
 from traceanalyzer.ingest.cache.answers import answered_once
 from traceanalyzer.report import tables
 from traceanalyzer.report.table_entries import named
-from traceanalyzer.report.table_kinds import RowFilter
+from traceanalyzer.report.table_entries.kinds import RowFilter
 
 MOST_ROWS = 20_000
 """A row is a hundred bytes of text or more, and answers of over two million are not kept."""

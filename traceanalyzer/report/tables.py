@@ -8,7 +8,7 @@ from traceanalyzer.report.table_entries import (
     TABLES,
     named,
 )
-from traceanalyzer.report.table_kinds import RowFilter
+from traceanalyzer.report.table_entries.kinds import RowFilter
 from traceanalyzer.trace import Run
 
 ALL = RowFilter()

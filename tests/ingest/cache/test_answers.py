@@ -27,7 +27,7 @@ from traceanalyzer.report.json import render_json
 from traceanalyzer.report.kept import kept_rows
 from traceanalyzer.report.kept_report import kept_report
 from traceanalyzer.report.table_entries import TABLES
-from traceanalyzer.report.table_kinds import RowFilter
+from traceanalyzer.report.table_entries.kinds import RowFilter
 
 SAMPLES = sorted((ROOT / "sample_traces").glob("*/trace*.gz")) + sorted(
     (ROOT / "sample_traces").glob("*/*.sqlite*")

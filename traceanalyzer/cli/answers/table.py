@@ -1,4 +1,4 @@
-"""The table commands: one for each entry of `report/table_entries.py` that has a command."""
+"""The table commands: one for each entry of `report/table_entries` that has a command."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from traceanalyzer.report.table_entries import (
     largest_first,
     named,
 )
-from traceanalyzer.report.table_kinds import RowFilter, Table
+from traceanalyzer.report.table_entries.kinds import RowFilter, Table
 
 if TYPE_CHECKING:
     from traceanalyzer.report.printed import Rows

@@ -6,15 +6,15 @@ measures is loaded."""
 
 from typing import Any
 
-from traceanalyzer.report import table_rows
-from traceanalyzer.report.table_kinds import Table
+from traceanalyzer.report.table_entries import rows
+from traceanalyzer.report.table_entries.kinds import Table
 
 TABLES = (
     Table(
         "ranks",
         "Ranks",
         "analysis.ranks.compare.RankRow",
-        lambda of, _, __: table_rows.several_ranks(of.ranks),
+        lambda of, _, __: rows.several_ranks(of.ranks),
         "One rank was recorded.",
         of_the_run=True,
     ),
@@ -36,7 +36,7 @@ TABLES = (
         "Nothing marks the iterations of a serving engine here: their unit is unknown. --iteration-name REGEX names "
         "the ranges that are one iteration each.",
         long=True,
-        summary=table_rows.serving,
+        summary=rows.serving,
         command="iterations",
     ),
     Table(
@@ -72,7 +72,7 @@ TABLES = (
         "gaps",
         "Longest idle gaps",
         "analysis.tables.gap_rows.GapRow",
-        table_rows.gaps,
+        rows.gaps,
         "The GPU has no idle gap of that length in this recording.",
         long=True,
         of_every_rank=True,
@@ -84,7 +84,7 @@ TABLES = (
         "gap_places",
         "Idle time by place",
         "analysis.tables.gap_rows.GapPlaceRow",
-        table_rows.gap_places,
+        rows.gap_places,
         "The GPU has no idle gap in the steps of this recording.",
         long=True,
         of_every_rank=True,
@@ -200,7 +200,7 @@ TABLES = (
         "traffic",
         "Traffic between ranks",
         "analysis.ranks.skew.TrafficRow",
-        table_rows.traffic,
+        rows.traffic,
         "No send or receive that says its peer in this recording.",
         of_the_run=True,
     ),

@@ -3,7 +3,7 @@ a table is asked for."""
 
 from typing import TYPE_CHECKING, Any
 
-from traceanalyzer.report.table_kinds import RowFilter, Summary
+from traceanalyzer.report.table_entries.kinds import RowFilter, Summary
 
 if TYPE_CHECKING:
     from traceanalyzer.diagnosis.measurements import Measurements
