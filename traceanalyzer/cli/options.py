@@ -123,7 +123,7 @@ class Number(click.FloatRange):
         return super().convert(value, param, ctx)
 
 
-class Pair(click.ParamType):  # type: ignore[type-arg]  # generic in click 8.3 alone
+class Pair(click.ParamType):  # type: ignore[type-arg]  # not generic in click 8.3.1
     """One number above zero for both sides, or two: `64`, `2,64`."""
 
     name = "numbers"

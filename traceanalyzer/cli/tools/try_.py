@@ -21,7 +21,7 @@ INTERRUPTED = 130
 DOES_NOT_SUPPORT = "  not here: "
 
 
-class Duration(click.ParamType[float]):
+class Duration(click.ParamType):  # type: ignore[type-arg]  # not generic in click 8.3.1
     """Seconds, or a number with its unit: 90, 90s, 10m, 1h."""
 
     name = "duration"
