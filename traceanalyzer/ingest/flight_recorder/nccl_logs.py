@@ -88,31 +88,45 @@ def _inspected(text: str) -> Iterator[_Inspected]:
 
 def _ras(clues: Clues, text: str, world: int) -> Clues:
     sizes = {number: int(ranks) for number, ranks in RAS_TABLE.findall(text)}
-    starts = [*RAS_PART.finditer(text)]
-    dead = list(clues.dead)
+    dead = dict.fromkeys(clues.dead)  # in the order in which they are named
     dead_ranks = set(clues.dead_ranks)
     behind = set(clues.behind)
-    ends = [*map(re.Match.start, starts[1:]), len(text)]
-    for part, after in zip(starts, ends, strict=False):
-        lines = [line[:LONGEST_LINE] for line in text[part.end() : after].splitlines()]
-        what = part[2] or part[3]
-        gone = what in ("DEAD", "INCOMPLETE")
-        if gone:
-            dead += [
-                found[0]
-                for found in filter(None, map(RAS_PROCESS.search, lines))
-                if found[0] not in dead
-            ]
-        if sizes.get(part[1]) != world:
+    for part in _ras_parts(text):
+        if part.is_gone:
+            processes = filter(None, map(RAS_PROCESS.search, part.lines))
+            dead.update(dict.fromkeys(found[0] for found in processes))
+        if sizes.get(part.communicator) != world:
             continue
-        counts = _launched(lines, clues.hosts)
-        if gone:
+        counts = _launched(part.lines, clues.hosts)
+        if part.is_gone:
             dead_ranks |= counts.keys()
-        elif what == "MISMATCH":
-            behind |= _behind(lines, counts)
+        elif part.state == "MISMATCH":
+            behind |= _behind(part.lines, counts)
     return replace(
         clues, dead=tuple(dead), dead_ranks=tuple(sorted(dead_ranks)), behind=tuple(sorted(behind))
     )
+
+
+@dataclass(frozen=True)
+class _RasPart:
+    """What the RAS client says of ranks of a communicator that are in one state."""
+
+    communicator: str  # its number in the table above
+    state: str
+    lines: list[str]
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the ranks do not answer."""
+        return self.state in ("DEAD", "INCOMPLETE")
+
+
+def _ras_parts(text: str) -> Iterator[_RasPart]:
+    starts = list(RAS_PART.finditer(text))
+    ends = [*(start.start() for start in starts[1:]), len(text)]
+    for start, end in zip(starts, ends, strict=False):
+        lines = [line[:LONGEST_LINE] for line in text[start.end() : end].splitlines()]
+        yield _RasPart(start[1], start[2] or start[3], lines)
 
 
 def _behind(lines: Iterable[str], counts: dict[int, int]) -> set[int]:

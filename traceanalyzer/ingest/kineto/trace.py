@@ -1,6 +1,7 @@
 """The rows and metadata of a Kineto file as a `Trace`."""
 
 from collections import Counter
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.base import UnreadableInputError
+from traceanalyzer.base import UnreadableInputError, dataclass
 from traceanalyzer.base.parallel import both_threaded
 from traceanalyzer.ingest.columns import Codes, looked_up
 from traceanalyzer.ingest.durations import clip_impossible
@@ -51,6 +52,52 @@ def make_trace(path: Path, file: KinetoFile, rows: Rows, damage: str) -> Trace:
     """The trace of all rows read. `damage`: why the file ended early, if it did. Empties the rows'
     columns."""
     metadata = parse_metadata(file.metadata)
+    events = _events(path, rows)
+    used = [number for number in distinct(events.ops.device).tolist() if number >= 0]
+    devices, remark = devices_of(metadata, used)
+    health = _health(file, rows, damage, events, remark)
+    memory = MemoryEvents.from_columns(rows.tables[MemoryEvents].take())
+    waits = Waits.from_columns(rows.tables[Waits].take())
+    collectives = _collectives(rows, groups_of(metadata))  # adds strings
+    return Trace(
+        path=str(path),
+        source="kineto",
+        strings=rows.texts.all(),
+        process=_process(metadata, rows, events.pids),
+        threads=tuple(
+            Thread(str(tid), rows.names.get(("thread_name", pid, tid), ""))
+            for pid, tid in rows.threads
+        ),
+        devices=devices,
+        device_ops=events.ops,
+        api_calls=events.api,
+        host_ranges=events.host,
+        waits=waits.take(waits.kind > 0),
+        overheads=Overheads.from_columns(rows.tables[Overheads].take()),
+        device_ranges=DeviceRanges.from_columns(rows.tables[DeviceRanges].take()),
+        memory_events=on_the_gpu(memory, [d.id for d in devices], metadata),
+        gpu_metrics=GpuMetrics.from_columns(rows.tables[GpuMetrics].take()),
+        collectives=collectives,
+        collected=_collected(metadata, rows, events.host),
+        health=health,
+        epoch_ns=integer(metadata.get("baseTimeNanoseconds")) or 0,
+        window=rows.window,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Events:
+    """What the host and the devices did."""
+
+    api: ApiCalls
+    host: HostRanges
+    ops: DeviceOps
+    clipped: int  # device ops whose impossible ends were cut
+    pids: list[int]
+
+
+def _events(path: Path, rows: Rows) -> _Events:
+    """The events of a file. Raises UnreadableInputError where several ranks were merged into it."""
     (api, host), device = both_threaded(partial(_host, rows), partial(_device, rows), rows.kept)
     pids = _pids(rows, api, host)
     columns, end, cut = device
@@ -65,36 +112,7 @@ def make_trace(path: Path, file: KinetoFile, rows: Rows, damage: str) -> Trace:
             f"{path}: {merged} processes merged into one file, whose correlation ids clash: which "
             "kernel is whose cannot be told; give the file of each rank as the profiler wrote it"
         )
-    used = [number for number in distinct(ops.device).tolist() if number >= 0]
-    devices, remark = devices_of(metadata, used)
-    health = make_health(file, rows, damage, clipped, ops, api, pids, remark)
-    memory = MemoryEvents.from_columns(rows.tables[MemoryEvents].take())
-    waits = Waits.from_columns(rows.tables[Waits].take())
-    collectives = _collectives(rows, groups_of(metadata))  # adds strings
-    return Trace(
-        path=str(path),
-        source="kineto",
-        strings=rows.texts.all(),
-        process=_process(metadata, rows, pids),
-        threads=tuple(
-            Thread(str(tid), rows.names.get(("thread_name", pid, tid), ""))
-            for pid, tid in rows.threads
-        ),
-        devices=devices,
-        device_ops=ops,
-        api_calls=api,
-        host_ranges=host,
-        waits=waits.take(waits.kind > 0),
-        overheads=Overheads.from_columns(rows.tables[Overheads].take()),
-        device_ranges=DeviceRanges.from_columns(rows.tables[DeviceRanges].take()),
-        memory_events=on_the_gpu(memory, [d.id for d in devices], metadata),
-        gpu_metrics=GpuMetrics.from_columns(rows.tables[GpuMetrics].take()),
-        collectives=collectives,
-        collected=_collected(metadata, rows, host),
-        health=health,
-        epoch_ns=integer(metadata.get("baseTimeNanoseconds")) or 0,
-        window=rows.window,
-    )
+    return _Events(api, host, ops, clipped, pids)
 
 
 def _host(rows: Rows) -> tuple[ApiCalls, HostRanges]:
@@ -205,60 +223,71 @@ def _collected(metadata: dict[str, Any], rows: Rows, host: HostRanges) -> Collec
     )
 
 
-def make_health(
-    file: KinetoFile,
-    rows: Rows,
-    damage: str,
-    clipped: int,
-    ops: DeviceOps,
-    api: ApiCalls,
-    pids: list[int],
-    remark: str,
-) -> Health:
+def _health(file: KinetoFile, rows: Rows, damage: str, events: _Events, remark: str) -> Health:
     """Counts and notes for the report."""
     repaired = rows.repaired + sum(columns.mended for columns in rows.tables.values())
-    lost = rows.lost
-    ids = ", ".join(map(str, sorted(pids)[:4]))
-    notes = {
-        f"The file ends early, after {rows.events:,} events: {damage}.": damage,
-        f"The file is cut off after {rows.events:,} events: its list is not closed.": file.truncated
-        and not damage,
-        (
-            f"The file holds {file.arrays} recordings written one after the other; they are "
-            "read as one."
-        ): file.arrays > 1,
-        f"The file holds events of {len(pids)} processes (pid {ids}); their correlation ids and streams may clash: "
-        "write one file for each process.": len(pids) > 1,
-        f"{repaired:,} events or values were damaged and could be mended.": repaired,
-        f"{lost:,} events were damaged and are missing from all figures.": lost,
-        (
-            f"{clipped:,} device operations had impossible durations and were cut at the "
-            "next one's start."
-        ): clipped,
-    }
-    told = [note for note, there in notes.items() if there]
-    said = filter(None, [*told, _clock_note(ops, api), remark, *unread(rows)])
+    notes = [
+        *_notes_on_file(file, rows, damage, events.pids),
+        *_notes_on_damage(repaired, rows.lost, events.clipped),
+        _clock_note(events.ops, events.api),
+        remark,
+        *unread(rows),
+    ]
     return Health(
         events=rows.events,
         skipped=rows.skipped,
         repaired=repaired,
-        lost=lost,
-        clipped=clipped,
+        lost=rows.lost,
+        clipped=events.clipped,
         truncated=file.truncated or bool(damage),
-        notes=tuple(said),
+        notes=tuple(filter(None, notes)),
     )
+
+
+def _notes_on_file(file: KinetoFile, rows: Rows, damage: str, pids: list[int]) -> Iterator[str]:
+    if damage:
+        yield f"The file ends early, after {rows.events:,} events: {damage}."
+    elif file.truncated:
+        yield f"The file is cut off after {rows.events:,} events: its list is not closed."
+    if file.arrays > 1:
+        yield (
+            f"The file holds {file.arrays} recordings written one after the other; they are "
+            "read as one."
+        )
+    if len(pids) > 1:
+        ids = ", ".join(map(str, sorted(pids)[:4]))
+        yield (
+            f"The file holds events of {len(pids)} processes (pid {ids}); their correlation ids "
+            "and streams may clash: write one file for each process."
+        )
+
+
+def _notes_on_damage(repaired: int, lost: int, clipped: int) -> Iterator[str]:
+    if repaired:
+        yield f"{repaired:,} events or values were damaged and could be mended."
+    if lost:
+        yield f"{lost:,} events were damaged and are missing from all figures."
+    if clipped:
+        yield (
+            f"{clipped:,} device operations had impossible durations and were cut at the "
+            "next one's start."
+        )
 
 
 def unread(rows: Rows) -> list[str]:
     """What rows that are only counted hold."""
+    notes = []
     ranges = rows.counts[Group.RANGE_COUNTERS]
+    if ranges:
+        notes.append(
+            f"{ranges:,} rows are counters of CUPTI's range profiler (cuda_profiler_range): their "
+            "times are made up by the recorder, so they are on no timeline; `traceanalyzer collect "
+            "ncu` measures kernels."
+        )
     insight = rows.counts[Group.MTIA]
-    notes = {
-        f"{ranges:,} rows are counters of CUPTI's range profiler (cuda_profiler_range): their times are made up by "
-        "the recorder, so they are on no timeline; `traceanalyzer collect ncu` measures kernels.": ranges,
-        f"{insight:,} rows are MTIA's own counters and insights, which are not read.": insight,
-    }
-    return [note for note, there in notes.items() if there]
+    if insight:
+        notes.append(f"{insight:,} rows are MTIA's own counters and insights, which are not read.")
+    return notes
 
 
 def _clock_note(ops: DeviceOps, api: ApiCalls) -> str:

@@ -94,21 +94,26 @@ def _devices(
     segments_of = _by_device(device_of)
     blocks_of = _by_device(device_of[blocks.segment])
     nothing = np.empty(0, np.int64)
-    place = np.empty(len(segments), np.int64)  # of each segment among those of its device
     for device in sorted(used):
         lo, hi = of_traces.get(device, (0, 0))
-        own = (
-            getattr(events, name)[lo:hi]
-            for name in ("since_us", "address", "size", "action", "stack")
-        )
-        own_segments = segments_of.get(device, nothing)
-        place[own_segments] = np.arange(len(own_segments))
-        chosen = blocks_of.get(device, nothing)
-        columns = {name: getattr(blocks, name)[chosen] for name in blocks.__dataclass_fields__}
-        columns["segment"] = place[columns["segment"]]
-        of_device = tuple(segments[i].segment for i in own_segments.tolist())
-        columns["address"] = _addresses(columns, of_device)
-        yield DeviceMemory(device, Events(events.begin_us, *own), of_device, Blocks(**columns))
+        of_device = segments_of.get(device, nothing)
+        own = tuple(segments[i].segment for i in of_device.tolist())
+        own_blocks = _blocks_of(blocks, blocks_of.get(device, nothing), of_device, own)
+        yield DeviceMemory(device, _stretch_of(events, lo, hi), own, own_blocks)
+
+
+def _stretch_of(events: Events, start: int, stop: int) -> Events:
+    names = ("since_us", "address", "size", "action", "stack")
+    return Events(events.begin_us, *(getattr(events, name)[start:stop] for name in names))
+
+
+def _blocks_of(blocks: Blocks, rows: I64, of_device: I64, segments: Sequence[Segment]) -> Blocks:
+    """These rows of the blocks. `of_device`: places of the device's segments among all, ascending;
+    the blocks name them by their place among those of the device."""
+    columns = {name: getattr(blocks, name)[rows] for name in blocks.__dataclass_fields__}
+    columns["segment"] = np.searchsorted(of_device, columns["segment"])
+    columns["address"] = _addresses(columns, segments)
+    return Blocks(**columns)
 
 
 def _by_device(device_of: I64) -> dict[int, I64]:

@@ -45,6 +45,7 @@ class Templates:
         self._groups: dict[
             str, int
         ] = {}  # the number of each key's group; `frames` has two groups of its own inside
+        self._texts_at: list[int] = []  # those of the groups that may hold texts, or the stack
         self._memoized = False
 
     def forget(self) -> None:
@@ -98,6 +99,11 @@ class Templates:
             pattern.append(b"(" + PUSH + more + b")")
             at = after
         self._groups = groups
+        self._texts_at = [
+            number
+            for key, number in groups.items()
+            if key not in ("addr", "size", "time_us", "stream")
+        ]
         return b"".join([*pattern, b"u"])
 
     def events(self, data: bytes, at: int, end: int, push: Callable[[Any], None]) -> int:
@@ -114,16 +120,11 @@ class Templates:
         size_at = groups["size"]
         time_at = groups.get("time_us")
         frames_at = groups.get("frames")
-        texts_at = [
-            number
-            for key, number in groups.items()
-            if key not in ("addr", "size", "time_us", "stream")
-        ]
         while (found := match(data, at, end)) is not None:
             values = found.groups()
             if self._memoized:
                 memo.append_event()
-            stack = self._remembered(values, texts_at, frames_at)
+            stack = self._remembered(values, frames_at)
             time_us = -1 if time_at is None else value_of(values[time_at])
             take(
                 value_of(values[action_at]),
@@ -138,12 +139,10 @@ class Templates:
             self._missed = 0
         return at
 
-    def _remembered(
-        self, values: Sequence[bytes], texts_at: list[int], frames_at: int | None
-    ) -> Any:
+    def _remembered(self, values: Sequence[bytes], frames_at: int | None) -> Any:
         """Put the texts and the stack of an event into the memo, as they come; the stack."""
         stack: Any = ()
-        for number in texts_at:
+        for number in self._texts_at:
             value = values[number]
             if value[0] == 0x8C:  # SHORT_BINUNICODE
                 self._memo.append(self._shapes.text(str(value[2:-1], "utf-8")))

@@ -71,35 +71,38 @@ def collectives(
 ) -> tuple[Collectives, I32]:
     """The distinct messages of a process's ranges as a table, and each range's row in it (-1:
     none)."""
-    rows: dict[tuple[int, int, int], int] = {}
+    messages, of_range = _messages(events, found)
+    group_sizes = [found.ranks.get((process, group), (-1, -1))[1] for _, group, _ in messages]
+    sizes = [
+        _in_and_out(strings.values[name], size, ranks)
+        for (name, _, size), ranks in zip(messages, group_sizes, strict=True)
+    ]
+    table = Collectives.from_columns(
+        {
+            "name": [name for name, _, _ in messages],
+            "in_elements": [size for size, _ in sizes],
+            "out_elements": [size for _, size in sizes],
+            "dtype": [strings.code("Byte") for _ in messages],  # elements are counted as bytes
+            "group": [strings.code(f"{group:#018x}") for _, group, _ in messages],
+            "group_size": group_sizes,
+        },
+        rows=len(messages),
+    )
+    return table, of_range
+
+
+def _messages(events: Events, found: Payloads) -> tuple[list[tuple[int, int, int]], I32]:
+    """The distinct messages (name, communicator, bytes), and the place of each range's among them,
+    -1 without."""
+    places: dict[tuple[int, int, int], int] = {}
     of_range = np.full(len(events), -1, np.int32)
     if found.messages:
         names = events.columns["name"]
         row_of = events.columns["row"]
         for i in np.flatnonzero(np.isin(row_of, list(found.messages))).tolist():
             message = found.messages[int(row_of[i])]
-            of_range[i] = rows.setdefault((int(names[i]), *message), len(rows))
-    called, groups, bytes_ = zip(*rows, strict=True) if rows else ((), (), ())
-    places = [found.ranks.get((process, group), (-1, -1)) for group in groups]
-    ranks = [size for _, size in places]
-    sizes = [
-        _in_and_out(strings.values[name], size, n)
-        for name, size, n in zip(called, bytes_, ranks, strict=True)
-    ]
-    table = Collectives.from_columns(
-        {
-            "name": list(called),
-            "in_elements": [size for size, _ in sizes],
-            "out_elements": [size for _, size in sizes],
-            "dtype": [
-                strings.code("Byte") for _ in rows
-            ],  # of PyTorch: elements are counted as bytes
-            "group": [strings.code(f"{group:#018x}") for group in groups],
-            "group_size": ranks,
-        },
-        rows=len(rows),
-    )
-    return table, of_range
+            of_range[i] = places.setdefault((int(names[i]), *message), len(places))
+    return list(places), of_range
 
 
 def _in_and_out(name: str, size: int, ranks: int) -> tuple[int, int]:

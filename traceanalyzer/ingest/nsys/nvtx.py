@@ -57,35 +57,7 @@ def nvtx_ranges(
 ) -> Events:
     """Closed ranges that begin and end on one thread, with columns of `HostRanges`. A column `row`
     holds each range's rowid if `with_rows`, else -1."""
-    names = RangeNames(strings)
-    kinds = dict[int, tuple[int, int]]()
-
-    def ranges(part: Part, own: Tally) -> Events:
-        rows = part.integers
-        texts = part.texts
-        types = part.integers["eventType"]
-        is_range = np.isin(types, NVTX_RANGES)  # the others are marks, names, domains
-        own.skipped += int(((types != -1) & ~is_range).sum())
-        if not is_range.all():
-            for kind in distinct(types[~is_range]).tolist() if "rowid" in rows else ():
-                places = rows["rowid"][types == kind]
-                ends = [*kinds.get(kind, ()), int(places.min()), int(places.max())]
-                kinds[kind] = min(ends), max(ends)
-            texts = list(compress(texts, is_range.tolist()))
-            rows = {name: column[is_range] for name, column in rows.items()}
-        code, sequence, shapes = names.of(texts)
-        kept = _kept(rows, own)
-        columns: dict[str, NDArray[Any]] = {
-            "name": code,
-            "textId": small(np.where(code < 0, rows["textId"], -1)),
-            "start": rows["start"],
-            "end": rows["end"],
-            "sequence": sequence,
-            "shapes": shapes,
-            "row": rows["rowid"] if with_rows else np.full(len(kept), -1, np.int64),
-        }
-        return Events.on_threads(rows["globalTid"], columns).take(kept)
-
+    reader = _Reader(RangeNames(strings), with_rows)
     columns = {
         **TIMES,
         "globalTid": UNKNOWN,
@@ -95,8 +67,9 @@ def nvtx_ranges(
     }
     if with_rows or database.is_plain(NVTX):
         columns["rowid"] = -1
-    events = Events.concatenate(read_events(database, NVTX, columns, ranges, tally, text="text"))
-    database.where_kinds = kinds if database.is_plain(NVTX) else None
+    parts = read_events(database, NVTX, columns, reader.ranges, tally, text="text")
+    events = Events.concatenate(parts)
+    database.where_kinds = reader.rows_of_kind if database.is_plain(NVTX) else None
     if tally.unclosed:
         tally.notes.append(
             f"{tally.unclosed} NVTX ranges were still open when the recording ended and "
@@ -106,10 +79,51 @@ def nvtx_ranges(
     ids = events.columns.pop("textId")
     if (name < 0).any():
         name = np.where(name >= 0, name, strings.of_ids(ids, "unnamed range", bare_name))
-    operators = names.operators(name, events.columns["sequence"])
-    kind = tight(np.where(operators, RangeKind.OP, RangeKind.ANNOTATION).astype(np.uint8))
+    is_operator = reader.names.operators(name, events.columns["sequence"])
+    kind = tight(np.where(is_operator, RangeKind.OP, RangeKind.ANNOTATION).astype(np.uint8))
     events.columns.update({"kind": kind, "name": name})
     return events
+
+
+class _Reader:
+    """Takes the ranges out of parts of the table, and notes where the rows of other kinds lie."""
+
+    def __init__(self, names: RangeNames, with_rows: bool) -> None:
+        self.names = names
+        self.rows_of_kind: dict[int, tuple[int, int]] = {}  # first and last rowid by event type
+        self._with_rows = with_rows
+
+    def ranges(self, part: Part, tally: Tally) -> Events:
+        """The closed ranges of a part."""
+        rows, texts = self._only_ranges(part, tally)
+        code, sequence, shapes = self.names.of(texts)
+        kept = _kept(rows, tally)
+        columns: dict[str, NDArray[Any]] = {
+            "name": code,
+            "textId": small(np.where(code < 0, rows["textId"], -1)),
+            "start": rows["start"],
+            "end": rows["end"],
+            "sequence": sequence,
+            "shapes": shapes,
+            "row": rows["rowid"] if self._with_rows else np.full(len(kept), -1, np.int64),
+        }
+        return Events.on_threads(rows["globalTid"], columns).take(kept)
+
+    def _only_ranges(self, part: Part, tally: Tally) -> tuple[dict[str, I64], list[bytes]]:
+        """The rows of ranges and their texts; the others are marks, names, domains."""
+        rows = part.integers
+        types = rows["eventType"]
+        is_range = np.isin(types, NVTX_RANGES)
+        tally.skipped += int(((types != -1) & ~is_range).sum())
+        if is_range.all():
+            return rows, part.texts
+        if "rowid" in rows:
+            for kind in distinct(types[~is_range]).tolist():
+                places = rows["rowid"][types == kind]
+                ends = [*self.rows_of_kind.get(kind, ()), int(places.min()), int(places.max())]
+                self.rows_of_kind[kind] = min(ends), max(ends)
+        texts = list(compress(part.texts, is_range.tolist()))
+        return {name: column[is_range] for name, column in rows.items()}, texts
 
 
 def _kept(rows: dict[str, I64], tally: Tally) -> Bool:
@@ -160,42 +174,20 @@ def _by_process(
     database: Database, strings: Strings, rows: list[tuple[Any, ...]]
 ) -> dict[int, RangeDetails]:
     """The details in these rows, by process key."""
-    domains = {
-        (int(process_of(i)), at): name
-        for i, at, _, name in named(database, NvtxEvent.DOMAIN_CREATE, *_KIND)
-    }
-    categories = {
-        (int(process_of(i)), *at): name
-        for i, *at, name in named(database, NvtxEvent.CATEGORY, *_KIND)
-    }
-    registered = database.texts({row[3] for row in rows})
-    start, end, tids, text_ids, texts, in_domain, in_category, *values = zip(*rows, strict=True)
+    start, end, tids, text_ids, texts, domains, categories, *payloads = zip(*rows, strict=True)
+    codes = _Codes(database, strings, set(text_ids))
     process = process_of(np.array(tids, np.int64))
     keys = process.tolist()
-
-    def name_of(text: object, text_id: int) -> int:
-        name = bare_name(str(text) if text is not None else registered.get(text_id, ""))
-        return strings.code(name) if name else -1
-
-    def domain_of(key: int, domain: int) -> int:
-        return _code(strings, domains.get((key, domain)), domain)
-
-    def category_of(key: int, domain: int, category: int) -> int:
-        return _code(strings, categories.get((key, domain, category)), category)
-
-    known: dict[str, int] = {}
     columns: dict[str, NDArray[Any]] = {
         "start": np.array(start, np.int64),
         "end": np.array(end, np.int64),
-        "name": np.fromiter(map(cache(name_of), texts, text_ids), np.int32),
-        "domain": np.fromiter(map(cache(domain_of), keys, in_domain), np.int32),
-        "category": np.fromiter(map(cache(category_of), keys, in_domain, in_category), np.int32),
-        "payload": np.fromiter(
-            (_payload(strings, known, row) for row in zip(*values, strict=True)), np.int32
-        )
-        if values
-        else alike(-1, len(rows), np.int32),
+        "name": np.fromiter(map(cache(codes.name), texts, text_ids), np.int32),
+        "domain": np.fromiter(map(cache(codes.domain), keys, domains), np.int32),
+        "category": np.fromiter(map(cache(codes.category), keys, domains, categories), np.int32),
+        "payload": alike(-1, len(rows), np.int32),
     }
+    if payloads:
+        columns["payload"] = np.fromiter(map(codes.payload, *payloads), np.int32)
     return {
         int(key): RangeDetails.from_columns(
             {name: column[process == key] for name, column in columns.items()}
@@ -204,16 +196,44 @@ def _by_process(
     }
 
 
-def _code(strings: Strings, name: str | None, number: int) -> int:
-    """Code of the name, of the number where it has none; -1 for the default."""
-    return strings.code(name or f"#{number}") if number else -1
+class _Codes:
+    """Codes of what ranges carry: names, domains, categories, payloads."""
 
+    def __init__(self, database: Database, strings: Strings, text_ids: set[int]) -> None:
+        self._strings = strings
+        self._registered = database.texts(text_ids)
+        self._domains = {
+            (int(process_of(tid)), domain): name
+            for tid, domain, _, name in named(database, NvtxEvent.DOMAIN_CREATE, *_KIND)
+        }
+        self._categories = {
+            (int(process_of(tid)), domain, category): name
+            for tid, domain, category, name in named(database, NvtxEvent.CATEGORY, *_KIND)
+        }
+        self._payloads: dict[str, int] = {}
 
-def _payload(strings: Strings, known: dict[str, int], values: tuple[object, ...]) -> int:
-    value = next((one for one in values if one is not None), None)
-    if value is None:
-        return -1
-    text = str(value)[:MOST_CHARACTERS]
-    if text not in known and len(known) < MOST_PAYLOADS:
-        known[text] = strings.code(text)
-    return known.get(text, -1)
+    def name(self, text: object, text_id: int) -> int:
+        """A range's own text, else the registered one; -1 without."""
+        name = bare_name(str(text) if text is not None else self._registered.get(text_id, ""))
+        return self._strings.code(name) if name else -1
+
+    def domain(self, process: int, domain: int) -> int:
+        """A domain's name, else its number; -1 for the default one."""
+        return self._named(self._domains.get((process, domain)), domain)
+
+    def category(self, process: int, domain: int, category: int) -> int:
+        """A category's name, else its number; -1 for none."""
+        return self._named(self._categories.get((process, domain, category)), category)
+
+    def _named(self, name: str | None, number: int) -> int:
+        return self._strings.code(name or f"#{number}") if number else -1
+
+    def payload(self, *values: object) -> int:
+        """The first value that there is, as text; -1 without one, or where too many differ."""
+        value = next((value for value in values if value is not None), None)
+        if value is None:
+            return -1
+        text = str(value)[:MOST_CHARACTERS]
+        if text not in self._payloads and len(self._payloads) < MOST_PAYLOADS:
+            self._payloads[text] = self._strings.code(text)
+        return self._payloads.get(text, -1)

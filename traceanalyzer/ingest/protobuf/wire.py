@@ -141,37 +141,48 @@ def fields_of(data: bytes, start: I64, end: I64) -> tuple[Fields, Bool]:
     """The fields of many messages, and which messages are damaged (they have the fields before the
     damage). All messages go on to their next field at the same time."""
     view = np.frombuffer(data, np.uint8)
-    found: list[tuple[I64, ...]] = []
     damaged = (start < 0) | (end > len(data))
     at = start.copy()
     live = np.flatnonzero((start < end) & ~damaged)
+    found: list[Fields] = []
     while len(live) > FEW:
-        key, here = _varints(view, at[live])
-        value, after = _varints(view, here)
-        wire = key & 7
-        is_bytes = wire == BYTES
-        width = np.where(wire == FIXED64, 8, np.where(wire == FIXED32, 4, 0))
-        begin = np.where(width > 0, here, after)
-        finish = begin + np.where(is_bytes, value, width)
-        good = (
-            (key >= 8)
-            & (finish >= begin)
-            & (finish <= end[live])
-            & ((wire == VARINT) | is_bytes | (width > 0))
-        )
-        damaged[live[~good]] = True
-        row = (live, key >> 3, np.where(width > 0, width, value), begin, finish)
-        found.append(row if good.all() else tuple(column[good] for column in row))
-        at[live] = finish
-        live = live[good & (finish < end[live])]
-    few: list[tuple[int, ...]] = []
-    for m in live.tolist():
-        some, damage = fields_before_damage(data, int(at[m]), int(end[m]))
-        damaged[m] |= bool(damage)
-        whole = [field for field in some if field[3] in (field[2], field[2] + field[1])]
-        few += [(m, number, signed(value), begin, stop) for number, value, begin, stop in whole]
-    found.append(tuple(np.array(few, np.int64).reshape(-1, 5).T))
-    return Fields(*(joined([part[i] for part in found]) for i in range(5))), damaged
+        read, is_whole = _next_fields(view, live, at[live], end[live])
+        damaged[live[~is_whole]] = True
+        found.append(read if is_whole.all() else read.take(is_whole))
+        at[live] = read.end
+        live = live[is_whole & (read.end < end[live])]
+    found.append(_one_by_one(data, live, at, end, damaged))
+    columns = zip(*(vars(part).values() for part in found), strict=True)
+    return Fields(*(joined(list(parts)) for parts in columns)), damaged
+
+
+def _next_fields(view: U8, messages: I64, at: I64, end: I64) -> tuple[Fields, Bool]:
+    """The field at these places of some messages, which end at `end`, and which of the fields are
+    undamaged."""
+    key, after_key = _varints(view, at)
+    value, after_value = _varints(view, after_key)
+    wire = key & 7
+    is_bytes = wire == BYTES
+    width = np.where(wire == FIXED64, 8, np.where(wire == FIXED32, 4, 0))
+    is_fixed = width > 0
+    begin = np.where(is_fixed, after_key, after_value)
+    finish = begin + np.where(is_bytes, value, width)
+    is_known = (wire == VARINT) | is_bytes | is_fixed
+    is_whole = (key >= 8) & (finish >= begin) & (finish <= end) & is_known
+    return Fields(messages, key >> 3, np.where(is_fixed, width, value), begin, finish), is_whole
+
+
+def _one_by_one(data: bytes, messages: I64, at: I64, end: I64, damaged: Bool) -> Fields:
+    """The fields of few messages from `at` on; those that are damaged are marked in `damaged`."""
+    rows: list[tuple[int, ...]] = []
+    for message in messages.tolist():
+        found, damage = fields_before_damage(data, int(at[message]), int(end[message]))
+        if damage:
+            damaged[message] = True
+        for number, value, begin, stop in found:
+            if stop in (begin, begin + value):  # the last one may be cut off
+                rows.append((message, number, signed(value), begin, stop))
+    return Fields(*np.array(rows, np.int64).reshape(-1, 5).T)
 
 
 def _varints(view: U8, at: I64) -> tuple[I64, I64]:

@@ -94,18 +94,9 @@ def _trace_of(path: Path, source: str, rows: Recorded, strings: list[str], tally
     before they begin are cut to nothing."""
     parts = (rows.ops, rows.calls, rows.ranges, rows.overheads)
     ops, calls, ranges, overheads = (_timed(columns, tally) for columns in parts)
-    queues = ops.pop("queue", None)
-    if ops:
-        streams = ops["stream"] = (
-            ops["stream"] if queues is None else _streams(ops["stream"], queues, tally)
-        )
-        if streams.max(initial=0) >= 2**31:  # addresses become small numbers
-            known, place = ranked(streams)
-            ops["stream"] = place - np.count_nonzero(known < 0)
+    _number_streams(ops, tally)
     on_host = (calls, ranges, overheads)
-    threads = distinct(np.concatenate([columns.get("thread", _NONE) for columns in on_host]))
-    for columns in filter(None, on_host):
-        columns["thread"] = np.searchsorted(threads, columns["thread"])
+    threads = _number_threads(on_host)
     table = DeviceOps.from_columns(ops, then="kind")
     numbers = [number for number in distinct(table.device).tolist() if number >= 0]
     events = sum(len(part.get("start", _NONE)) for part in (ops, *on_host))
@@ -123,6 +114,27 @@ def _trace_of(path: Path, source: str, rows: Recorded, strings: list[str], tally
         collected=Collected(device=len(table) > 0, api=len(calls.get("start", _NONE)) > 0),
         health=Health(events=events),
     )
+
+
+def _number_streams(ops: Columns, tally: Tally) -> None:
+    """Take streams from handles and hardware queues, whichever say more."""
+    queues = ops.pop("queue", None)
+    if not ops:
+        return
+    streams = ops["stream"]
+    if queues is not None:
+        streams = ops["stream"] = _streams(streams, queues, tally)
+    if streams.max(initial=0) >= 2**31:  # addresses become small numbers
+        known, place = ranked(streams)
+        ops["stream"] = place - np.count_nonzero(known < 0)
+
+
+def _number_threads(on_host: Sequence[Columns]) -> NDArray[Any]:
+    """Number the threads of host rows; the thread ids in the order of the numbers."""
+    threads = distinct(np.concatenate([columns.get("thread", _NONE) for columns in on_host]))
+    for columns in filter(None, on_host):
+        columns["thread"] = np.searchsorted(threads, columns["thread"])
+    return threads
 
 
 def _timed(columns: Columns, tally: Tally) -> Columns:
@@ -154,7 +166,10 @@ def of_rows(columns: Columns, rows: NDArray[Any]) -> Columns:
 
 def of_process(rows: Columns, pid: int) -> Columns:
     """The rows of a process, without its id; nothing where there are none."""
-    if not rows or not (is_own := rows["pid"] == pid).any():
+    if not rows:
+        return {}
+    is_own = rows["pid"] == pid
+    if not is_own.any():
         return {}
     return {name: column for name, column in of_rows(rows, is_own).items() if name != "pid"}
 

@@ -132,27 +132,41 @@ def _recorded(process: _Process, texts: Texts, tally: Tally) -> Recorded:
     arrays = process.buffer_records
     tally.skipped += sum(len(rows) for name, rows in arrays.items() if name not in _READ)
     numbers, devices = _agents(process.agents)
-    spelt = process.strings
-    calls = _host(arrays.get("hip_api", []), spelt, texts, tally)
-    kinds = [(arrays.get(name, []), kind) for name, kind in _RANGES.items()]
-    ranges = amd.together([_host(found, spelt, texts, tally, kind) for found, kind in kinds])
-    dispatched = arrays.get("kernel_dispatch", [])
-    kernels = _kernels(dispatched, process.kernel_symbols, numbers, texts, tally)
-    copied = _columns(arrays.get("memory_copy", []), _COPY, tally)
-    ops = amd.together([kernels, _copies(copied, spelt, numbers, texts)])
+    calls = _host(arrays.get("hip_api", []), process.strings, texts, tally)
+    ranges = amd.together(
+        [
+            _host(arrays.get(name, []), process.strings, texts, tally, kind)
+            for name, kind in _RANGES.items()
+        ]
+    )
+    ops = _device_work(process, numbers, texts, tally)
     ops["correlation"] = amd.outermost(
         ops["correlation"], calls, ranges["correlation"], ranges["parent"]
     )
-    about = process.metadata
-    name = Path(about.command[0]).name if about.command else ""
-    owner = Process(about.pid if about.pid >= 0 else None, name, host=about.node.hostname or None)
     return Recorded(
-        owner,
+        _owner(process.metadata),
         devices,
         _filled(ops),
         _filled(calls, "parent", "kind"),
         _filled(ranges, "parent", "correlation"),
     )
+
+
+def _device_work(
+    process: _Process, numbers: Mapping[int, int], texts: Texts, tally: Tally
+) -> Columns:
+    """Kernels and copies. `numbers`: those of the GPUs by their handles."""
+    arrays = process.buffer_records
+    dispatched = arrays.get("kernel_dispatch", [])
+    kernels = _kernels(dispatched, process.kernel_symbols, numbers, texts, tally)
+    copied = _columns(arrays.get("memory_copy", []), _COPY, tally)
+    return amd.together([kernels, _copies(copied, process.strings, numbers, texts)])
+
+
+def _owner(about: _Metadata) -> Process:
+    pid = about.pid if about.pid >= 0 else None
+    name = Path(about.command[0]).name if about.command else ""
+    return Process(pid, name, host=about.node.hostname or None)
 
 
 def _copies(rows: Columns, strings: _Strings, numbers: Mapping[int, int], texts: Texts) -> Columns:

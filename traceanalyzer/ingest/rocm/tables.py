@@ -8,7 +8,6 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
-from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -113,11 +112,24 @@ def _read(
         while chunk := list(islice(complete, 4096)):
             for key, own in _by_guid(chunk, guid).items():
                 columns = dict(zip(header, zip(*own, strict=True), strict=False))
-                none = ("",) * len(own)
-                taken = {name: _numbers(columns.get(name, none)) for name in numbers}
-                names = [name or "unnamed" for name in columns.get(text, none)]
-                found[key].append({**taken, "name": texts.codes(names)})
+                found[key].append(_taken(columns, len(own), numbers, text, texts))
     return {key: columns.take() for key, columns in found.items()}
+
+
+def _taken(
+    columns: Mapping[str, Sequence[str]],
+    count: int,
+    numbers: Sequence[str],
+    text: str,
+    texts: Texts,
+) -> dict[str, Sequence[int]]:
+    """Numbers from so many rows' texts, by column, and codes of the column `text` as `name`."""
+    missing = ("",) * count
+    taken: dict[str, Sequence[int]] = {
+        name: _numbers(columns.get(name, missing)) for name in numbers
+    }
+    taken["name"] = texts.codes([name or "unnamed" for name in columns.get(text, missing)])
+    return taken
 
 
 def _by_guid(rows: list[list[str]], place: int | None) -> dict[str, list[list[str]]]:
@@ -208,17 +220,24 @@ def _agents(path: Path) -> tuple[dict[int, int], dict[int, Device]]:
     other = path.with_name(path.name.replace(_TABLE, "agent_info"))
     if other == path or not other.is_file():
         return {}, {}
-    with open_stream(other, log=True) as stream:
+    gpus = [agent for agent in _agent_rows(other) if agent.get("agent_type") == "GPU"]
+    gpus.sort(key=_agent_number)
+    devices = {place: _device(place, agent) for place, agent in enumerate(gpus)}
+    return {_agent_number(agent): place for place, agent in enumerate(gpus)}, devices
+
+
+def _agent_rows(path: Path) -> list[dict[str, str]]:
+    with open_stream(path, log=True) as stream:
         rows = csv.reader(_lines(stream))
         header = _header(rows)
         complete = _whole(rows, len(header), Tally())
-        agents = [dict(zip(header, row, strict=True)) for row in complete]
-    found = [agent for agent in agents if agent.get("agent_type") == "GPU"]
-    gpus = [(_number(agent.get("node_id", "")), agent) for agent in found]
-    gpus.sort(key=itemgetter(0))
-    devices = {}
-    for place, (_, agent) in enumerate(gpus):
-        sizes = {name: _number(agent.get(name, "")) for name in ("cu_count", "gfx_target_version")}
-        about = {"product_name": agent.get("product_name"), **sizes}
-        devices[place] = amd.device_of(place, about)
-    return {number: place for place, (number, _) in enumerate(gpus)}, devices
+        return [dict(zip(header, row, strict=True)) for row in complete]
+
+
+def _agent_number(agent: Mapping[str, str]) -> int:
+    return _number(agent.get("node_id", ""))
+
+
+def _device(place: int, agent: Mapping[str, str]) -> Device:
+    sizes = {name: _number(agent.get(name, "")) for name in ("cu_count", "gfx_target_version")}
+    return amd.device_of(place, {"product_name": agent.get("product_name"), **sizes})
