@@ -17,7 +17,6 @@ from traceanalyzer.ingest.flight_recorder.folder import read_flight
 from traceanalyzer.report.build import report_of
 from traceanalyzer.report.figures import step_times
 from traceanalyzer.report.model import Report
-from traceanalyzer.trace import Collected
 from traceanalyzer.trace.flight import Flight
 
 KEPT = 3  # recordings held in memory: one that is asked about, and two that are compared
@@ -44,6 +43,59 @@ NAMED_LIKE = (
 LEAST_STEPS = 3  # fewer tell nothing of how they vary
 TORCH = "traceanalyzer collect torch"
 END = "-- python train.py"
+
+
+class Unknown(NamedTuple):
+    """A question that the recording leaves open."""
+
+    question: str
+    because: str
+    record: str
+
+
+WHERE_TIME_GOES = Unknown(
+    "where the time of a step goes", "a log of step times has no events", f"{TORCH} {END}"
+)
+WHAT_THE_GPU_DOES = Unknown(
+    "what the GPU does", "device activities were not recorded", f"{TORCH} {END}"
+)
+WHY_IT_IS_IDLE = Unknown(
+    "why the GPU is idle", "launches and waits of the CPU were not recorded", f"{TORCH} {END}"
+)
+STEP_TIME = Unknown(
+    "how long a step takes",
+    "no steps were found",
+    f"call profiler.step() once per step, or {TORCH} {END}",
+)
+HOW_STEPS_VARY = Unknown(
+    "how much steps vary", "too few steps were recorded", f"{TORCH} --active 5 {END}"
+)
+UNPROFILED_STEP = Unknown(
+    "the step without the profiler, measured",
+    "only the profiled step was recorded",
+    f"{TORCH} {END} (times it first)",
+)
+SOURCE_LINES = Unknown(
+    "the source line of a wait or a gap",
+    "Python stacks were not recorded",
+    f"{TORCH} --stacks {END}",
+)
+SIZES = Unknown(
+    "sizes of matmuls, FLOP and roofline",
+    "input shapes were not recorded",
+    f"{TORCH} --shapes {END}",
+)
+WHAT_FILLS_MEMORY = Unknown(
+    "what fills GPU memory", "there is no memory snapshot", f"{TORCH} --memory-snapshot {END}"
+)
+WHO_WAITS = Unknown(
+    "who waits for whom", "not every rank of the run is here", "the recordings of all ranks"
+)
+RESOURCES = Unknown(
+    "measured use of each kernel's resources",
+    "hardware counters were not read",
+    f"traceanalyzer collect ncu --trace TRACE {END}, then --ncu",
+)
 
 
 class Analyzed(NamedTuple):
@@ -132,108 +184,41 @@ def _files_below(folder: Path) -> list[Path]:
     return [file for file in found if file.is_file()]
 
 
-class Unknown(NamedTuple):
-    """A question that the recording leaves open."""
-
-    question: str
-    because: str
-    record: str
-
-
 def unknowns(report: Report, m: Measurements) -> list[Unknown]:
     """The open questions of a measured recording, the most important first."""
-    questions = [*_of_events(report, m), *_of_sources(report, m)]
-    return [question for is_open, question in questions if is_open]
+    return [*_of_events(report, m), *_of_sources(report, m)]
 
 
-def _of_events(report: Report, m: Measurements) -> Iterator[tuple[bool, Unknown]]:
-    """Whether each question is open that time alone would answer."""
-    events = not m.trace.only_step_times
+def _of_events(report: Report, m: Measurements) -> Iterator[Unknown]:
+    """The questions that time alone would answer."""
     steps = report.metrics.step_time_ms
     unit = step_times.figure_unit(report)
-    # A log of step times has other questions.
-    everything = Collected(device=True, api=True, shapes=True, stacks=True)
-    collected = m.trace.collected if events else everything
-    few_steps = steps is not None and unit == "step" and steps.count < LEAST_STEPS
-    measured_alone = report.metrics.unprofiled_source == "measured"
-    yield (
-        not events,
-        Unknown(
-            "where the time of a step goes", "a log of step times has no events", f"{TORCH} {END}"
-        ),
-    )
-    yield (
-        not collected.device,
-        Unknown("what the GPU does", "device activities were not recorded", f"{TORCH} {END}"),
-    )
-    yield (
-        not collected.api,
-        Unknown(
-            "why the GPU is idle",
-            "launches and waits of the CPU were not recorded",
-            f"{TORCH} {END}",
-        ),
-    )
-    yield (
-        unit == "recording",
-        Unknown(
-            "how long a step takes",
-            "no steps were found",
-            f"call profiler.step() once per step, or {TORCH} {END}",
-        ),
-    )
-    yield (
-        few_steps,
-        Unknown("how much steps vary", "too few steps were recorded", f"{TORCH} --active 5 {END}"),
-    )
-    yield (
-        events and not measured_alone,
-        Unknown(
-            "the step without the profiler, measured",
-            "only the profiled step was recorded",
-            f"{TORCH} {END} (times it first)",
-        ),
-    )
-    yield (
-        not collected.stacks,
-        Unknown(
-            "the source line of a wait or a gap",
-            "Python stacks were not recorded",
-            f"{TORCH} --stacks {END}",
-        ),
-    )
-    yield (
-        not collected.shapes,
-        Unknown(
-            "sizes of matmuls, FLOP and roofline",
-            "input shapes were not recorded",
-            f"{TORCH} --shapes {END}",
-        ),
-    )
+    has_events = not m.trace.only_step_times  # a log of step times has other questions
+    collected = m.trace.collected
+    if not has_events:
+        yield WHERE_TIME_GOES
+    if has_events and not collected.device:
+        yield WHAT_THE_GPU_DOES
+    if has_events and not collected.api:
+        yield WHY_IT_IS_IDLE
+    if unit == "recording":
+        yield STEP_TIME
+    if steps is not None and unit == "step" and steps.count < LEAST_STEPS:
+        yield HOW_STEPS_VARY
+    if has_events and report.metrics.unprofiled_source != "measured":
+        yield UNPROFILED_STEP
+    if has_events and not collected.stacks:
+        yield SOURCE_LINES
+    if has_events and not collected.shapes:
+        yield SIZES
 
 
-def _of_sources(report: Report, m: Measurements) -> Iterator[tuple[bool, Unknown]]:
-    """Whether each question is open that another recording of the run would answer."""
+def _of_sources(report: Report, m: Measurements) -> Iterator[Unknown]:
+    """The questions that another recording of the run would answer."""
     sizes = [item.world_size for item in report.inputs if item.world_size]
-    yield (
-        m.trace.memory is None,
-        Unknown(
-            "what fills GPU memory",
-            "there is no memory snapshot",
-            f"{TORCH} --memory-snapshot {END}",
-        ),
-    )
-    yield (
-        max(sizes, default=0) > len(report.inputs),
-        Unknown(
-            "who waits for whom", "not every rank of the run is here", "the recordings of all ranks"
-        ),
-    )
-    yield (
-        not m.trace.only_step_times and not m.linked.knowledge.counters,
-        Unknown(
-            "measured use of each kernel's resources",
-            "hardware counters were not read",
-            f"traceanalyzer collect ncu --trace TRACE {END}, then --ncu",
-        ),
-    )
+    if m.trace.memory is None:
+        yield WHAT_FILLS_MEMORY
+    if max(sizes, default=0) > len(report.inputs):
+        yield WHO_WAITS
+    if not m.trace.only_step_times and not m.linked.knowledge.counters:
+        yield RESOURCES

@@ -1,12 +1,14 @@
 """The nine questions an agent can ask. Each answer is JSON of at most `MOST_TOKENS` tokens."""
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from traceanalyzer.agent.answer import NAMES_ARE_DATA, figure, fitted, quoted, rounded
 from traceanalyzer.agent.claims import Claim, judged
 from traceanalyzer.agent.sources import Sources, unknowns
 from traceanalyzer.base import TraceAnalyzerError, definitions
+from traceanalyzer.base.figures import Definition
 from traceanalyzer.comparison.compare import compare_reports
 from traceanalyzer.comparison.limits import Limit, check_limits
 from traceanalyzer.comparison.model import Difference
@@ -104,8 +106,8 @@ def table(
         RENAMED.get(d.name, d.name): d for d in definitions(entry.row) if d.name != "full_name"
     }
     columns = list(fields) if columns is None else columns
-    asked = [*columns, *([sort] if sort else [])]
-    unknown = [one for one in asked if one not in fields]
+    asked = [*columns, sort] if sort else columns
+    unknown = [column for column in asked if column not in fields]
     if unknown:
         raise TraceAnalyzerError(
             f"{name} has no column {unknown[0]!r}; columns: {', '.join(fields)}"
@@ -114,21 +116,27 @@ def table(
     top = max(top, 1)
     every = entry.rows(recording, recording.critical, RowFilter(None if sort else top))
     rows = (largest_first(every, fields[sort].name) if sort else every)[:top]
-    known = {}
-    for written, definition in fields.items():
-        column = [_value(getattr(row, definition.name)) for row in rows]
-        if written in columns and column.count(None) < len(rows):
-            known[written] = column
+    known = _known_columns(rows, {name: fields[name] for name in fields if name in columns})
     return fitted(
         table=entry.name,
         columns=[
-            {"name": one, "unit": fields[one].unit, "how": fields[one].definition} for one in known
+            {"name": column, "unit": fields[column].unit, "how": fields[column].definition}
+            for column in known
         ],
         rows=list(zip(*known.values(), strict=True)),
         rows_in_all=len(every) if sort else None,
         none=None if rows else entry.none,
         names=NAMES_ARE_DATA,
     )
+
+
+def _known_columns(rows: Sequence[Any], fields: Mapping[str, Definition]) -> dict[str, list[Any]]:
+    """The columns that have a value in any row."""
+    columns = {
+        name: [_value(getattr(row, definition.name)) for row in rows]
+        for name, definition in fields.items()
+    }
+    return {name: values for name, values in columns.items() if values.count(None) < len(rows)}
 
 
 table.__doc__ = str(table.__doc__).format(names=", ".join(one.asked_as for one in TABLES))

@@ -178,32 +178,17 @@ def rank_of(row: dict[str, Any]) -> Rank | LeftOut:
         return LeftOut(about.path, about.failure, about.claimed)
     names = tuple(row[NAMES])
     is_current = about.families is not None
-    numbers = dict(
-        zip(
-            STEP_FIELDS if is_current else _TIMES + _SPENT,
-            row[STEPS].reshape(-1, len(names)),
-            strict=True,
-        )
-    )
-    calls = dict(zip(_FIRST, row[CALLS].reshape(len(_FIRST), -1), strict=True))
-    count = len(calls["start"])
-    unknown = (np.full(count, -1, np.int64) for _ in _LATER)
-    more: dict[str, I64] = dict(zip(_LATER, unknown, strict=True))
-    if MORE in row and count:
-        recorded = MORE_FIELDS if is_current else _LATER
-        more = dict(zip(recorded, row[MORE].reshape(-1, count), strict=True))
+    fields_of_step = STEP_FIELDS if is_current else _TIMES + _SPENT
+    numbers = _split(row[STEPS], fields_of_step, len(names))
+    calls = _split(row[CALLS], _FIRST)
+    more = _more_of(row, len(calls["start"]), is_current)
     calls |= _columns(more, _LATER)
-    pieces = dict(zip(_OF_PIECES, row[PIECES].reshape(len(_OF_PIECES), -1), strict=True))
-    for what, name, values in (
-        (calls, "step", names),
-        (calls, "group", about.groups),
-        (calls, "kind", KINDS),
-        (pieces, "step", names),
-        (calls, "after", range(len(pieces["step"]) + 1)),
-    ):
-        known = what[name]
-        if len(known) and not 0 <= known.min() <= known.max() < len(values):
-            raise ValueError(f"no such {name}")
+    pieces = _split(row[PIECES], _OF_PIECES)
+    _check_places(calls, "step", len(names))
+    _check_places(calls, "group", len(about.groups))
+    _check_places(calls, "kind", len(KINDS))
+    _check_places(pieces, "step", len(names))
+    _check_places(calls, "after", len(pieces["step"]) + 1)
     steps = Steps(
         names=names,
         of_op=np.empty(0, np.int32),
@@ -222,6 +207,27 @@ def rank_of(row: dict[str, Any]) -> Rank | LeftOut:
     return Rank(
         digest=digest, why=_why_of(about, numbers, more), notes=about.notes, **_of(about, *_KNOWN)
     )
+
+
+def _split(values: I64, names: tuple[str, ...], rows: int | None = None) -> dict[str, I64]:
+    """The columns that were written one after the other, of so many rows where that is known.
+    Raises ValueError where they do not fit."""
+    shape = (len(names), -1) if rows is None else (-1, rows)
+    return dict(zip(names, values.reshape(shape), strict=True))
+
+
+def _more_of(row: dict[str, Any], count: int, is_current: bool) -> dict[str, I64]:
+    """The columns of calls that digests of old lack, unknown (-1) there."""
+    if MORE in row and count:
+        return _split(row[MORE], MORE_FIELDS if is_current else _LATER, count)
+    return {name: np.full(count, -1, np.int64) for name in _LATER}
+
+
+def _check_places(columns: dict[str, I64], name: str, count: int) -> None:
+    """Raises ValueError where the column names other places than the first `count`."""
+    places = columns[name]
+    if len(places) and not 0 <= places.min() <= places.max() < count:
+        raise ValueError(f"no such {name}")
 
 
 def _columns(found: dict[str, I64], names: tuple[str, ...]) -> dict[str, Any]:

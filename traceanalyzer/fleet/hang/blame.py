@@ -44,6 +44,7 @@ SAME_SIZES = frozenset(
 COMPARED = 16  # ranks that are compared with their peers one by one
 MOST_SHARE = 0.25
 """If more than this share of a job's ranks stopped at once, something that they share did it."""
+_End = tuple[int, int, str]  # of a send or receive: rank, place of its peer, direction
 
 
 @dataclass(frozen=True)
@@ -166,20 +167,18 @@ def _pairs(
     first: dict[int, int],
 ) -> Iterator[Wait]:
     """Sends and receives: the two ends are matched by direction and peer."""
-    place = dict(zip(ranks, range(len(ranks)), strict=True))
-    ops: dict[tuple[int, int, str], Op] = {}
-    for member, standing in here.items():
-        ops.update({(member, op.peer, op.kind): op for op in standing.pairs})
-    done = set()
+    place = {rank: i for i, rank in enumerate(ranks)}
+    ops = {(rank, op.peer, op.kind): op for rank, standing in here.items() for op in standing.pairs}
+    done: set[_End] = set()
     for end, op in ops.items():
         rank = end[0]
         peers = ranks[op.peer : op.peer + 1]
         peer = next(iter(peers), -1)
         other_end = (peer, place.get(rank, -1), OPPOSITE.get(op.kind, ""))
-        if other_end not in ops:  # nothing in flight would match; only two ranks count alike
-            gone = len(ranks) == 2 and here.get(peer, NOT_THERE).pairs_enqueued >= op.seq
-            state = ("passed" if gone else "absent") if peer in first else "unknown"
-            yield Wait(index, op, (rank,), signatures=(), unseen=False, **{state: peers})
+        if other_end not in ops:  # nothing in flight would match
+            # only two ranks count alike
+            is_past = len(ranks) == 2 and here.get(peer, NOT_THERE).pairs_enqueued >= op.seq
+            yield _one_sided(index, op, rank, peers, is_past, is_known=peer in first)
         elif other_end not in done:
             done.add(end)
             ends = ((rank, op), (peer, ops[other_end]))
@@ -187,6 +186,17 @@ def _pairs(
             yield Wait(
                 index, op, (rank, peer), elsewhere=_elsewhere(ends, first), signatures=signatures
             )
+
+
+def _one_sided(
+    index: int, op: Op, rank: int, peers: tuple[int, ...], is_past: bool, *, is_known: bool
+) -> Wait:
+    """A send or receive that has no other end in flight."""
+    if not is_known:
+        return Wait(index, op, (rank,), unknown=peers)
+    if is_past:
+        return Wait(index, op, (rank,), passed=peers)
+    return Wait(index, op, (rank,), absent=peers)
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ ENDS = re.compile(r"(send|recv) (\d{1,9})(?:->|<-)(\d{1,9})")
 INTERNAL = re.compile(
     r"[\\/]torch[\\/](?:distributed|_|autograd|nn[\\/]modules|utils)|<frozen|[\\/]runpy\.py"
 )
+_MOMENTS = ("time_created_ns", "time_discovered_started_ns", "time_discovered_completed_ns")
 Entry = dict[str, Any]
 
 
@@ -68,13 +69,9 @@ class Digests:
         ids: dict[str, int] = {}
         group = -1
         for i, entry in enumerate(entries):
-            i = _whole(entry.get("record_id", i))  # counts what was overwritten or left out, too
-            named = entry.get("process_group") or (str(entry.get("pg_id", 0)), "")
-            if named[0] not in by_name:
-                stated = {"name": named[0], "desc": named[1], "ranks": ""}
-                by_name[named[0]] = self._group(stated)
-            group = by_name[named[0]]
-            by_group.setdefault(group, []).append((i, entry))
+            group = self._group_of(entry, by_name)
+            record = _whole(entry.get("record_id", i))  # counts what was overwritten, too
+            by_group.setdefault(group, []).append((record, entry))
             ids[str(entry.get("pg_id", ""))] = group
         counted = self._counted(dump.get("pg_status") or {}, by_name, ids)
         wrapped = _is_wrapped(entries)
@@ -88,7 +85,6 @@ class Digests:
             for i in by_name.values()
         }
         last: Entry = next(reversed(entries), {})
-        moments = ("time_created_ns", "time_discovered_started_ns", "time_discovered_completed_ns")
         return RankDump(
             -1,
             path,
@@ -96,10 +92,19 @@ class Digests:
             len(entries),
             _op(0, last) if entries else None,
             group,
-            max(_time(last.get(moment)) for moment in moments),
+            max(_time(last.get(moment)) for moment in _MOMENTS),
             dumped_ns,
             str(dump.get("version", "")),
         )
+
+    def _group_of(self, entry: Entry, by_name: dict[str, int]) -> int:
+        """The index of an entry's group; one that the dump does not list is added to
+        `by_name`."""
+        named = entry.get("process_group") or (str(entry.get("pg_id", 0)), "")
+        if named[0] not in by_name:
+            stated = {"name": named[0], "desc": named[1], "ranks": ""}
+            by_name[named[0]] = self._group(stated)
+        return by_name[named[0]]
 
     def _group(self, config: Entry) -> int:
         """The index of a group. Its ranks are a text: long ones are the same in thousands of
@@ -148,46 +153,49 @@ def _in_group(
     """Where the rank stands, from its entries of the group in order, and the group's counters."""
     completed_at = -1 if counters is None else _whole(counters["last_completed_collective"])
     if not entries:
-        enqueued = -1 if counters is None else _whole(counters["last_enqueued_collective"])
-        # what is not completed is not among the entries: it was overwritten
-        lost = (
-            Op(completed_at + 1, "", record=-1)
-            if wrapped and enqueued > completed_at >= 0
-            else None
-        )
-        return InGroup(enqueued, completed_at, lost, pairs_enqueued=enqueued, from_status=True)
+        return _from_counters(counters, completed_at, wrapped)
     ended = _ended_batches([e for _, e in entries], completed_at)
     collectives, pairs = _parted(entries)
-    waiting = [
-        one for one in collectives if not _completed(one[1]) and _number(one[1]) not in ended
-    ]
     enqueued = max(_collective_seq(e) for _, e in entries)
-    head = _op(*waiting[0]) if waiting else None
-    if (
-        head
-        and wrapped
-        and not pairs
-        and waiting[0] is collectives[0]
-        and -1 < completed_at < head.seq - 1
-    ):
-        head = Op(
-            completed_at + 1, "", record=-1
-        )  # older entries are overwritten, the counter is not
+    place = _first_open(collectives, ended)
+    head = _op(*collectives[place]) if place < len(collectives) else None
+    may_be_overwritten = wrapped and not pairs and place == 0
+    if head is not None and may_be_overwritten and -1 < completed_at < head.seq - 1:
+        head = _overwritten(completed_at + 1)  # the counter is not
     at = enqueued + 1 if head is None else head.seq
-    place = collectives.index(waiting[0]) if waiting else len(collectives)
     near = collectives[max(place - TAIL, 0) : place + TAIL]
     before = collectives[max(place - HISTORY, 0) : place] if is_small else []
     return InGroup(
         enqueued,
         at - 1,
         head,
-        _op(*collectives[-1]) if collectives else None,
-        tuple(_first_of_pairs(pairs, ended)),
-        max((_seq(e) for _, e in pairs), default=-1),
-        {_seq(e): _signature(e) for _, e in reversed(near)},
-        usual_next([_signature(e) for _, e in before]),
+        last=_op(*collectives[-1]) if collectives else None,
+        pairs=tuple(_first_of_pairs(pairs, ended)),
+        pairs_enqueued=max((_seq(e) for _, e in pairs), default=-1),
+        tail={_seq(e): _signature(e) for _, e in reversed(near)},
+        follows=usual_next([_signature(e) for _, e in before]),
         ended_unseen=any(_ended_unseen(entry) for _, entry in (entries[0], entries[-1])),
     )
+
+
+def _from_counters(counters: Entry | None, completed_at: int, wrapped: bool) -> InGroup:
+    """Where the rank stands in a group without entries. What is not completed was overwritten."""
+    enqueued = -1 if counters is None else _whole(counters["last_enqueued_collective"])
+    is_lost = wrapped and enqueued > completed_at >= 0
+    head = _overwritten(completed_at + 1) if is_lost else None
+    return InGroup(enqueued, completed_at, head, pairs_enqueued=enqueued, from_status=True)
+
+
+def _overwritten(seq: int) -> Op:
+    return Op(seq, "", record=-1)
+
+
+def _first_open(collectives: Sequence[tuple[int, Entry]], ended: set[tuple[bool, int]]) -> int:
+    """The place of the first that is not completed; after all where there is none."""
+    for place, (_, entry) in enumerate(collectives):
+        if not _completed(entry) and _number(entry) not in ended:
+            return place
+    return len(collectives)
 
 
 def usual_next(history: Sequence[Signature]) -> Signature:

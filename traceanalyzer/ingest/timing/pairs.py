@@ -80,42 +80,83 @@ def plan_of(
 ) -> Plan:
     """What lines with these texts between their numbers say; `numbers` are those of one of them.
     `names`: keys that this kind of log uses in a sense of its own, with their field."""
-    found: dict[str, Taken] = {}
-    bare: list[Taken] = []
-    counted: list[Taken] = []
-    totals: dict[int, int] = {}
-    head = ""
     texts, places = _merged(texts, numbers[:MOST_NUMBERS])
+    values = _Values(names or {})
+    head: str | None = None  # the text before the first value with a name
     for i, place in enumerate(places):
-        number = numbers[place]
-        sign = -1.0 if _SIGN.search(texts[i]) else 1.0
-        before = texts[i].removesuffix("-") if sign < 0 else texts[i]
-        after = texts[i + 1]
-        if i and _OF_TOTAL.match(before):
+        number = _Number.between(numbers[place], place, texts[i], texts[i + 1])
+        if i and _OF_TOTAL.match(number.before):
             continue
-        unit = "s" if ":" in number else _unit_of(after)
-        key, meant = _meant(before, unit, names or {})
-        if meant is None and not key and _MFU.match(after):
+        has_total = i + 1 < len(places) and _OF_TOTAL.match(number.after) is not None
+        is_named = values.take(number, places[i + 1] if has_total else None)
+        if is_named and head is None:
+            head = "".join(texts[: i + 1])
+    found = values.found()
+    return Plan(tuple(found.values()), _is_evaluation(head or ""))
+
+
+@dataclass(frozen=True)
+class _Number:
+    """A number of a line, and the texts around it."""
+
+    text: str
+    place: int
+    before: str
+    after: str
+    sign: float
+
+    @classmethod
+    def between(cls, text: str, place: int, before: str, after: str) -> "_Number":
+        """The number between these texts; a minus at the end of the first is part of it."""
+        if _SIGN.search(before):
+            return cls(text, place, before.removesuffix("-"), after, -1.0)
+        return cls(text, place, before, after, 1.0)
+
+    @property
+    def unit(self) -> str:
+        """Its unit; empty without one."""
+        return "s" if ":" in self.text else _unit_of(self.after)
+
+
+class _Values:
+    """The values of a line, which are taken from left to right."""
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self._names = names
+        self._named: dict[str, Taken] = {}
+        self._bare: list[Taken] = []
+        self._counted: list[Taken] = []
+        self._totals: dict[int, int] = {}
+
+    def take(self, number: _Number, total: int | None) -> bool:
+        """Take a number for what its texts call it; one before `/ 1000`, or alone in brackets, may
+        be a step. `total`: which number the `1000` is. Whether it has a name."""
+        unit = number.unit
+        key, meant = _meant(number.before, unit, self._names)
+        if meant is None and not key and _MFU.match(number.after):
             meant = Meaning("mfu", 0.01)
         if meant is not None:
-            if not found:
-                head = "".join(texts[: i + 1])
-            found.setdefault(meant.field, Taken(meant.field, place, sign * meant.factor, key))
-        elif not key and ":" not in number and unit in TIME_UNITS:
-            bare.append(Taken("bare_s", place, TIME_UNITS[unit], unit))
-        elif not key and _RATE_OF_BARE.match(after):
-            bare.append(Taken(_SAMPLES, place, 1.0, "/s"))
-        is_boxed = before.endswith("[") and after.startswith("]") and not key
-        has_total = i + 1 < len(places) and bool(_OF_TOTAL.match(after))
-        if has_total or is_boxed:
-            counted.append(Taken("step", place, 1.0, key))
-        if has_total:
-            totals[place] = places[i + 1]
-    _add_unnamed(found, bare, counted)
-    step = found.get("step")
-    if step is not None and step.number in totals:
-        found["total"] = Taken("total", totals[step.number], 1.0, "")
-    return Plan(tuple(found.values()), _is_evaluation(head))
+            value = Taken(meant.field, number.place, number.sign * meant.factor, key)
+            self._named.setdefault(meant.field, value)
+        elif not key and ":" not in number.text and unit in TIME_UNITS:
+            self._bare.append(Taken("bare_s", number.place, TIME_UNITS[unit], unit))
+        elif not key and _RATE_OF_BARE.match(number.after):
+            self._bare.append(Taken(_SAMPLES, number.place, 1.0, "/s"))
+        is_boxed = number.before.endswith("[") and number.after.startswith("]") and not key
+        if total is not None or is_boxed:
+            self._counted.append(Taken("step", number.place, 1.0, key))
+        if total is not None:
+            self._totals[number.place] = total
+        return meant is not None
+
+    def found(self) -> dict[str, Taken]:
+        """The values by field, with those that have no name."""
+        found = dict(self._named)
+        _add_unnamed(found, self._bare, self._counted)
+        step = found.get("step")
+        if step is not None and step.number in self._totals:
+            found["total"] = Taken("total", self._totals[step.number], 1.0, "")
+        return found
 
 
 def _merged(texts: Sequence[str], numbers: Sequence[str]) -> tuple[list[str], list[int]]:

@@ -84,20 +84,25 @@ def step_timings(
     duration = found.each[timed].copy()
     impossible = duration > MAX_STEP_S
     duration[impossible] = np.nan
-    stride = _stride_note(kept)
-    data = kept.column("data_s")
-    known = found.includes_data or found.between or bool(np.isfinite(kept.column("whole")).any())
-    apart, why = (False, "") if known else _data_apart(duration, data, between_lines(kept))
-    total = duration + np.nan_to_num(data) if apart else duration
-    table = _table(kept, _ns(total), _ns(data))
-    notes = (epochs, unit_note, stride, found.note, why)
+    total, data_note = _with_data(kept, duration, found)
+    notes = (epochs, unit_note, _stride_note(kept), found.note, data_note)
     return LoggedSteps(
-        table=table,
+        table=_table(kept, _ns(total), _ns(kept.column("data_s"))),
         phases=_phases(kept),
         repeated=len(lines) - len(joined),
         lost=int(impossible.sum()),
         notes=tuple(filter(None, notes)),
     )
+
+
+def _with_data(kept: Records, duration: F64, found: _Duration) -> tuple[F64, str]:
+    """The time of each step with that for its data, s, and a sentence where the log had to show
+    whether that is part of it."""
+    if found.includes_data or found.between or np.isfinite(kept.column("whole")).any():
+        return duration, ""
+    data = kept.column("data_s")
+    apart, why = _data_apart(duration, data, between_lines(kept))
+    return duration + np.nan_to_num(data) if apart else duration, why
 
 
 def timed_lines(records: Records, form: LineFormat, factors: Mapping[str, float]) -> Records:

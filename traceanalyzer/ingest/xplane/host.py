@@ -21,6 +21,26 @@ _MEMORY = re.compile(r"^Memory(?:Deall|All)ocation$")
 _ALLOCATOR = re.compile(r"^GPU_(\d{1,4})_")
 
 
+class _Names:
+    """The names of rows; each distinct one is looked at once."""
+
+    def __init__(self, codes: I64, texts: Texts) -> None:
+        known, self._place = ranked(codes)
+        self._texts = texts
+        self._known = [*map(texts.in_order().__getitem__, known.tolist())]
+
+    def match(self, pattern: re.Pattern[str]) -> Bool:
+        """Which rows' names begin with the pattern."""
+        return np.array([pattern.match(name) is not None for name in self._known], bool)[
+            self._place
+        ]
+
+    def shown(self) -> I64:
+        """The codes of the names as they are shown."""
+        codes = [self._texts.code(_shown(name)) for name in self._known]
+        return np.array(codes, np.int64)[self._place]
+
+
 @dataclass(frozen=True, eq=False)
 class Host:
     """Events of all threads, one row each; the tables are made of them."""
@@ -35,37 +55,24 @@ class Host:
     def of(cls, lines: list[Line], device: Columns, texts: Texts) -> "Host":
         """The host events of these lines; `device`: the rows of the devices."""
         rows, thread = joined_lines(lines)
-        codes, place = ranked(rows["name"])
-        named = [*map(texts.in_order().__getitem__, codes.tolist())]
-
-        def are(test: re.Pattern[str]) -> Bool:
-            return np.array([test.match(name) is not None for name in named], bool)[place]
-
+        rows["thread"] = thread
+        names = _Names(rows["name"], texts)
         module, operator = operators(rows, texts)
         is_op = operator >= 0
-        is_api = are(_API)
-        is_memory = are(_MEMORY)
+        is_api = names.match(_API)
+        is_memory = names.match(_MEMORY)
         is_call = is_api | (rows["correlation_id"] > 0)
-        is_empty = are(_MARK) | (rows["end"] <= rows["start"])
+        is_empty = names.match(_MARK) | (rows["end"] <= rows["start"])
         is_range = ~is_call & ~is_memory & ~is_empty
-        name = np.array([texts.code(_shown(name)) for name in named], np.int64)[place]
+        name = names.shown()
         name[is_call & ~is_api] = texts.code(UNNAMED_LAUNCH)
         _number_steps(name, rows, texts)
-        kind = np.where(are(_PYTHON), RangeKind.PYTHON, RangeKind.ANNOTATION)
-        rows |= {
-            "name": np.where(is_range & is_op, operator, name),
-            "kind": np.where(is_op, RangeKind.OP, kind),
-            "thread": thread,
-        }
+        kind = np.where(names.match(_PYTHON), RangeKind.PYTHON, RangeKind.ANNOTATION)
+        rows["name"] = np.where(is_range & is_op, operator, name)
+        rows["kind"] = np.where(is_op, RangeKind.OP, kind)
         own = np.where(is_op, operator, module)
         launched = np.where(own >= 0, own, operators_of(device, texts, rows["correlation_id"]))
-        return cls(
-            rows=rows,
-            is_call=is_call,
-            is_memory=is_memory,
-            is_range=is_range,
-            operator=np.where(is_call, launched, -1),
-        )
+        return cls(rows, is_call, is_memory, is_range, np.where(is_call, launched, -1))
 
     def _taken(self, chosen: Bool, base: int, *more: str) -> Columns:
         rows = {name: self.rows[name][chosen] for name in ("name", "start", "end", *more)}
