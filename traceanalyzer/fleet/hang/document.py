@@ -26,8 +26,8 @@ from traceanalyzer.report.html.frame import chart_place
 from traceanalyzer.report.html.markup import Markup
 from traceanalyzer.report.html.pictures.plot import Axis, Box, Plot, Rects
 from traceanalyzer.report.printed import Printed, Result
+from traceanalyzer.report.privacy.identifiers import HOST
 from traceanalyzer.report.privacy.redact import redact_rows
-from traceanalyzer.report.privacy.secrets import HOST
 from traceanalyzer.trace import Run
 
 TITLE = "Hang"

@@ -4,7 +4,10 @@ import re
 
 _WORD = re.compile(
     r"(?P<strong>pass[ _-]?(?:word|wd|phrase|code)|pwd|secret|credential|creds|jwt|connection[ _-]?string"
-    r"|passwor[td]|kennwort|mot[ _]de[ _]passe|contrase[nñ]a|senha|parol[ae]|пароль|密码|密碼|パスワード|비밀번호)"
+    r"|passwor[td]|kennwort|mot[ _]de[ _]passe|contrase[nñ]a|senha|parol[ae]|(?<![a-z])clave"
+    r"|wachtwoord|heslo|has[lł]o|[sş]ifre|l[oö]senord|salasana|adgangskode|jelsz[oó]|(?<![a-z])mdp|p4ssword"
+    r"|access[ _-]?code|seed[ _-]?phrase|mnemonic|client-(?:key|certificate)-data|certificate-authority-data"
+    r"|пароль|密码|密碼|パスワード|비밀번호)"
     r"|(?P<line>authorization|cookie)"
     r"|(?P<weak>token|key|pass|auth|pat|session[ _-]?id|sessid|sid|signature|sig|sas|pin|otp"
     r"|(?<![a-z])(?:pw|psk)(?![a-z]))",
@@ -16,7 +19,7 @@ _KEYS = re.compile(
     r"(?:api|access|account|app|application|auth|client|consumer|crypt|deploy|encryption|gpg|hmac|"
     r"host|license|licence|master|pgp|private|rsa|sas|secret|security|server|service|session|"
     r"shared|signing|ssh|ssl|storage|subscription|tls|wandb|aws|azure|gcp|s3|github|gitlab|"
-    r"openai|anthropic|hf|huggingface|ngc|datadog|comet|neptune)\Z"
+    r"openai|anthropic|functions|hf|huggingface|ngc|datadog|comet|neptune)\Z"
 )
 """What a key is secret of."""
 _NO_TOKENS = re.compile(
@@ -35,7 +38,7 @@ _PHRASES = {
     "auth": r"(?=\S*\d)\S{6,}",
     "pin": r"\d{4,8}",
     "otp": r"\d{4,8}",
-    **dict.fromkeys(("sessionid", "sessid", "sid"), r"(?=\S*\d)[\w%.+/=-]{8,}"),
+    **dict.fromkeys(("sessionid", "sessid", "sid"), r"(?=\S*\d)[\w%.+/=:-]{8,}"),
     **dict.fromkeys(("sig", "signature", "sas"), r"(?=\S*\d)[\w%.+/=&-]{16,}"),
 }
 """What values of weak words look like where nothing before the word tells."""
@@ -48,7 +51,8 @@ _REST = re.compile(rf"[\w-]{{0,{_LONGEST_NAME}}}+")
 _BEFORE = re.compile(r"([\w-]{0,60})([ ])?\Z")
 _SIGN = re.compile(
     r"""\\{0,3}["'`]?[ \t]{0,3}(?:=>|:=|->|==?|:(?!:))[ \t]{0,3}
-    | >(?=[^<>\n]{1,4096}</) | \\{0,3}["']\s{0,3},\s{0,3}\\{0,3}["']value\\{0,3}["']\s{0,3}:\s{0,3}""",
+    | >(?=[^<>\n]{1,4096}</) | \\{0,3}["']\s{0,3},\s{0,3}\\{0,3}["']value\\{0,3}["']\s{0,3}:\s{0,3}
+    | ["']\s{1,3}value=""",
     re.VERBOSE,
 )
 """Between name and value."""
@@ -57,7 +61,7 @@ _NEXT_LINE = re.compile(r"[\"']?[ \t]{0,3}[:=][ \t]{0,8}\r?\n[ \t]{0,8}(?=\S)")
 """Between the name and a value that stands below it."""
 _BLANK = re.compile(r"[ \t](?:(?:is|was)[ \t])?")
 _VALUE = re.compile(
-    r"""(?P<quote>\\{0,3}["'`])(?P<quoted>(?:\\.|(?!(?P=quote))[^\n]){1,4096}+)
+    r"""(?P<quote>["]{3}|[']{3}|\\{0,3}["'`])(?P<quoted>(?:\\.|(?!(?P=quote))[^\n]){1,4096}+)
     | (?P<bare>(?!<secret>)(?:[^\s,;&"'`<]|<(?!/)|[,;&](?!\s|\Z|[\w.-]{1,60}+\s?[=:])){1,4096}+)""",
     re.VERBOSE,
 )

@@ -17,7 +17,7 @@ SETTINGS = re.compile(
     r"(?<![A-Za-z0-9_])(?P<name>(?P<user>(?i:user[_ ]?name|user[_ ]?id|user|logname|login|uid)|SUDO_USER|SLURM_JOB_USER"
     r"|USERPROFILE|PGUSER|(?:GIT|HG)_(?:AUTHOR|COMMITTER)_(?:NAME|EMAIL)|\w{0,40}_USER(?:_?NAME|_?ID)?)"
     r"|(?i:host[_ ]?name|host|computer[_ ]?name|node_?name|master_?addr|master_?host)"
-    r"|(?<=\")nodes?(?=\")|SLURMD_NODENAME|DISPLAY|PGHOST"
+    r"|(?<=[\"'])nodes?(?=[\"'])|SLURMD_NODENAME|DISPLAY|PGHOST"
     r"|SLURM_\w{0,30}?NODE\w{0,20}|\w{0,40}_HOST|\w{0,40}_HOSTNAME|\w{0,40}_ADDR|\w{0,40}_NODE_?NAME"
     r"|\w{0,40}_?POD_(?:NAME|IP|NAMESPACE)|(?:\w{1,40}_)?(?:NODE|HOST)_IP|\w{0,40}_ENDPOINT)"
     r"(?P<sign>(?P<key>[\"']?)\s?=\s?[\"']?|(?P<json>[\"']?)\s?:\s?[\"']?|[ ])"
@@ -42,7 +42,7 @@ NO_HOST = re.compile(
     r"cudnn|python|libcu\w*|page|layer|block|core|cpu|numa|stage|level|pid|tid|kernel|name)[_-]?\d[\w-]*"
 )
 PERSON = re.compile(
-    r"\b((?:[Uu]ser|USER|login|account|owner)[ :]\s?)([a-z][a-z0-9_-]{2,31})(?![\w(:/.])"
+    r"\b((?:[Uu]ser|USER|login|account|owner)[ \t:>]\s?)([a-z][a-z0-9_-]{2,31})(?![\w(:/.])"
 )
 NAMED_PERSONS = (
     re.compile(r"(?<![\w=])((?:uid|gid|groups)=\d{1,10}\()([^)\s]{1,64})(?=\))"),
@@ -127,12 +127,12 @@ WITH_PORT = re.compile(
 )
 """A name with a number before a port."""
 IN_NAMES = re.compile(
-    r"(?<![A-Za-z0-9])((?:worker|node|host|ip|vm|pod|server|gpu|trainer)[_-])(?:\d{1,3}[_-]){3}\d{1,3}(?!\d)"
+    r"(?<![A-Za-z0-9])((?:worker|node|host|ip|vm|pod|server|gpu|trainer)[_-]?)(?:\d{1,3}[_-]){3}\d{1,3}(?!\d)"
     r"|\b0x(?:0a|c0a8|ac1[0-9a-f])[0-9a-f]{4,6}\b(?<=\b0x[0-9a-f]{8})"
 )
 """Addresses as parts of names, and private ones in hexadecimal."""
 HARDWARE = re.compile(
-    r"(?<![\w-])(?:[0-9A-Fa-f]{2}-){5}[0-9A-Fa-f]{2}(?![\w-])|(?<![\w:])(?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}(?![\w:])"
+    r"(?<![\w-])(?:[0-9A-Fa-f]{2}-){5}[0-9A-Fa-f]{2}(?![\w-])|(?<![\w:])(?:[0-9A-Fa-f]{2}:){5,19}[0-9A-Fa-f]{2}(?![\w:])"
     r"|(?<![\w.])(?:[0-9a-f]{4}\.){2}[0-9a-f]{4}(?![\w.])"
     r"|(?i:(?<=\bguid )|(?<=\bgid )|(?<=guid=)|(?<=guid: ))(?:0x)?[0-9a-f]{16}\b"
 )
@@ -160,6 +160,18 @@ PATHS = re.compile(
 )
 """An absolute path, inner segments with blanks included; or a relative one that ends in a name with
 a suffix."""
+QUOTED_PATH = re.compile(
+    r"(?<=[\"'])(?:~[\w.-]{0,32}|[A-Za-z]:)?[/\\]{1,2}[^\s/\\\"'<>|:][^/\\\"'<>|:\n]{0,100}"
+    r"(?:[/\\]{1,2}[^/\\\"'<>|:\n]{1,100}){1,40}(?=[\"'])"
+)
+"""A path between quotes, blanks and all."""
+WITH_BLANKS = re.compile(
+    r"\A(?:~|[A-Za-z]:)?[/\\]{1,2}(?:home|users|scratch|work|data|mnt|gpfs|lustre|nfs|p|u)(?:[/\\]{1,2}[^/\\\"'<>|:\n]{1,100}){0,40}"
+    r"[/\\]{1,2}[\w-]{1,60}(?: (?!(?:is|was|has|had|of|in|on|at|not|line|does|and|or|to|for|from|with|cannot|no)\b)"
+    r"[\w-]{1,40}){1,3}\Z",
+    re.IGNORECASE,
+)
+"""A text that is one path, of which the last part has blanks."""
 BELOW_A_ROOT = re.compile(
     r"(?<![\w/\\.~-])(?:projects?|users?|home|scratch|work|data|mnt|gpfs|lustre|nfs|code|repos?|workspace)(?:/[\w.~-]{1,100}){2,20}"
     r"|(?<![\w/\\])[\w.~-]{1,100}(?:\\[A-Za-z_~][\w.~-]{0,100}){2,20}"

@@ -9,6 +9,7 @@ from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.ingest.formats import SOURCES
 from traceanalyzer.report.privacy.credentials import without_credentials
 from traceanalyzer.report.privacy.disguised import undisguised
+from traceanalyzer.report.privacy.identifiers import HOST, USER, without_identifiers
 from traceanalyzer.report.privacy.places import (
     ACCOUNTS,
     ADDRESSES,
@@ -27,16 +28,16 @@ from traceanalyzer.report.privacy.places import (
     PATHS,
     PERSON,
     PLACED,
+    QUOTED_PATH,
     RECORDER_HOST,
     RECORDINGS,
     SETTINGS,
     SOURCE_FILE,
     URLS,
+    WITH_BLANKS,
     WITH_PORT,
 )
 
-USER = "<user>"
-HOST = "<host>"
 FILE = "<path>"
 MIN_NAME = 3
 """Shorter user and host names are not searched for outside paths: they are parts of ordinary
@@ -75,7 +76,7 @@ class Secrets:
 
     def clean(self, text: str) -> str:
         """A text without them. Input paths and names go last: they may be parts of longer paths."""
-        text = without_credentials(undisguised(text))
+        text = without_identifiers(without_credentials(undisguised(text)))
         text = HOST_LISTS.sub(rf"\1\2{HOST}", text)
         text = NAMED_HOSTS.sub(HOST, SETTINGS.sub(_without_value, text))
         text = PLACED.sub(lambda m: m[0] if NO_HOST.fullmatch(m[2]) else m[1] + HOST, text)
@@ -87,11 +88,13 @@ class Secrets:
             for pattern, alias in self.replacements:
                 if alias in self.inputs:
                     text = pattern.sub(alias, text)
+            text = QUOTED_PATH.sub(_shorter_path, WITH_BLANKS.sub(FILE, text))
             text = PATHS.sub(_shorter_path, URLS.sub("<url>", text))
             text = BELOW_A_ROOT.sub(_shorter_path, text)
+            text = ADDRESSES.sub(HOST, text)
             text = WITH_PORT.sub(lambda m: m[0] if NO_HOST.fullmatch(m[0]) else HOST, text)
             text = BELOW_ANY_DOMAIN.sub(HOST, text)
-            text = HOSTS.sub(HOST, ADDRESSES.sub(HOST, ACCOUNTS.sub(f"{USER}@{HOST}", text)))
+            text = HOSTS.sub(HOST, ACCOUNTS.sub(f"{USER}@{HOST}", text))
             text = RECORDINGS.sub(lambda m: m[0] if m[0] in self.inputs else FILE, text)
         for pattern, replacement in self.replacements:
             text = pattern.sub(replacement, text)
