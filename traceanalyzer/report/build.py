@@ -8,13 +8,14 @@ from traceanalyzer.analysis.tables.budget import launches_by_step
 from traceanalyzer.analysis.tables.timing import contradicted
 from traceanalyzer.base import Aside, digits, plural
 from traceanalyzer.diagnosis.diagnose import diagnose
-from traceanalyzer.diagnosis.finding import Finding, Recommendation
+from traceanalyzer.diagnosis.finding import Evidence, Finding, Recommendation
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.rules.evidence import profiler_note
 from traceanalyzer.diagnosis.rules.recording import recording_notes
 from traceanalyzer.diagnosis.rules.timing import profiled_notes
 from traceanalyzer.diagnosis.selection import Knowledge, MeasuredRanks, Selection, measured
 from traceanalyzer.diagnosis.shares import copied_within_gpu_ms, missing_kernels
+from traceanalyzer.diagnosis.vendors import in_words_for, vendor_of
 from traceanalyzer.ingest.unprofiled import contradiction
 from traceanalyzer.report.halves import in_halves
 from traceanalyzer.report.model import (
@@ -57,7 +58,7 @@ def report_of(of: MeasuredRanks, top: int = TOP_ROWS) -> Report:
     )
     of_memory, for_memory = _on_memory(m)
     notes = sorted([*_notes(of.run, m), *of.ranks.notes], key=lambda note: isinstance(note, Aside))
-    return Report(
+    report = Report(
         tool=Tool("traceanalyzer", __version__),
         inputs=[_input(trace) for trace in (*of.run.traces, *of.run.logs)],
         summary=found.summary,
@@ -70,6 +71,34 @@ def report_of(of: MeasuredRanks, top: int = TOP_ROWS) -> Report:
         pressing_notes=sum(not isinstance(note, Aside) for note in notes),
         step_parts=m.step_parts,
         host_parts=m.host_parts,
+    )
+    return _for_vendor(report, report.inputs[0].vendor if report.inputs else None)
+
+
+def _for_vendor(report: Report, vendor: str | None) -> Report:
+    """The report in words for the maker of its GPUs. Names that were recorded stay as they are."""
+    if vendor in (None, "nvidia"):
+        return report
+
+    def told(text: str) -> str:
+        return in_words_for(vendor, text)
+
+    def next_step(one: Evidence) -> Evidence:
+        is_advice = one.metric == "next step" and isinstance(one.value, str)
+        return replace(one, value=told(str(one.value))) if is_advice else one
+
+    return replace(
+        report,
+        summary=replace(report.summary, headline=told(report.summary.headline)),
+        findings=[
+            replace(one, title=told(one.title), evidence=list(map(next_step, one.evidence)))
+            for one in report.findings
+        ],
+        recommendations=[
+            replace(one, action=told(one.action), basis=told(one.basis))
+            for one in report.recommendations
+        ],
+        notes=list(map(told, report.notes)),
     )
 
 
@@ -104,6 +133,7 @@ def _input(trace: Trace) -> Input:
             list(health.notes),
         ),
         collected=[f.name for f in fields(Collected) if getattr(trace.collected, f.name)],
+        vendor=vendor_of(trace),
     )
 
 

@@ -81,6 +81,11 @@ class Input:
         default=None,
         text="own",
     )
+    vendor: str | None = metric(
+        "maker of its GPUs: `nvidia`, `amd`, `intel` or `google`; null where nothing tells",
+        default=None,
+        text="own",
+    )
     sha256: str | None = metric(
         "SHA-256 of the file; null of a folder, of what is too large to be read for it, and on a terminal",
         default=None,

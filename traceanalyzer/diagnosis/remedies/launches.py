@@ -91,7 +91,7 @@ def cuda_graph(m: Measurements) -> Offer | None:
     if waits_within(tape):
         then = _preceded(text("cuda_graph", "syncs_first"), how, other)
         return Offer(then, AFTER_SYNCS, after=("remove_syncs",))
-    return Offer(Words(how, other), CAPTURED)
+    return Offer(Words(how, other, text("cuda_graph", "jax")), CAPTURED)
 
 
 def _static_first(tape: Tape) -> Offer:
@@ -102,8 +102,8 @@ def _static_first(tape: Tape) -> Offer:
 
 
 def _preceded(first: str, how: str, other: str) -> Words:
-    """The words for PyTorch and for others, each after what has to be done first."""
-    following = (said[0].lower() + said[1:] for said in (how, other))
+    """The words for PyTorch, for others and for JAX, each after what has to be done first."""
+    following = (said[0].lower() + said[1:] for said in (how, other, text("cuda_graph", "jax")))
     return Words(*(first.format(how=one) for one in following))
 
 

@@ -33,9 +33,7 @@ OF_KERNELS = (
     "compute",
     "memory",
 )  # classes whose cause is in kernels; the others' is in what the CPU does
-NO_NCU = re.compile(
-    r"AMD|Instinct|Radeon|Intel|\bgfx", re.IGNORECASE
-)  # devices that Nsight Compute does not know
+KNOWS_NCU = (None, "nvidia")  # makers of GPUs that Nsight Compute knows, as far as that is recorded
 
 
 def headroom(report: Report, finding: Finding) -> str:
@@ -155,7 +153,7 @@ def leads(report: Report, finding: Finding) -> Iterator[str]:
     # Run again and again, collectives would wait for other ranks for ever.
     kernels = [row for row in rows if row.cls != "collective"] if finding.cls in OF_KERNELS else []
     functions = [*dict.fromkeys(function_name(row.full_name) for row in kernels)][:MOST_LEADS]
-    if functions and not NO_NCU.search("\n".join(str(one.name) for one in report.devices)):
+    if functions and all(one.vendor in KNOWS_NCU for one in report.inputs):
         wanted = shlex.quote(f"regex:^({'|'.join(map(re.escape, functions))})$")
         yield f"what limits its kernels: ncu --set basic --section WarpStateStats -k {wanted} -c 10 python train.py"
 
