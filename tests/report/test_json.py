@@ -32,6 +32,7 @@ def test_keys_are_those_of_the_contract():
         "health",
         "world_size",
         "collected",
+        "vendor",
         "sha256",
     ]
     assert report["inputs"][0]["health"]["notes"] == ["The file stops in the middle of an event."]
