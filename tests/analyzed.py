@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
+from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.diagnosis import selection
+from traceanalyzer.diagnosis.part_of_run import Selection
 from traceanalyzer.diagnosis.remedies import advice
-from traceanalyzer.diagnosis.selection import Knowledge, MeasuredRanks, Selection, measured
+from traceanalyzer.diagnosis.selection import MeasuredRanks, measured
 from traceanalyzer.ingest import load
-from traceanalyzer.report import tables
 from traceanalyzer.report.build import report_of
 from traceanalyzer.report.model import Report
 
@@ -52,5 +53,5 @@ def remembering(patch: pytest.MonkeyPatch, made: dict[object, MeasuredRanks]) ->
             made[key] = measured(run, selected, knowledge)
         return made[key]
 
-    for user in (tables, advice, selection):
+    for user in (advice, selection):
         patch.setattr(user, "measured", remembered)

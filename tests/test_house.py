@@ -42,6 +42,7 @@ LATE = (
     "base/extras.py",
     "base/parallel/__init__.py",
     "diagnosis/measurements.py",
+    "diagnosis/question.py",
     "collect/attach.py",
     "fleet/digests/map.py",
     "fleet/job/document.py",
@@ -53,6 +54,7 @@ LATE = (
     "report/page.py",
     "report/kept_report.py",
     "report/table_entries",
+    "report/tables.py",
 )
 """Where modules of the package itself may wait as well: `--help` and `import traceanalyzer` answer
 at once, a program that is recorded loads only what records it, a memory snapshot is read without

@@ -8,7 +8,7 @@ import pytest
 import traceanalyzer as ta
 from tests.recorded import recording
 from traceanalyzer.base.errors import EmptyRecordingError
-from traceanalyzer.diagnosis.selection import Selection
+from traceanalyzer.diagnosis.part_of_run import Selection
 from traceanalyzer.report.table_entries import BY_NAME
 from traceanalyzer.report.table_entries.kinds import RowFilter
 from traceanalyzer.report.tables import table

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from traceanalyzer.analysis.joined.knowledge import Knowledge
     from traceanalyzer.comparison.model import Comparison
     from traceanalyzer.comparison.notebook import NotebookReport
-    from traceanalyzer.diagnosis.selection import Knowledge, Selection
+    from traceanalyzer.diagnosis.part_of_run import Selection
     from traceanalyzer.replay.unmade.answer import Unmade
     from traceanalyzer.replay.whatif import WhatIf
     from traceanalyzer.report.model import Report

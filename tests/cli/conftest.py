@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-import traceanalyzer.diagnosis.selection
+import traceanalyzer.diagnosis.question
 import traceanalyzer.ingest
 import traceanalyzer.report.build
 import traceanalyzer.report.tables
@@ -65,7 +65,7 @@ def asked(monkeypatch):
 
     monkeypatch.setattr(traceanalyzer.ingest, "load", load)
     # not the function: modules that are first loaded meanwhile would keep what it was replaced by
-    monkeypatch.setattr(traceanalyzer.diagnosis.selection.Query, "measured", property(measured))
+    monkeypatch.setattr(traceanalyzer.diagnosis.question.Query, "measured", property(measured))
     monkeypatch.setattr(traceanalyzer.report.build, "report_of", lambda *_: full())
     monkeypatch.setattr(traceanalyzer.report.build, "build_report", lambda *_: full())
     monkeypatch.setattr(traceanalyzer.report.tables, "rows_of", rows_of)

@@ -16,7 +16,7 @@ from tests.report.reports import known
 from traceanalyzer.base.errors import EmptyRecordingError
 from traceanalyzer.cli import COMMANDS, cli
 from traceanalyzer.cli.commands import OLD
-from traceanalyzer.diagnosis.selection import Selection
+from traceanalyzer.diagnosis.part_of_run import Selection
 from traceanalyzer.report.table_entries import BY_COMMAND
 from traceanalyzer.report.table_entries.kinds import RowFilter
 from traceanalyzer.trace import Failure

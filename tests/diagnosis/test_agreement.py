@@ -11,7 +11,8 @@ from tests.analyzed import loaded, measurements
 from tests.diagnosis.test_figures_stay import _recordings
 from traceanalyzer.diagnosis.classify import LEAST_GAIN, REMOVES
 from traceanalyzer.diagnosis.diagnose import diagnose
-from traceanalyzer.diagnosis.selection import Selection, measured
+from traceanalyzer.diagnosis.part_of_run import Selection
+from traceanalyzer.diagnosis.selection import measured
 from traceanalyzer.report.outline.opening import CLEAR
 
 if TYPE_CHECKING:

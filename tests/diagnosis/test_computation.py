@@ -10,7 +10,7 @@ import pytest
 
 from tests.analysis.build import TraceBuilder
 from tests.analysis.roofline.test_roofline import GEMM, TABLE, op
-from traceanalyzer.analysis.joined.linked import Knowledge
+from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.diagnosis.diagnose import diagnose, settle
 from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.diagnosis.rules.device import (

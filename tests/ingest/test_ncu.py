@@ -9,7 +9,7 @@ import pytest
 
 from tests.analysis.build import TraceBuilder
 from tests.analysis.roofline.test_roofline import GEMM, TABLE, mm
-from traceanalyzer.analysis.joined.linked import Knowledge
+from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.analysis.roofline.bounds import Bound, measured_bound
 from traceanalyzer.analysis.tables.kernels import kernel_stats
 from traceanalyzer.base.errors import UnreadableInputError

@@ -11,7 +11,8 @@ from traceanalyzer.base.files import may_read, only_below
 from traceanalyzer.comparison.other_kinds import compared_kinds
 from traceanalyzer.comparison.reference import report_named
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.diagnosis.selection import MeasuredRanks, Selection, measured
+from traceanalyzer.diagnosis.part_of_run import Selection
+from traceanalyzer.diagnosis.selection import MeasuredRanks, measured
 from traceanalyzer.ingest import load
 from traceanalyzer.ingest.flight_recorder.folder import read_flight
 from traceanalyzer.report.build import report_of

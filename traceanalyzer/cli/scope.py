@@ -11,7 +11,8 @@ import click
 from traceanalyzer.cli.options import FILE, Number, pattern, with_all
 
 if TYPE_CHECKING:
-    from traceanalyzer.diagnosis.selection import Knowledge, Selection
+    from traceanalyzer.analysis.joined.knowledge import Knowledge
+    from traceanalyzer.diagnosis.part_of_run import Selection
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
@@ -110,7 +111,8 @@ def selection_options(command: Function) -> Function:
         from traceanalyzer.cli.io.process import load_numpy
 
         load_numpy()
-        from traceanalyzer.diagnosis.selection import Knowledge, Selection
+        from traceanalyzer.analysis.joined.knowledge import Knowledge
+        from traceanalyzer.diagnosis.part_of_run import Selection
 
         given = {
             name: options.pop(name)

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import orjson
 
+from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.base import UnreadableInputError, dataclass
 from traceanalyzer.base.files import note_read
 from traceanalyzer.base.limits import MIB, limits
-from traceanalyzer.diagnosis.selection import Knowledge, Query, Selection
+from traceanalyzer.diagnosis.part_of_run import Selection
+from traceanalyzer.diagnosis.question import Query
 from traceanalyzer.history.runs import is_reference, stored_report
 from traceanalyzer.ingest.detect import is_recording
 from traceanalyzer.report.compile.figures import logs_of, with_compile

@@ -14,7 +14,8 @@ from traceanalyzer.analysis.groups.input_loading import loading
 from traceanalyzer.analysis.groups.seen_conditions import seen_conditions
 from traceanalyzer.analysis.joined.graph_names import with_operators
 from traceanalyzer.analysis.joined.joined import Joined
-from traceanalyzer.analysis.joined.linked import Knowledge, Linked
+from traceanalyzer.analysis.joined.knowledge import Knowledge
+from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.memory.measure import stats_of_printed, stats_of_snapshot
 from traceanalyzer.analysis.memory.traced import memory_of_events
 from traceanalyzer.analysis.phases.roles import find_phases, phase_times

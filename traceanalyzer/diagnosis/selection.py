@@ -1,10 +1,9 @@
 """The one way from a run to its measurements: which part of it, with which knowledge, and which
 rank speaks for it."""
 
-from dataclasses import fields, replace
-from functools import cached_property
+from dataclasses import replace
 
-from traceanalyzer.analysis.joined.linked import Knowledge
+from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.analysis.ranks.compare import RankComparison, compare_ranks, why_not_one_run
 from traceanalyzer.analysis.ranks.digested import digest_of
 from traceanalyzer.analysis.ranks.matches import match_collectives
@@ -16,23 +15,8 @@ from traceanalyzer.analysis.ranks.one_run import (
 from traceanalyzer.analysis.ranks.parts import pooled
 from traceanalyzer.base import EmptyRecordingError, dataclass, ms
 from traceanalyzer.diagnosis.measurements import Measurements, measure, measure_ranks
+from traceanalyzer.diagnosis.part_of_run import Selection
 from traceanalyzer.trace import Run, Trace, distinct
-
-__all__ = ["Knowledge", "MeasuredRanks", "Query", "Selection", "measured"]
-
-
-@dataclass(frozen=True)
-class Selection:
-    """A part of a run: one rank, one device (CUDA ordinal), one step (its index); None is all of
-    them."""
-
-    rank: int | None = None
-    device: int | None = None
-    step: int | None = None
-
-    def __str__(self) -> str:
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return " ".join(f"--{name} {at}" for name, at in values.items() if at is not None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,21 +31,6 @@ class MeasuredRanks:
     def critical(self) -> Measurements:
         """The rank that figures of a step speak of: the one that the others wait for."""
         return self.each[self.ranks.critical]
-
-
-@dataclass(frozen=True, eq=False)
-class Query:
-    """What a question is about: a run, which part of it, and what is known beside it."""
-
-    run: Run
-    selection: Selection | None = None
-    knowledge: Knowledge | None = None
-
-    @cached_property
-    def measured(self) -> MeasuredRanks:
-        """What is asked about, measured when first needed: a kept answer needs no measurements. Raises as
-        `measured` does."""
-        return measured(self.run, self.selection, self.knowledge)
 
 
 def measured(

@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 
+from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.base import EmptyRecordingError
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.diagnosis.selection import Knowledge, Selection, measured
+from traceanalyzer.diagnosis.part_of_run import Selection
+from traceanalyzer.diagnosis.selection import measured
 from traceanalyzer.replay.unmade.answer import Known, Unmade, predicted
 from traceanalyzer.replay.unmade.memory import levels_of
 from traceanalyzer.replay.unmade.question import Question

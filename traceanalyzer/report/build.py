@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 
+from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.analysis.roofline.kernel_tables import other_version
 from traceanalyzer.analysis.tables.budget import launches_by_step
 from traceanalyzer.analysis.tables.timing import contradicted
@@ -10,10 +11,11 @@ from traceanalyzer.base import Aside, digits, plural
 from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.finding import Evidence, Finding, Recommendation
 from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.diagnosis.part_of_run import Selection
 from traceanalyzer.diagnosis.rules.evidence import profiler_note
 from traceanalyzer.diagnosis.rules.recording import recording_notes
 from traceanalyzer.diagnosis.rules.timing import profiled_notes
-from traceanalyzer.diagnosis.selection import Knowledge, MeasuredRanks, Selection, measured
+from traceanalyzer.diagnosis.selection import MeasuredRanks, measured
 from traceanalyzer.diagnosis.shares import copied_within_gpu_ms, missing_kernels
 from traceanalyzer.diagnosis.vendors import in_words_for, vendor_of
 from traceanalyzer.ingest.unprofiled import contradiction

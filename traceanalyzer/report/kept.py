@@ -7,7 +7,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from traceanalyzer.diagnosis.selection import Knowledge, Query, Selection
+from traceanalyzer.analysis.joined.knowledge import Knowledge
+from traceanalyzer.diagnosis.part_of_run import Selection
+from traceanalyzer.diagnosis.question import Query
 from traceanalyzer.ingest.cache.answers import answered_once
 from traceanalyzer.report import tables
 from traceanalyzer.report.table_entries import named

@@ -13,7 +13,7 @@ from traceanalyzer.report.model import PAGE_ROWS, TOP_ROWS, Report
 
 if TYPE_CHECKING:
     from traceanalyzer.diagnosis.finding import Finding
-    from traceanalyzer.diagnosis.selection import Query
+    from traceanalyzer.diagnosis.question import Query
 
 
 def kept_report(asked: "Query", top: int = TOP_ROWS) -> Report:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from traceanalyzer.base import dataclass, digits
+from traceanalyzer.diagnosis.question import Query
 from traceanalyzer.diagnosis.remedies.advice import predictions
-from traceanalyzer.diagnosis.selection import Query
 from traceanalyzer.ingest.cache.answers import answered_once
 from traceanalyzer.replay.whatif import Prediction, WhatIf
 from traceanalyzer.report.document import Document, Facts, Line, Part, Section, Table

@@ -1,8 +1,9 @@
 """Rows of the tables of `table_entries`: of one table, or of all for a report."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from traceanalyzer.diagnosis.selection import Knowledge, MeasuredRanks, Selection, measured
+from traceanalyzer.analysis.joined.knowledge import Knowledge
+from traceanalyzer.diagnosis.part_of_run import Selection
 from traceanalyzer.report.table_entries import (
     BY_NAME,
     TABLES,
@@ -10,6 +11,9 @@ from traceanalyzer.report.table_entries import (
 )
 from traceanalyzer.report.table_entries.kinds import RowFilter
 from traceanalyzer.trace import Run
+
+if TYPE_CHECKING:
+    from traceanalyzer.diagnosis.selection import MeasuredRanks
 
 ALL = RowFilter()
 PATH = "critical_path"
@@ -25,10 +29,12 @@ def table(
     """Rows of a table, given by its name or its command's. Single events come in time order. Raises
     ValueError for no such table, EmptyRecordingError, naming what there is, for a rank, device or
     step that is not recorded."""
+    from traceanalyzer.diagnosis.selection import measured
+
     return rows_of(measured(run, selection, knowledge), name, wanted)
 
 
-def rows_of(of: MeasuredRanks, name: str, wanted: RowFilter) -> list[Any]:
+def rows_of(of: "MeasuredRanks", name: str, wanted: RowFilter) -> list[Any]:
     """Rows of a table of what was measured, as `table` has them."""
     table = named(name)
     speaking = of.each if table.of_every_rank else [of.critical]
@@ -50,7 +56,7 @@ def longest(rows: list[Any], column: str, top: int | None) -> list[Any]:
 
 
 def report_tables(
-    of: MeasuredRanks,
+    of: "MeasuredRanks",
     top: int,
     without: str | None = None,
 ) -> dict[str, list[Any]]:

@@ -16,7 +16,7 @@ from tests.analysis.roofline.test_roofline import TABLE
 from traceanalyzer.analysis.groups.input_loading import MANY, small_copies
 from traceanalyzer.analysis.groups.layout import LARGE_BYTES, SECTOR_BYTES, crosses, strided_work
 from traceanalyzer.analysis.groups.products import odd_convolutions
-from traceanalyzer.analysis.joined.linked import Knowledge
+from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.analysis.roofline.op_models.tensors import DTYPES, Tensor
 from traceanalyzer.analysis.time.coverage import concurrent_kernel_share
 from traceanalyzer.diagnosis.diagnose import diagnose

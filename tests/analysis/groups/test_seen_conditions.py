@@ -6,7 +6,7 @@ import json
 
 from tests.analysis.build import TraceBuilder
 from tests.analysis.roofline.test_roofline import GEMM, TABLE, mm
-from traceanalyzer.analysis.joined.linked import Knowledge
+from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.trace import CopyKind, Device, DeviceOpKind
 

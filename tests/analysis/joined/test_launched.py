@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.analysis.build import TraceBuilder
+from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.analysis.joined.launched import host_was_lost
-from traceanalyzer.analysis.joined.linked import Knowledge, TraceJoins
+from traceanalyzer.analysis.joined.linked import TraceJoins
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ import pytest
 
 from tests.analysis.build import TraceBuilder
 from traceanalyzer.analysis.joined.joined import HostAttribution
-from traceanalyzer.analysis.joined.linked import Knowledge, TraceJoins
+from traceanalyzer.analysis.joined.knowledge import Knowledge
+from traceanalyzer.analysis.joined.linked import TraceJoins
 
 NODE = "autograd::engine::evaluate_function: AddmmBackward0"
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.analysis.build import TraceBuilder
 from tests.analysis.roofline.test_roofline import GPU, mm, op
-from traceanalyzer.analysis.joined.linked import Knowledge
+from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.analysis.roofline.bounds import Bound, Reached, bounds
 from traceanalyzer.analysis.roofline.traffic import PASSES, SLOTS, tile
 from traceanalyzer.diagnosis.measurements import Measurements, measure

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.analysis.build import TraceBuilder
-from traceanalyzer.analysis.joined.linked import Knowledge
+from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.analysis.roofline.bounds import NO, UNKNOWN, YES, Bound, tensor_cores
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.tables.kernels import kernel_stats

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.analysis.build import TraceBuilder
-from traceanalyzer.analysis.joined.linked import Knowledge
+from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.analysis.names.serving import Split, split
 from traceanalyzer.analysis.serving.fit import decode_fit
 from traceanalyzer.analysis.serving.gap_causes import stage_of

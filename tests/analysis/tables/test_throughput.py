@@ -8,7 +8,7 @@ import pytest
 
 from tests.analysis.build import TraceBuilder
 from tests.recorded import ROOT, ranks, recording
-from traceanalyzer.analysis.joined.linked import Knowledge
+from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.diagnosis.selection import measured
 from traceanalyzer.ingest import load

@@ -16,7 +16,7 @@ from tests import recorded
 from tests.analysis.causes.test_gaps import Program
 from traceanalyzer.base.errors import EmptyRecordingError, UnreadableInputError
 from traceanalyzer.cli import cli
-from traceanalyzer.diagnosis.selection import Selection
+from traceanalyzer.diagnosis.part_of_run import Selection
 from traceanalyzer.export.perfetto.chrome_trace import PROCESS, merged, overlay_pieces
 from traceanalyzer.export.perfetto.overlay import build_overlay
 from traceanalyzer.export.perfetto.tracks import Label, Overlay, Track

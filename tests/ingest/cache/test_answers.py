@@ -13,15 +13,15 @@ from click.testing import CliRunner
 
 from tests.ingest.cache.asked import assert_told_again, kept, told
 from tests.recorded import EVERY_FILE, GPU, ROOT, label
+from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.base.reading import read_with
 from traceanalyzer.cli import cli
 from traceanalyzer.diagnosis import selection
+from traceanalyzer.diagnosis.question import Query
 from traceanalyzer.diagnosis.remedies import advice
-from traceanalyzer.diagnosis.selection import Knowledge, Query
 from traceanalyzer.ingest import load
 from traceanalyzer.ingest.cache import answers, store
 from traceanalyzer.ingest.cache.answers import answered_once
-from traceanalyzer.report import tables
 from traceanalyzer.report.build import build_report
 from traceanalyzer.report.json import render_json
 from traceanalyzer.report.kept import kept_rows
@@ -45,7 +45,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch) -> None:
     def measured(*_: object) -> object:
         raise AssertionError("it was worked out, not read")
 
-    for user in (tables, advice, selection):
+    for user in (advice, selection):
         monkeypatch.setattr(user, "measured", measured)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.analysis.build import TraceBuilder
 from tests.analysis.roofline.test_roofline import GEMM, TABLE, op
-from traceanalyzer.analysis.joined.linked import Knowledge
+from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.replay.patterns.small_products import small_products
 from traceanalyzer.trace import Device

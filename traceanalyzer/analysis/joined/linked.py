@@ -18,6 +18,7 @@ from traceanalyzer.analysis.algebra import (
     look_up,
 )
 from traceanalyzer.analysis.joined.host_tree import HostTree
+from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.analysis.names.api import ApiKind, api_kinds
 from traceanalyzer.analysis.names.kernel_classes import KernelClasses
 from traceanalyzer.base import dataclass
@@ -28,14 +29,12 @@ from traceanalyzer.trace import (
     U8,
     Bool,
     DeviceOpKind,
-    StepAmounts,
     Trace,
     distinct,
     is_sorted,
     narrowed,
 )
-from traceanalyzer.trace.circumstances import KernelCounters
-from traceanalyzer.trace.hardware import Hardware, HardwareTable
+from traceanalyzer.trace.hardware import Hardware
 
 Made = TypeVar("Made")
 
@@ -61,26 +60,6 @@ class Memo:
     def keep(self, make: Callable[[Self], Made], made: Made) -> None:
         """Take what another process computed as `make(self)`."""
         self._made.setdefault(make, made)
-
-
-@dataclass(frozen=True)
-class Knowledge:
-    """What measurements take into account besides the recording; the package's own tables by
-    default."""
-
-    classes: KernelClasses = field(default_factory=KernelClasses.load)
-    hardware: HardwareTable = field(default_factory=HardwareTable.load)
-    counters: tuple[
-        KernelCounters, ...
-    ] = ()  # kernels of the same program as a kernel profiler measured them
-    amounts: StepAmounts = (
-        StepAmounts()
-    )  # what a step of one process works through, as the user says
-    # what MFU is a share of, as the user says; None: the datasheet's
-    peak_flops_per_s: float | None = None
-    iteration_name: str | None = None
-    """Regular expression that finds the ranges of a serving engine's iterations, as the user
-    says."""
 
 
 MATRIX_CLASSES = ("gemm", "attention", "convolution", "recurrent", "moe")

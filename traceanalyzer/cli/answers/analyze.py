@@ -82,7 +82,7 @@ def analyze(
             raise
         emit(page, output)
         return
-    from traceanalyzer.diagnosis.selection import Query
+    from traceanalyzer.diagnosis.question import Query
     from traceanalyzer.report.kept_report import kept_report
     from traceanalyzer.report.model import PAGE_ROWS, TOP_ROWS
     from traceanalyzer.report.page import ReportPage

@@ -103,7 +103,7 @@ def _write_tables(paths: tuple[str, ...], file: Path, scope: Scope, hidden: Hidd
     form = _form(file)
     check_writable(file)
     run = opened(paths)
-    from traceanalyzer.diagnosis.selection import Query
+    from traceanalyzer.diagnosis.question import Query
     from traceanalyzer.export import database
 
     write = database.write_sqlite if form == "sqlite" else database.write_parquet

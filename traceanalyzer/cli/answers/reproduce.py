@@ -24,7 +24,7 @@ def write_reproduction(path: str, operator: str, file: Path | None) -> None:
 
     check_writable(file)
     run = opened((path,))
-    from traceanalyzer.diagnosis.selection import Query
+    from traceanalyzer.diagnosis.question import Query
     from traceanalyzer.export.reproduce import reproduction
 
     write(reproduction(Query(run).measured.critical, operator), file)

@@ -130,7 +130,7 @@ def _print(
     from traceanalyzer.cli.io.reports import cleaned, opened
 
     run = opened(paths)
-    from traceanalyzer.diagnosis.selection import Query
+    from traceanalyzer.diagnosis.question import Query
     from traceanalyzer.report.kept import kept_rows
     from traceanalyzer.report.printed import Rows
 

@@ -81,7 +81,7 @@ def whatif(
             rows = unmade(run, questions, *scope, price=asked.price)
         emit(settings_page(cleaned(rows, hidden, run)), output)
         return
-    from traceanalyzer.diagnosis.selection import Query
+    from traceanalyzer.diagnosis.question import Query
     from traceanalyzer.report.scenarios import ScenariosPage, kept_predictions
 
     with working("Replaying"):

@@ -12,8 +12,9 @@ from traceanalyzer.cli.io.progress import progress, working
 from traceanalyzer.ingest.places import all_fetched
 
 if TYPE_CHECKING:
+    from traceanalyzer.analysis.joined.knowledge import Knowledge
     from traceanalyzer.comparison.reference import Named
-    from traceanalyzer.diagnosis.selection import Knowledge, Selection
+    from traceanalyzer.diagnosis.part_of_run import Selection
     from traceanalyzer.report.model import Report
     from traceanalyzer.trace import Run
 

@@ -13,7 +13,8 @@ from traceanalyzer.ingest.folders import ANALYZED, needed_bytes
 from traceanalyzer.ingest.stream import text_bytes
 
 if TYPE_CHECKING:
-    from traceanalyzer.diagnosis.selection import Knowledge, Selection
+    from traceanalyzer.analysis.joined.knowledge import Knowledge
+    from traceanalyzer.diagnosis.part_of_run import Selection
     from traceanalyzer.report.model import Report
     from traceanalyzer.report.timeline.lanes import Timeline
 
@@ -77,7 +78,7 @@ def _is_answered(
 ) -> bool:
     """Whether all of it was worked out before: another process takes longer to start than this one
     to read it."""
-    from traceanalyzer.diagnosis.selection import Query
+    from traceanalyzer.diagnosis.question import Query
     from traceanalyzer.ingest import load
     from traceanalyzer.report.kept_report import has_report
 

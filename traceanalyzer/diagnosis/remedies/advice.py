@@ -4,12 +4,14 @@ lead to."""
 from collections.abc import Sequence
 from dataclasses import replace
 
+from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.base import EmptyRecordingError, dataclass
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.outside import IDLE_CLASSES, outside
+from traceanalyzer.diagnosis.part_of_run import Selection
 from traceanalyzer.diagnosis.remedies import REMEDIES
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
-from traceanalyzer.diagnosis.selection import Knowledge, Selection, measured
+from traceanalyzer.diagnosis.selection import measured
 from traceanalyzer.replay.scenario import buckets_of, faster
 from traceanalyzer.replay.whatif import Prediction, Replay, WhatIf
 from traceanalyzer.trace import Run

@@ -8,13 +8,15 @@ from traceanalyzer.analysis.algebra import where_changed
 from traceanalyzer.analysis.causes.critical_path import PathKind
 from traceanalyzer.analysis.causes.gaps import GapSide
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
+from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.analysis.joined.launched import stream_numbers
 from traceanalyzer.analysis.tables.gap_rows import gap_details
 from traceanalyzer.analysis.tables.path_rows import segment_names
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.diagnosis.finding import Finding
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.diagnosis.selection import Knowledge, Query, Selection
+from traceanalyzer.diagnosis.part_of_run import Selection
+from traceanalyzer.diagnosis.question import Query
 from traceanalyzer.export.perfetto.tracks import Counter, Label, Overlay, Track
 from traceanalyzer.report.kept_report import kept_findings
 from traceanalyzer.trace import I64, Bool, Run, distinct, ranked

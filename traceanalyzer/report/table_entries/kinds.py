@@ -8,7 +8,8 @@ from traceanalyzer.base import dataclass
 
 if TYPE_CHECKING:
     from traceanalyzer.diagnosis.measurements import Measurements
-    from traceanalyzer.diagnosis.selection import MeasuredRanks, Query
+    from traceanalyzer.diagnosis.question import Query
+    from traceanalyzer.diagnosis.selection import MeasuredRanks
 
 
 @dataclass(frozen=True)

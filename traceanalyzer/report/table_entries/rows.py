@@ -7,7 +7,8 @@ from traceanalyzer.report.table_entries.kinds import RowFilter, Summary
 
 if TYPE_CHECKING:
     from traceanalyzer.diagnosis.measurements import Measurements
-    from traceanalyzer.diagnosis.selection import MeasuredRanks, Query
+    from traceanalyzer.diagnosis.question import Query
+    from traceanalyzer.diagnosis.selection import MeasuredRanks
 
 
 def gaps(_: "MeasuredRanks", m: "Measurements", wanted: RowFilter) -> list[Any]:
