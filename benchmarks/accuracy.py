@@ -31,7 +31,7 @@ from traceanalyzer.analysis.groups.bounds import memory_bound_share
 from traceanalyzer.diagnosis.classify import REMOVES, classify
 from traceanalyzer.diagnosis.measurements import Measurements, measure_ranks
 from traceanalyzer.diagnosis.selection import measured
-from traceanalyzer.replay.host_speed import step_ms
+from traceanalyzer.replay.host_speed import replay_step_ms
 from traceanalyzer.replay.scenario import (
     Scenario,
     buckets_of,
@@ -172,7 +172,9 @@ def scenario_of(name: str) -> Scenario:
 def class_by_replay(m: Measurements, replay: Replay) -> str:
     """The class of bottleneck without which the step would be shortest."""
     steps = {
-        name: step_ms([tape for tape in map(scenario.change, replay.typical) if tape is not None])
+        name: replay_step_ms(
+            [tape for tape in map(scenario.change, replay.typical) if tape is not None]
+        )
         for name, scenario in REMOVES.items()
     }
     best = min(steps, key=steps.__getitem__)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traceanalyzer.replay.host_speed import DISPATCH_SHARE_WITH_STACKS, host_scaled, step_ms
+from traceanalyzer.replay.host_speed import DISPATCH_SHARE_WITH_STACKS, host_scaled, replay_step_ms
 from traceanalyzer.replay.recorded import typical_steps
 from traceanalyzer.replay.whatif import Replay
 from traceanalyzer.trace import RangeKind
@@ -92,7 +92,7 @@ def sensitivity(
     return Sensitivity(
         name,
         workload,
-        tuple(step_ms(host_scaled(tapes, share)) for share in SHARES.tolist()),
+        tuple(replay_step_ms(host_scaled(tapes, share)) for share in SHARES.tolist()),
         tuple(rounds_ms),
         ctx.trace.collected.stacks,
         counts[0] / dispatch_us,

@@ -19,12 +19,12 @@ import numpy as np
 
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.ranks.digest import (
-    Claim,
     DigestedCalls,
     Family,
     Pieces,
     ProcessGroup,
     RankDigest,
+    RunClaim,
     Why,
 )
 from traceanalyzer.analysis.time.steps import Steps
@@ -95,7 +95,7 @@ def rank_of(rank: int, ranks: int, start: np.ndarray, end: np.ndarray, late: boo
     )
     digest = RankDigest(
         path=f"rank{rank}.json",
-        claim=Claim(rank, ranks, 0, int(end[-1])),
+        claim=RunClaim(rank, ranks, 0, int(end[-1])),
         host=f"node{rank // TENSOR}",
         epoch_ns=EPOCH_NS,
         device=0,

@@ -16,7 +16,7 @@ from benchmarks.chromium import Chromium
 from tests.report.reports import full
 from traceanalyzer.report.html import Details, data, render_html
 from traceanalyzer.report.html import sections as module
-from traceanalyzer.report.timeline.lanes import Category, Events, Lane, Timeline
+from traceanalyzer.report.timeline.lanes import Category, DrawnEvents, Lane, Timeline
 
 EVENTS = 100_000
 LANES = 20
@@ -67,7 +67,7 @@ def crowded() -> Timeline:
     columns["category"] = categories[random.integers(0, len(categories), EVENTS)]
     extent = (0, int(end.max()))
     lanes = [Lane(f"lane {i}") for i in range(LANES)]
-    return Timeline(0, 0, extent, extent, lanes, names, [], Events.from_columns(columns), [])
+    return Timeline(0, 0, extent, extent, lanes, names, [], DrawnEvents.from_columns(columns), [])
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.replay.host_speed import step_ms
+from traceanalyzer.replay.host_speed import replay_step_ms
 from traceanalyzer.replay.limits import GAIN_SPREAD
 from traceanalyzer.replay.scenario import Scenario
 from traceanalyzer.replay.whatif import ESTIMATED_SPREAD, SCENARIO_SPREAD, Replay
@@ -53,7 +53,9 @@ class Range:
 
 def range_of_step(replay: Replay, workload: str, truth_ms: float) -> Range:
     """The unchanged step's."""
-    fast, slow = (step_ms(tapes) * replay.scale for tapes in (replay.fast_host, replay.slow_host))
+    fast, slow = (
+        replay_step_ms(tapes) * replay.scale for tapes in (replay.fast_host, replay.slow_host)
+    )
     return Range(workload, replay.base_ms, fast, slow, truth_ms)
 
 
@@ -74,7 +76,9 @@ def range_of_scenario(
     ]
     if step is None or not fast or not slow:
         return None
-    low, high = (step_ms(tapes, scenario.step_of_run) * replay.scale for tapes in (fast, slow))
+    low, high = (
+        replay_step_ms(tapes, scenario.step_of_run) * replay.scale for tapes in (fast, slow)
+    )
     return Range(workload, step, low, high, truth_ms, replay.base_ms - step)
 
 

@@ -33,7 +33,7 @@ from traceanalyzer.ingest.formats import FORMATS, SOURCES, Format
 from traceanalyzer.replay.scenario import Scenario
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.table_entries import TABLES
-from traceanalyzer.report.table_entries.kinds import Table
+from traceanalyzer.report.table_entries.kinds import TableEntry
 from traceanalyzer.trace import Trace
 
 
@@ -92,7 +92,7 @@ def test_figures_with_definitions_are_rows_of_a_table_or_in_the_report(name: str
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
-def test_a_table_has_a_test(table: Table) -> None:
+def test_a_table_has_a_test(table: TableEntry) -> None:
     module, _, name = table.row_class.rpartition(".")
     stem = module.rpartition(".")[2]
     known = (

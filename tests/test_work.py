@@ -18,7 +18,7 @@ from traceanalyzer.diagnosis.selection import measured
 from traceanalyzer.report.build import build_report, report_of
 from traceanalyzer.report.table_entries import TABLES
 from traceanalyzer.report.table_entries.kinds import RowFilter
-from traceanalyzer.report.tables import rows_of
+from traceanalyzer.report.tables import measured_rows
 from traceanalyzer.trace import Run, Trace
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _array_properties(steps: int) -> Counter[str]:
         of = measured(run)
         report_of(of)
         for table in TABLES:
-            rows_of(of, table.name, RowFilter())
+            measured_rows(of, table.name, RowFilter())
     return read
 
 

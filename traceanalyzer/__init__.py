@@ -188,7 +188,7 @@ def frame(
         return events_of(measured(_run(source), selection, knowledge), table)[:top]
     if table in notebook.LISTS:
         return frame(analyze(source, selection, knowledge), table, top=top)
-    row = notebook.row_of(table)
+    row = notebook.row_type(table)
     wanted = RowFilter(top, min_us)
     return notebook.as_frame(tables.table(_run(source), table, selection, knowledge, wanted), row)
 
@@ -212,7 +212,7 @@ def frames(
     measured_run = measured(_run(recording), selection, knowledge)
     found = {name: events_of(measured_run, name) for name in EVENTS}
     for table in TABLES:
-        rows = tables.rows_of(measured_run, table.name, RowFilter())
+        rows = tables.measured_rows(measured_run, table.name, RowFilter())
         found[table.name] = notebook.as_frame(rows, table.row)
     return found
 

@@ -68,7 +68,7 @@ def asked(monkeypatch):
     monkeypatch.setattr(traceanalyzer.diagnosis.question.Query, "measured", property(measured))
     monkeypatch.setattr(traceanalyzer.report.build, "report_of", lambda *_: full())
     monkeypatch.setattr(traceanalyzer.report.build, "build_report", lambda *_: full())
-    monkeypatch.setattr(traceanalyzer.report.tables, "rows_of", rows_of)
+    monkeypatch.setattr(traceanalyzer.report.tables, "measured_rows", rows_of)
     return asked
 
 

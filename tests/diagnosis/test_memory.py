@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.snapshots import FORWARD, MIB, SEGMENT, content, event, freed, segment, snapshot
-from traceanalyzer.analysis.memory.measure import measured
+from traceanalyzer.analysis.memory.measure import measured_memory
 from traceanalyzer.diagnosis.memory import findings_of
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def found(tmp_path: Path, reserved: int, holes: int) -> list[tuple[str, int | No
     ]
     events += freed(SEGMENT, used, FORWARD)
     state = [segment([(SEGMENT, reserved * MIB, 0, "inactive")], reserved * MIB)]
-    devices = measured(snapshot(tmp_path, content(events, state)))
+    devices = measured_memory(snapshot(tmp_path, content(events, state)))
     return [
         (f.id, f.headroom_bytes) for f in findings_of(devices) if f.id == "memory-fragmentation"
     ]

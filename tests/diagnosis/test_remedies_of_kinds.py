@@ -22,7 +22,7 @@ from traceanalyzer.replay.changes.loops.joined_calls import (
 from traceanalyzer.replay.changes.loops.repetition import batched
 from traceanalyzer.replay.changes.syncs.syncs import syncs_removed
 from traceanalyzer.replay.changes.syncs.values import masks_spread
-from traceanalyzer.replay.host_speed import fitted
+from traceanalyzer.replay.host_speed import fitted_host
 from traceanalyzer.replay.recorded import make_tape
 from traceanalyzer.replay.simulate import step_time_ns
 from traceanalyzer.trace import CopyKind, MemoryKind
@@ -310,5 +310,5 @@ def test_the_host_is_not_made_slower_by_loading_that_took_another_time() -> None
 
     tape = tape_of(step)
     recorded_ms = step_time_ns(tape) / NS_PER_MS
-    shares = [fitted((tape,), recorded_ms * off)[0] for off in (0.95, 1.0, 1.05)]
+    shares = [fitted_host((tape,), recorded_ms * off)[0] for off in (0.95, 1.0, 1.05)]
     assert max(shares) - min(shares) < 0.2

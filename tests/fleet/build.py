@@ -8,12 +8,12 @@ import numpy as np
 
 from tests.kineto_builder import KinetoTrace
 from traceanalyzer.analysis.ranks.digest import (
-    Claim,
     DigestedCalls,
     Family,
     Pieces,
     ProcessGroup,
     RankDigest,
+    RunClaim,
     Why,
 )
 from traceanalyzer.analysis.time.steps import Steps
@@ -107,7 +107,7 @@ def digest(
     )
     made = RankDigest(
         path=path or f"rank{rank}.json",
-        claim=Claim(rank, world, start, start + int(times[-1])),
+        claim=RunClaim(rank, world, start, start + int(times[-1])),
         host=host,
         epoch_ns=EPOCH_NS,
         device=0,

@@ -22,7 +22,7 @@ from traceanalyzer.replay.scenarios import (
     NO_STRAGGLER,
 )
 from traceanalyzer.replay.simulate import step_times_ns
-from traceanalyzer.replay.together import MAX_RANKS, apart, beside_transfers, join, make_tapes
+from traceanalyzer.replay.together import MAX_RANKS, apart, beside_transfers, join_tapes, make_tapes
 from traceanalyzer.replay.whatif import Replay
 
 BUSY = Rank()
@@ -247,8 +247,8 @@ def test_a_collective_of_some_ranks_takes_what_the_last_of_these_spent() -> None
         first=first,
         **{n: getattr(matches, n)[of_two] for n in ("rank", "start", "end", "row")},
     )
-    joined = join(made, some)
-    pair = join(made[:2], match_collectives([c.timed.memo(digest_of) for c in contexts[:2]]))
+    joined = join_tapes(made, some)
+    pair = join_tapes(made[:2], match_collectives([c.timed.memo(digest_of) for c in contexts[:2]]))
     for one, other in zip(joined, pair, strict=False):
         assert (one.duration == other.duration).all()
         assert (one.meeting >= 0).any()

@@ -14,7 +14,7 @@ from traceanalyzer.base.figures import metric
 from traceanalyzer.replay.whatif import Prediction, WhatIf
 from traceanalyzer.report.format import plain
 from traceanalyzer.report.grid import make_grid
-from traceanalyzer.report.printed import Rows
+from traceanalyzer.report.printed import PrintedRows
 from traceanalyzer.report.scenarios import ScenariosPage
 
 
@@ -60,7 +60,9 @@ def test_moments_count_from_the_first_one_and_keep_microseconds():
 
 
 def test_some_rows_are_shown_whatever_stands_below_them():
-    rows = Rows("rows", ROWS * 20, Row, none="nothing", remarks=["A sentence."] * 30, fits=True)
+    rows = PrintedRows(
+        "rows", ROWS * 20, Row, none="nothing", remarks=["A sentence."] * 30, fits=True
+    )
     assert "The first 3; --all has the rest." in rows.terminal(120, False)
 
 
@@ -69,7 +71,9 @@ def test_rows_that_say_the_same_keep_their_own_figures_and_text_is_no_template()
         Row(0, name, EPOCH_NS + i, i + 0.5, 2, 0.1, None)
         for i, name in enumerate(["50 %s", "%(x)d", "50 %s"])
     ]
-    shown = Rows("rows", rows, Row, columns=("name", "start_ns", "total_ms")).terminal(120, False)
+    shown = PrintedRows("rows", rows, Row, columns=("name", "start_ns", "total_ms")).terminal(
+        120, False
+    )
     assert [line.split() for line in shown.splitlines() if "%" in line] == [
         ["50", "%s", "0.000", "0.500"],
         ["%(x)d", "0.000", "1.50"],
@@ -93,7 +97,7 @@ def test_true_and_one_are_not_the_same_cell():
 
 def test_a_table_of_rows_that_are_all_alike_has_no_lines():
     rows = [Row(0, "same", 5, None, 1, 0.5, None)] * 2
-    assert "same" in Rows("rows", rows, Row).terminal(80, False)
+    assert "same" in PrintedRows("rows", rows, Row).terminal(80, False)
 
 
 def test_what_is_equal_or_missing_in_every_row_takes_no_column():
@@ -109,7 +113,7 @@ def test_a_head_keeps_what_was_said_of_every_row():
 
 
 def test_json_has_every_field_under_the_name_of_the_table():
-    decoded = json.loads(Rows("gaps", tables()["gaps"][:1], GapRow).json())
+    decoded = json.loads(PrintedRows("gaps", tables()["gaps"][:1], GapRow).json())
     assert list(decoded) == ["gaps"]
     assert decoded["gaps"] == [
         {
@@ -122,12 +126,14 @@ def test_json_has_every_field_under_the_name_of_the_table():
             "detail": "cudaStreamSynchronize in aten::item; ended by add",
         }
     ]
-    assert json.loads(Rows("gaps", [], GapRow).json()) == {"gaps": []}
+    assert json.loads(PrintedRows("gaps", [], GapRow).json()) == {"gaps": []}
 
 
 def test_json_rounds_figures_and_has_null_for_what_is_no_number():
     decoded = json.loads(
-        Rows("kernels", [kernel("k", 1 / 3), kernel("\ud800", float("nan"))], KernelStats).json()
+        PrintedRows(
+            "kernels", [kernel("k", 1 / 3), kernel("\ud800", float("nan"))], KernelStats
+        ).json()
     )["kernels"]
     assert decoded[0]["total_ms"] == 0.333333
     assert decoded[0]["class"] == "gemm"
@@ -136,7 +142,9 @@ def test_json_rounds_figures_and_has_null_for_what_is_no_number():
 
 
 def test_csv_holds_names_as_they_are_save_formulas_and_empty_cells_for_missing_values():
-    text = Rows("kernels", [kernel(name, float("inf")) for name in HOSTILE], KernelStats).csv()
+    text = PrintedRows(
+        "kernels", [kernel(name, float("inf")) for name in HOSTILE], KernelStats
+    ).csv()
     read = list(csv.DictReader(io.StringIO(text)))
     shown = [
         "\n".join("\t".join(map(plain, line.split("\t"))) for line in name.split("\n"))
@@ -145,11 +153,14 @@ def test_csv_holds_names_as_they_are_save_formulas_and_empty_cells_for_missing_v
     expected = [f"'{name}" if name.startswith(("@", "=")) else name for name in shown]
     assert [row["name"] for row in read] == expected
     assert {row["total_ms"] for row in read} == {""}
-    assert Rows("gaps", [], GapRow).csv() == "rank,device,start_ns,duration_ns,step,cause,detail\n"
+    assert (
+        PrintedRows("gaps", [], GapRow).csv()
+        == "rank,device,start_ns,duration_ns,step,cause,detail\n"
+    )
 
 
 def test_definitions_are_folded_below_a_table_in_markdown():
-    text = Rows("kernels", tables()["kernels"], KernelStats).markdown()
+    text = PrintedRows("kernels", tables()["kernels"], KernelStats).markdown()
     assert "<details><summary>Definitions</summary>" in text
 
     assert "operator that launches most of them" in text
@@ -159,35 +170,35 @@ def test_definitions_are_folded_below_a_table_in_markdown():
     "name", ["=HYPERLINK(1)", "+1", "-1", "@SUM(1)", "\t=1", "\r=1", " =cmd|'/C calc'!A0"]
 )
 def test_csv_cells_never_begin_a_formula_and_numbers_stay_numbers(name):
-    text = Rows("kernels", [kernel(name, -1.5)], KernelStats).csv()
+    text = PrintedRows("kernels", [kernel(name, -1.5)], KernelStats).csv()
     row = next(csv.DictReader(io.StringIO(text)))
     assert row["name"] == "'" + name.replace("\r", "\n")
     assert float(row["total_ms"]) == -1.5
 
 
 def test_an_empty_table_says_what_there_is_none_of():
-    nothing = Rows("comm", [], KernelStats, none="No collectives in this recording.")
+    nothing = PrintedRows("comm", [], KernelStats, none="No collectives in this recording.")
     assert (
         nothing.markdown() == nothing.terminal(80, False) == "No collectives in this recording.\n"
     )
 
 
 def test_people_see_the_columns_that_they_ask_for():
-    text = Rows("kernels", tables()["kernels"], KernelStats, columns=["name", "calls"]).terminal(
-        80, False
-    )
+    text = PrintedRows(
+        "kernels", tables()["kernels"], KernelStats, columns=["name", "calls"]
+    ).terminal(80, False)
     assert text.split("\n")[0].split() == ["name", "calls"]
 
 
 @pytest.mark.parametrize("name", [name for name, rows in tables().items() if rows])
 @pytest.mark.parametrize("width", [60, 80, 200])
 def test_no_line_is_wider_than_the_terminal(name, width):
-    text = Rows(name, full().tables[name], object).terminal(width, False)
+    text = PrintedRows(name, full().tables[name], object).terminal(width, False)
     assert max(map(len, text.splitlines())) <= width
 
 
 def test_a_narrow_terminal_keeps_figures_and_says_what_it_left_out():
-    text = Rows("kernels", tables()["kernels"], KernelStats).terminal(60, False)
+    text = PrintedRows("kernels", tables()["kernels"], KernelStats).terminal(60, False)
     assert "(ms)" in text
     assert " more columns: --format csv has all." in text
 

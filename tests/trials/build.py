@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from traceanalyzer.trials.result import Rank, Run
-from traceanalyzer.trials.switch import Facts
+from traceanalyzer.trials.result import RankResult, TrialRun
+from traceanalyzer.trials.switch import ProgramFacts
 
 LOSSES = [2.0, 1.5, 1.2, 1.0, 0.9]
 MOVED = {"1": [0.1, 0.4, 0.2, 0.6], "5": [0.5, 2.0, 1.0, 3.0]}
-STEP = Run((), 1, step_ms=10.0, low_ms=9.9, high_ms=10.1, steps=20, seconds=5.0, peak_bytes=1000)
-GPU = Facts(
+STEP = TrialRun(
+    (), 1, step_ms=10.0, low_ms=9.9, high_ms=10.1, steps=20, seconds=5.0, peak_bytes=1000
+)
+GPU = ProgramFacts(
     gpu=True,
     cpus=8,
     loaders=[{"num_workers": 0, "pin_memory": False}],
@@ -22,10 +24,10 @@ GPU = Facts(
 )
 
 
-def run(*switches: str, ms: float = 10.0, factor: float = 1.0, **values: object) -> Run:
+def run(*switches: str, ms: float = 10.0, factor: float = 1.0, **values: object) -> TrialRun:
     """A run whose losses and updates are those of the base times a factor."""
     losses = [loss * factor for loss in LOSSES]
     weights = {step: [one * factor for one in moved] for step, moved in MOVED.items()}
-    rank = Rank(losses=losses, weights=weights)
+    rank = RankResult(losses=losses, weights=weights)
     timed = replace(STEP, step_ms=ms, low_ms=ms * 0.99, high_ms=ms * 1.01)
     return replace(timed, switches=switches, ranks=[rank], **values)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from tests.trials.build import run
-from traceanalyzer.trials.result import Rank
+from traceanalyzer.trials.result import RankResult
 from traceanalyzer.trials.same import compare
 from traceanalyzer.trials.switch import Numerics
 
@@ -70,5 +70,5 @@ def test_a_loss_that_is_no_number_is_refused(loss):
 
 def test_a_run_without_losses_or_ranks_that_the_base_has_is_refused():
     base = run()
-    assert not compare(replace(base, ranks=[Rank()]), BASES, [Numerics.HALF]).same
+    assert not compare(replace(base, ranks=[RankResult()]), BASES, [Numerics.HALF]).same
     assert not compare(replace(base, ranks=base.ranks * 2), BASES, [Numerics.HALF]).same

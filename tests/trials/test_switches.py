@@ -10,7 +10,7 @@ import pytest
 from tests.trials.build import GPU
 from traceanalyzer.diagnosis.remedies import NAMES
 from traceanalyzer.trials.recording import candidates
-from traceanalyzer.trials.switch import Facts
+from traceanalyzer.trials.switch import ProgramFacts
 from traceanalyzer.trials.switches import BY_ID, SWITCHES
 from traceanalyzer.trials.workers import worker_count
 
@@ -55,7 +55,7 @@ def test_what_the_user_leaves_out_is_left_out():
 
 
 def test_nothing_is_known_of_a_program_without_facts():
-    assert all(one.switch.id == "" for one in candidates(Facts(), None)[0])
+    assert all(one.switch.id == "" for one in candidates(ProgramFacts(), None)[0])
 
 
 def test_workers_share_the_cpus_among_the_ranks():

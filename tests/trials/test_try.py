@@ -16,9 +16,9 @@ import pytest
 from tests.trials import wrong
 from tests.trials.programs import RANKS, SLOW_LOADER, TRAIN
 from traceanalyzer.trials import switches
-from traceanalyzer.trials.find import facts_of
+from traceanalyzer.trials.find import facts_of_run
 from traceanalyzer.trials.same import compare
-from traceanalyzer.trials.session import NoBaseError, Options, Session
+from traceanalyzer.trials.session import NoBaseError, Options, TrialSession
 from traceanalyzer.trials.switch import Numerics, Switch
 
 pytest.importorskip("torch")
@@ -61,7 +61,7 @@ def _session(folder, program, *launcher):
     command = (*(launcher or (sys.executable,)), str(script))
     runs = folder / "runs"
     runs.mkdir()
-    return Session(Options(command, runs, 600.0), lambda line: None)
+    return TrialSession(Options(command, runs, 600.0), lambda line: None)
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def trained(tmp_path_factory):
     """A session, and two runs of its unchanged program."""
     session = _session(tmp_path_factory.mktemp("train"), TRAIN)
     bases = [session.base(), session.run()]
-    session.learn(facts_of(bases[0], frozenset()))
+    session.learn(facts_of_run(bases[0], frozenset()))
     return session, bases
 
 
@@ -143,7 +143,7 @@ def test_two_ranks_exchange_once_a_step(tmp_path):
     base = session.base()
     assert base.ok
     assert len(base.ranks) == 2
-    facts = facts_of(base, frozenset())
+    facts = facts_of_run(base, frozenset())
     assert facts.ranks == 2
     assert switches.BY_ID["no_sync"].need(facts) is None
     session.learn(facts)

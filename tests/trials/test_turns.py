@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.trials.build import run
-from traceanalyzer.trials.measured import compared
+from traceanalyzer.trials.measured import compare_runs
 from traceanalyzer.trials.turns import Turns
 
 
@@ -89,7 +89,7 @@ def test_the_best_combination_is_built_from_the_winners():
 
 def test_runs_that_overlap_are_no_difference():
     without = [run(ms=10.0), run(ms=12.0)]
-    found = compared(without, [run(ms=9.0), run(ms=11.0)], rounds=1)
+    found = compare_runs(without, [run(ms=9.0), run(ms=11.0)], rounds=1)
     assert not found.faster
     assert not found.plain
-    assert compared(without, [run(ms=9.0), run(ms=11.0)], rounds=3).plain
+    assert compare_runs(without, [run(ms=9.0), run(ms=11.0)], rounds=3).plain

@@ -29,7 +29,7 @@ from traceanalyzer.report.outline import breakdown, gains, opening
 from traceanalyzer.report.table_entries import (
     TABLES,
     largest_first,
-    named,
+    table_named,
 )
 from traceanalyzer.report.table_entries.kinds import RowFilter
 from traceanalyzer.trace import Run
@@ -99,7 +99,7 @@ def table(
 ) -> str:
     """Rows of a table: {names}. sort: largest in this column first; columns: only these."""
     try:
-        entry = named(name)
+        entry = table_named(name)
     except ValueError as error:
         raise TraceAnalyzerError(str(error)) from error
     fields = {

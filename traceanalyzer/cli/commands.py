@@ -5,7 +5,7 @@ from traceanalyzer.report.table_entries import BY_COMMAND
 
 
 @dataclass(frozen=True)
-class Group:
+class CommandGroup:
     """Commands that `--help` lists together."""
 
     title: str
@@ -13,9 +13,9 @@ class Group:
 
 
 GROUPS = (
-    Group("Ask", ("analyze", "show", "gaps", "whatif", "compare", "explain")),
-    Group("Keep", ("check", "history", "export", "attach")),
-    Group("Run", ("collect", "try", "doctor", "mcp")),
+    CommandGroup("Ask", ("analyze", "show", "gaps", "whatif", "compare", "explain")),
+    CommandGroup("Keep", ("check", "history", "export", "attach")),
+    CommandGroup("Run", ("collect", "try", "doctor", "mcp")),
 )
 TOOLS = ("collect", "try", "doctor", "mcp", "explain", "schema", "cache", "completion")
 """Commands about no recording; the modules of the others are in `answers`."""

@@ -53,7 +53,7 @@ _COUNT = re.compile(r"(\d{1,15})([KMG]?)")
 _FACTORS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 
 
-def about(name: str) -> dict[str, Any]:
+def help_of(name: str) -> dict[str, Any]:
     """What `help/NAME.txt` says of a command: the line that lists it, then its `--help`, examples
     line by line."""
     text = (files("traceanalyzer.cli") / "help" / f"{name}.txt").read_text(encoding="utf-8")
@@ -106,7 +106,7 @@ def _help_all_option() -> click.Option:
 
 def command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
     """A command with what is said `about` it."""
-    return click.command(name, cls=Command, **about(name))
+    return click.command(name, cls=Command, **help_of(name))
 
 
 class Number(click.FloatRange):

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from typing import Literal
 
 from traceanalyzer.analysis.tables.step_parts import StepPart
-from traceanalyzer.comparison.matching import MOSTLY, Group, How, Link, match_parts, name_of
+from traceanalyzer.comparison.matching import MOSTLY, How, Link, LinkGroup, match_parts, part_name
 from traceanalyzer.comparison.model import Change, Detail
 from traceanalyzer.comparison.speed import SAME_CALLS
-from traceanalyzer.comparison.work import WHOLE, Whole, Work, figures
+from traceanalyzer.comparison.work import WHOLE, BothSteps, StepWork, figures
 from traceanalyzer.report.format import shorten
 
 KINDS = {
@@ -52,14 +52,14 @@ PHRASES = {
 }
 
 
-def changes_between(a: list[StepPart], b: list[StepPart], whole: Whole) -> list[Change]:
+def changes_between(a: list[StepPart], b: list[StepPart], whole: BothSteps) -> list[Change]:
     """All changes, those beyond noise first, then by size."""
     found = []
     for group in match_parts(a, b):
         kind = _kind(group)
         found.append(
             Change(
-                **figures(Work.of(group.a), Work.of(group.b), whole),
+                **figures(StepWork.of(group.a), StepWork.of(group.b), whole),
                 part=group.part,
                 cls=max(group.a or group.b, key=lambda p: p.ms).cls,
                 kind=kind,
@@ -70,7 +70,7 @@ def changes_between(a: list[StepPart], b: list[StepPart], whole: Whole) -> list[
     return sorted(found, key=lambda c: (c.significant is False, -abs(c.difference_ms)))
 
 
-def _kind(group: Group) -> str:
+def _kind(group: LinkGroup) -> str:
     """What happened, by the links with the largest part of the difference."""
     of_how = defaultdict[How, float](float)
     for link in group.links:
@@ -83,8 +83,8 @@ def _kind(group: Group) -> str:
     how = max(of_how, key=lambda how: abs(of_how[how]))
     if how in KINDS:
         return KINDS[how]
-    a = Work.of(group.a).calls
-    b = Work.of(group.b).calls
+    a = StepWork.of(group.a).calls
+    b = StepWork.of(group.b).calls
     if abs(b - a) > SAME_CALLS * max(a, b):
         return "more_calls" if b > a else "fewer_calls"
     return _by_sign(difference, "slower", "faster")
@@ -96,7 +96,7 @@ def _by_sign(difference: float, more: str, less: str) -> str:
     return more if difference > 0 else less
 
 
-def _title(group: Group, kind: str, whole: Whole) -> str:
+def _title(group: LinkGroup, kind: str, whole: BothSteps) -> str:
     if group.part == "idle":
         return (
             f"{PHRASES[kind]}, "
@@ -113,7 +113,7 @@ def _title(group: Group, kind: str, whole: Whole) -> str:
     return f"{names}: {PHRASES[kind]}{_from_to(group, kind, whole.each)}"
 
 
-def _waited_for(group: Group, whole: Whole) -> str:
+def _waited_for(group: LinkGroup, whole: BothSteps) -> str:
     """In brackets how many launches there are to wait for, or the call that most of a change goes
     back to."""
     if group.label == "launch":
@@ -128,12 +128,12 @@ def _waited_for(group: Group, whole: Whole) -> str:
     return f" ({_what(group, largest)})" if call and mostly else ""
 
 
-def _from_to(group: Group, kind: str, each: str) -> str:
+def _from_to(group: LinkGroup, kind: str, each: str) -> str:
     """What most of a change goes from and to, in brackets."""
     largest = group.largest
     if kind in ("more_calls", "fewer_calls"):
         # Of several kernels of an operator this is how often that runs.
-        return f" ({Work.of(largest.a).calls:.4g} → {Work.of(largest.b).calls:.4g}{each})"
+        return f" ({StepWork.of(largest.a).calls:.4g} → {StepWork.of(largest.b).calls:.4g}{each})"
     if kind == "other_types":
         return f" ({_sides(largest, 'dtypes')})"
     if kind == "other_kernels" and largest.a and largest.b:
@@ -146,13 +146,13 @@ def _from_to(group: Group, kind: str, each: str) -> str:
 def _names(parts: Iterable[StepPart]) -> str:
     time = defaultdict[str, float](float)
     for p in parts:
-        time[name_of(p)] += p.ms
+        time[part_name(p)] += p.ms
     names = [name for name in sorted(time, key=lambda name: -time[name]) if name]
     shown = ", ".join(names[:NAMED])
     return f"{shown} and {len(names) - NAMED} more" if len(names) > NAMED else shown
 
 
-def _details(group: Group) -> list[Detail]:
+def _details(group: LinkGroup) -> list[Detail]:
     """One for each link, for each part where parts merely stand at the same position."""
     links: list[Link] = []
     for link in group.links:
@@ -165,9 +165,9 @@ def _details(group: Group) -> list[Detail]:
     return sorted(found, key=lambda d: -abs(d.difference_ms))
 
 
-def _detail(group: Group, link: Link) -> Detail:
-    a = Work.of(link.a)
-    b = Work.of(link.b)
+def _detail(group: LinkGroup, link: Link) -> Detail:
+    a = StepWork.of(link.a)
+    b = StepWork.of(link.b)
     return Detail(
         what=_what(group, link),
         a_calls=a.calls,
@@ -178,16 +178,16 @@ def _detail(group: Group, link: Link) -> Detail:
     )
 
 
-def _what(group: Group, link: Link) -> str:
+def _what(group: LinkGroup, link: Link) -> str:
     part = (link.a or link.b)[0]
     if group.part == "idle":
         where = f"{part.kernel} in {part.op}" if part.kernel and part.op else part.kernel
         return where or f"before {part.op or 'work outside operators'}"
     if link.how is How.OPERATOR:
-        return f"{name_of(part)} {_sides(link, 'shapes')}"
+        return f"{part_name(part)} {_sides(link, 'shapes')}"
     if link.how in (How.INPUTS, How.SHAPES):
         return " ".join(filter(None, (part.op, part.shapes))) + f": {_sides(link, 'kernel')}"
-    name = name_of(part) if group.part == "exposed_communication" else part.op
+    name = part_name(part) if group.part == "exposed_communication" else part.op
     return " ".join(filter(None, (name, part.shapes, part.kernel)))
 
 

@@ -8,7 +8,7 @@ from traceanalyzer.base import MEMORY, EmptyRecordingError, dataclass
 from traceanalyzer.comparison.by_row import batch_changes, outcomes_between, rows_between
 from traceanalyzer.comparison.changes import changes_between
 from traceanalyzer.comparison.conditions import INPUT_SHAPES, RANK, conditions_between
-from traceanalyzer.comparison.evidence import Evidence, evidence_of
+from traceanalyzer.comparison.evidence import SpeedEvidence, evidence_of
 from traceanalyzer.comparison.judge import Times, reason, resolution, sentence, times_of, word_of
 from traceanalyzer.comparison.metrics import figures_by_path, metrics_between, per_unit
 from traceanalyzer.comparison.model import (
@@ -22,7 +22,7 @@ from traceanalyzer.comparison.model import (
     Word,
 )
 from traceanalyzer.comparison.unit import of_one, unit_of
-from traceanalyzer.comparison.work import WHOLE, Whole, Work, figures, parts_of_both
+from traceanalyzer.comparison.work import WHOLE, BothSteps, StepWork, figures, parts_of_both
 from traceanalyzer.diagnosis.finding import Recommendation
 from traceanalyzer.report.figures.step_times import recorded_ms
 from traceanalyzer.report.format import figure
@@ -87,8 +87,8 @@ def compare_reports(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -
     )
 
 
-def _step(parts: tuple[list[StepPart], list[StepPart]], whole: Whole) -> Difference:
-    a, b = map(Work.of, parts)
+def _step(parts: tuple[list[StepPart], list[StepPart]], whole: BothSteps) -> Difference:
+    a, b = map(StepWork.of, parts)
     return Difference(**figures(a, b, whole))
 
 
@@ -97,9 +97,9 @@ def _whole(
     b: Report,
     parts: tuple[list[StepPart], list[StepPart]],
     each: str,
-) -> Whole:
-    return Whole(
-        batches=(Work.of(parts[0]).batch_ms, Work.of(parts[1]).batch_ms),
+) -> BothSteps:
+    return BothSteps(
+        batches=(StepWork.of(parts[0]).batch_ms, StepWork.of(parts[1]).batch_ms),
         launches=(a.metrics.launches_per_step, b.metrics.launches_per_step),
         each=each,
     )
@@ -120,7 +120,7 @@ def _judged(
     a: Report,
     b: Report,
     step: Difference,
-    evidence: Evidence,
+    evidence: SpeedEvidence,
     conditions: list[Condition],
     per: str,
 ) -> Judged:
@@ -181,7 +181,7 @@ def _side(report: Report, name: str) -> Side:
     )
 
 
-def _budget(a: list[StepPart], b: list[StepPart], whole: Whole) -> list[PartDifference]:
+def _budget(a: list[StepPart], b: list[StepPart], whole: BothSteps) -> list[PartDifference]:
     """Parts of the budget, and after `idle` its causes."""
     every = (*a, *b)
     causes = [(p.part, p.cls) for p in every if p.part == "idle"]
@@ -199,9 +199,9 @@ def _budget(a: list[StepPart], b: list[StepPart], whole: Whole) -> list[PartDiff
     return rows
 
 
-def _work_of(parts: list[StepPart], part: str, cls: str | None) -> Work:
+def _work_of(parts: list[StepPart], part: str, cls: str | None) -> StepWork:
     """A part of the budget, of one class where one is given."""
-    return Work.of(p for p in parts if p.part == part and cls in (None, p.cls))
+    return StepWork.of(p for p in parts if p.part == part and cls in (None, p.cls))
 
 
 def _ask_for_samples(conditions: list[Condition]) -> str:

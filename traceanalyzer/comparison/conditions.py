@@ -27,7 +27,7 @@ EXPECTED = ("command", "git revision")
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownCondition:
     """A condition that reports state by their figures."""
 
     name: str
@@ -50,17 +50,17 @@ def _known(a: Report, b: Report) -> Iterator[Condition]:
             yield Condition(known.name, of_a, of_b, known.effect, known.incomparable)
 
 
-def _conditions() -> tuple[Known, ...]:
+def _conditions() -> tuple[KnownCondition, ...]:
     """All of them, in the order in which they are shown."""
     return (
-        Known("GPU", _gpus, "device times differ by the GPU", incomparable=True),
-        Known("number of processes", _processes, OTHER_WORLD, incomparable=True),
-        Known("steps", _steps, NO_STEPS, incomparable=True),
-        Known("mode (training or inference)", _mode, OTHER_WORK, incomparable=True),
-        Known("recorder", _recorder, OTHER_TOOL),
-        Known("recorder's options", _options, OTHER_OPTIONS),
-        Known(RANK, _rank, "each side's figures are of the rank that the others wait for"),
-        Known("damage", _damage, "times of a damaged recording may miss work"),
+        KnownCondition("GPU", _gpus, "device times differ by the GPU", incomparable=True),
+        KnownCondition("number of processes", _processes, OTHER_WORLD, incomparable=True),
+        KnownCondition("steps", _steps, NO_STEPS, incomparable=True),
+        KnownCondition("mode (training or inference)", _mode, OTHER_WORK, incomparable=True),
+        KnownCondition("recorder", _recorder, OTHER_TOOL),
+        KnownCondition("recorder's options", _options, OTHER_OPTIONS),
+        KnownCondition(RANK, _rank, "each side's figures are of the rank that the others wait for"),
+        KnownCondition("damage", _damage, "times of a damaged recording may miss work"),
     )
 
 

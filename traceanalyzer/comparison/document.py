@@ -12,7 +12,7 @@ from traceanalyzer.report.document import (
     Bullets,
     Document,
     Drawing,
-    Line,
+    Paragraph,
     Part,
     Section,
     Table,
@@ -22,9 +22,9 @@ from traceanalyzer.report.html.pictures.standalone import standalone
 from traceanalyzer.report.html.timeline_section import SCRIPTS, explorer
 from traceanalyzer.report.markdown.issue import render_markdown
 from traceanalyzer.report.model import Report
-from traceanalyzer.report.printed import Printed, Result, Rows
+from traceanalyzer.report.printed import Printed, PrintedRows, Result
 from traceanalyzer.report.timeline.lanes import Timeline
-from traceanalyzer.report.timeline.several import joined
+from traceanalyzer.report.timeline.several import timelines_together
 
 SHOWN_ROWS = 5
 SHOWN_NOTES = 2
@@ -54,7 +54,7 @@ class ComparisonPage(Result):
         """All of it, in a terminal the answer; every change is a row."""
         every = outline.sections(self.comparison)
         screen = None if self.full else Document(outline.ANSWER, _screen(every))
-        rows = Rows("changes", outline.change_rows(self.comparison), outline.ChangeRow)
+        rows = PrintedRows("changes", outline.change_rows(self.comparison), outline.ChangeRow)
         return Printed(Document(outline.ANSWER, every), self.comparison, rows, screen=screen)
 
     def html(self) -> str:
@@ -66,7 +66,7 @@ class ComparisonPage(Result):
             if step is not None
         ]
         if known:
-            drawing = Drawing(partial(explorer, [joined(known, "A and B")]))
+            drawing = Drawing(partial(explorer, [timelines_together(known, "A and B")]))
             every.append(Section("Timelines", [BOTH_STEPS, drawing], id="timeline"))
         return Printed(
             Document(self.comparison.headline, every, scripts=SCRIPTS if known else ())
@@ -97,7 +97,7 @@ def _screen(every: Sequence[Section]) -> list[Section]:
     told = (shown, outline.UNLIKE, outline.CHANGES)
     more += [title[0].lower() + title[1:] for title in by_title if title not in told]
     if more:
-        end += ["", Line(f"--full: {', '.join(more)}. -o change.html draws it.", "dim")]
+        end += ["", Paragraph(f"--full: {', '.join(more)}. -o change.html draws it.", "dim")]
     answer = Section(shown, by_title[shown], untitled=True)
     return [answer, Section(outline.CHANGES, parts, is_minor=True), Section("", end)]
 
@@ -189,7 +189,7 @@ class Several(Result):
         """The table, and where there is room why each is what it is."""
         answer = Verdict(self.headline)
         best = self.best
-        rows = Rows("runs", self.rows, RunRow)
+        rows = PrintedRows("runs", self.rows, RunRow)
         screen = Document(
             self.headline, [Section(TITLE, [answer, "", Table(rows.rows)], untitled=True)]
         )

@@ -19,7 +19,7 @@ from traceanalyzer.comparison.speed import (
     speed_of,
     usual_gpu_factor,
 )
-from traceanalyzer.comparison.work import Work, paired, paired_work
+from traceanalyzer.comparison.work import StepWork, paired, paired_work
 from traceanalyzer.replay.host_parts import HostPart
 from traceanalyzer.report.model import Report
 
@@ -36,7 +36,7 @@ EVERY_STEP = 0.9  # stretches in fewer steps than this are hiccups
 
 
 @dataclass(frozen=True)
-class Evidence:
+class SpeedEvidence:
     """Factors of both machines, and what changed in certain places: shares of A's step."""
 
     host: Speed | None  # None where the host's time was not recorded in parts
@@ -81,7 +81,7 @@ class HostChange:
 
 def evidence_of(
     a: Report, b: Report, parts: tuple[list[StepPart], list[StepPart]], step_ms: float
-) -> Evidence:
+) -> SpeedEvidence:
     """What is known of both, the device work by `parts`; `step_ms` is A's."""
     gpu = _gpu_change(*parts)
     known = bool(a.host_parts and b.host_parts)
@@ -89,7 +89,7 @@ def evidence_of(
     changed = gpu.differences_ms or host.differences_ms
     dispatch_ms = sum(part.dispatch_ms for part in b.host_parts)
     other_ms = sum(part.stretch_ms for part in b.host_parts)
-    return Evidence(
+    return SpeedEvidence(
         host=host.speed,
         gpu=gpu.speed,
         on_host=ratio(sum(host.differences_ms), step_ms) or 0.0,
@@ -208,8 +208,8 @@ def _host_change(a: Report, b: Report, step_ms: float) -> HostChange:
     return HostChange(speed, differences)
 
 
-def _work(parts: list[HostPart]) -> Work:
-    return Work(sum(p.dispatch_ms for p in parts), sum(p.calls for p in parts))
+def _work(parts: list[HostPart]) -> StepWork:
+    return StepWork(sum(p.dispatch_ms for p in parts), sum(p.calls for p in parts))
 
 
 def _is_timed(a: list[HostPart], b: list[HostPart]) -> bool:

@@ -7,7 +7,7 @@ certain places is the machine's."""
 import math
 
 from traceanalyzer.base import dataclass, digits
-from traceanalyzer.comparison.evidence import Evidence
+from traceanalyzer.comparison.evidence import SpeedEvidence
 from traceanalyzer.comparison.model import Basis, Difference, Word
 from traceanalyzer.comparison.speed import Speed, usual_gpu_factor, usual_host_factor
 from traceanalyzer.report.model import Report
@@ -63,7 +63,7 @@ class Times:
         return [change for change in self.changes if abs(change) >= SEEN]
 
 
-def times_of(a: Report, b: Report, step: Difference, evidence: Evidence) -> Times:
+def times_of(a: Report, b: Report, step: Difference, evidence: SpeedEvidence) -> Times:
     """The best that is known of the step of both."""
     before, after = (r.metrics.unprofiled_step_time_ms for r in (a, b))
     # of two recorders the host's speed is what each of them cost it
@@ -75,7 +75,7 @@ def times_of(a: Report, b: Report, step: Difference, evidence: Evidence) -> Time
     return Times(before, after, fair, "measured" if measured else "estimated")
 
 
-def _at_speed_of_a(b: Report, step_ms: float, evidence: Evidence) -> float:
+def _at_speed_of_a(b: Report, step_ms: float, evidence: SpeedEvidence) -> float:
     """B's step if its host and its GPU had been as fast as A's."""
     slower, faster = _slopes(b)
     longer = (1.0 / usual_host_factor(evidence.host) - 1.0) * evidence.dispatch_share
@@ -94,7 +94,7 @@ def _slopes(report: Report) -> tuple[float, float]:
 
 
 def word_of(
-    times: Times, step: Difference, evidence: Evidence, could_see: float, *, unlike: bool
+    times: Times, step: Difference, evidence: SpeedEvidence, could_see: float, *, unlike: bool
 ) -> Word:
     """The verdict. `could_see`: the least change that the recordings would have shown; `unlike`:
     they are of other kinds."""
@@ -125,7 +125,7 @@ def _changed(*, faster: bool, sure: bool) -> Word:
     return "slower" if sure else "likely_slower"
 
 
-def _found(times: Times, step: Difference, evidence: Evidence) -> list[float]:
+def _found(times: Times, step: Difference, evidence: SpeedEvidence) -> list[float]:
     """Changes of which enough is found in certain places; where these are not known, steps have to
     show it."""
     if evidence.known:
@@ -134,7 +134,7 @@ def _found(times: Times, step: Difference, evidence: Evidence) -> list[float]:
     return times.seen if shown and not evidence.is_same_work else []
 
 
-def resolution(b: Report, times: Times, step: Difference, evidence: Evidence) -> float:
+def resolution(b: Report, times: Times, step: Difference, evidence: SpeedEvidence) -> float:
     """The least change of the step that would have been seen, a share: what steps and hosts vary
     by."""
     by_steps = 0.0 if times.source == "measured" else _half_interval(step)
@@ -171,7 +171,7 @@ def from_to(a_ms: float, b_ms: float, per: str) -> str:
     return f"{digits(a_ms, 4)} → {digits(b_ms, 4)} {f'ms {per}'.strip()} ({share:+z.1%})"
 
 
-def reason(word: Word, times: Times, evidence: Evidence, could_see: float, per: str) -> str:
+def reason(word: Word, times: Times, evidence: SpeedEvidence, could_see: float, per: str) -> str:
     """Why the verdict is not what the times say, or what would settle it; empty where they speak
     for themselves."""
     raw, fair = times.changes
@@ -196,11 +196,11 @@ def reason(word: Word, times: Times, evidence: Evidence, could_see: float, per: 
     return " ".join(sentences)
 
 
-def _gpu_factor(evidence: Evidence) -> float:
+def _gpu_factor(evidence: SpeedEvidence) -> float:
     return 1.0 if evidence.gpu is None else evidence.gpu.factor
 
 
-def _machines(evidence: Evidence, change: float) -> str:
+def _machines(evidence: SpeedEvidence, change: float) -> str:
     """Whose host or GPU was faster, and by how much: where the step's `change` is theirs, those
     that explain it."""
     found = []

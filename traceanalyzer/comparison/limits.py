@@ -87,7 +87,7 @@ class Limit:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class LimitVerdict:
     """Whether a limit holds, and what it was held against. Figures are None where there are
     none."""
 
@@ -113,7 +113,7 @@ def check_limits(
     *,
     strict: bool = False,
     recorded: bool = False,
-) -> list[Verdict]:
+) -> list[LimitVerdict]:
     """A verdict for each limit. `comparison` is of the baseline with the report; `strict` takes
     noise for a change; `recorded` asks for the figures of the recorded step.
 
@@ -154,7 +154,7 @@ def _figure(limit: Limit, figure: Figure | None, figures: Mapping[str, Figure]) 
     return figure
 
 
-def _verdict(limit: Limit, figure: Figure, before: Figure | None, *, noisy: bool) -> Verdict:
+def _verdict(limit: Limit, figure: Figure, before: Figure | None, *, noisy: bool) -> LimitVerdict:
     baseline = before.value if before else None
     outcome: Outcome = "missing"
     relative = None if baseline is None else baseline * (1 + limit.value)
@@ -162,7 +162,9 @@ def _verdict(limit: Limit, figure: Figure, before: Figure | None, *, noisy: bool
     if figure.value is not None and allowed is not None:
         beyond = figure.value > allowed if limit.bound == "max" else figure.value < allowed
         outcome = "noise" if beyond and noisy else "breach" if beyond else "ok"
-    return Verdict(limit, figure.unit, figure.value, baseline, allowed, outcome, figure.is_recorded)
+    return LimitVerdict(
+        limit, figure.unit, figure.value, baseline, allowed, outcome, figure.is_recorded
+    )
 
 
 def _is_noise(limit: Limit, comparison: Comparison) -> bool:

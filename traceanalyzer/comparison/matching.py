@@ -52,7 +52,7 @@ class Link:
 
 
 @dataclass
-class Group:
+class LinkGroup:
     """Links that are one change; `label` is an operator, a kernel or a cause of idle time, empty
     for several."""
 
@@ -81,9 +81,9 @@ class Group:
         return max(self.links, key=lambda link: abs(link.difference_ms))
 
 
-def match_parts(a: list[StepPart], b: list[StepPart]) -> list[Group]:
+def match_parts(a: list[StepPart], b: list[StepPart]) -> list[LinkGroup]:
     """The changes: every part of both sides is in exactly one of them."""
-    groups: list[Group] = []
+    groups: list[LinkGroup] = []
     for part in dict.fromkeys(p.part for p in (*a, *b)):
         own = of_part(a, part)
         theirs = of_part(b, part)
@@ -93,11 +93,11 @@ def match_parts(a: list[StepPart], b: list[StepPart]) -> list[Group]:
         for cause in dict.fromkeys(p.cls for p in (*own, *theirs)):
             of_a, of_b = ([p for p in side if p.cls == cause] for side in (own, theirs))
             places = paired(of_a, of_b, lambda p: (p.op, p.kernel))
-            groups.append(Group(part, cause, [_link(How.SAME, *place) for place in places]))
+            groups.append(LinkGroup(part, cause, [_link(How.SAME, *place) for place in places]))
     return groups
 
 
-def name_of(part: StepPart) -> str:
+def part_name(part: StepPart) -> str:
     """What the part goes by: its operator, else its kernel; what kind of collective or copy it
     is."""
     kernel = part.kernel or ""
@@ -107,25 +107,25 @@ def name_of(part: StepPart) -> str:
     return kernel.partition(" (")[0] if part.part == "exposed_copy" else part.op or kernel
 
 
-def _running(part: str, a: list[StepPart], b: list[StepPart]) -> list[Group]:
+def _running(part: str, a: list[StepPart], b: list[StepPart]) -> list[LinkGroup]:
     links, left_a, left_b = _by_name(a, b)
-    groups: dict[str, Group] = {}
+    groups: dict[str, LinkGroup] = {}
     for link in links:
-        name = name_of(link.a[0])  # that of all its parts
-        groups.setdefault(name, Group(part, name)).links.append(link)
-    replaced: dict[Hashable, Group] = {}
+        name = part_name(link.a[0])  # that of all its parts
+        groups.setdefault(name, LinkGroup(part, name)).links.append(link)
+    replaced: dict[Hashable, LinkGroup] = {}
     for gone, added in _blocks(a, b, links, left_a, left_b):
         if gone and added:
-            names = (frozenset(map(name_of, gone)), frozenset(map(name_of, added)))
-            group = replaced.setdefault(names, Group(part, ""))
+            names = (frozenset(map(part_name, gone)), frozenset(map(part_name, added)))
+            group = replaced.setdefault(names, LinkGroup(part, ""))
             group.links.append(_link(How.POSITION, gone, added))
             continue
-        alone = Group(part, "")
+        alone = LinkGroup(part, "")
         for p in gone:
-            group = groups.get(name_of(p), alone)
+            group = groups.get(part_name(p), alone)
             group.links.append(_link(How.NOTHING, [p], []))
         for p in added:
-            group = groups.get(name_of(p), alone)
+            group = groups.get(part_name(p), alone)
             group.links.append(_link(How.NOTHING, [], [p]))
         if alone.links:
             replaced[id(alone)] = alone
@@ -137,9 +137,9 @@ def _keys() -> tuple[tuple[How, Key], ...]:
     """By what parts are linked, closest first."""
     return (
         (How.SAME, lambda p: (p.op, p.shapes, p.dtypes, p.kernel)),
-        (How.INPUTS, lambda p: (name_of(p), p.shapes, p.dtypes)),
-        (How.SHAPES, lambda p: (name_of(p), p.shapes)),
-        (How.OPERATOR, lambda p: (name_of(p),)),
+        (How.INPUTS, lambda p: (part_name(p), p.shapes, p.dtypes)),
+        (How.SHAPES, lambda p: (part_name(p), p.shapes)),
+        (How.OPERATOR, lambda p: (part_name(p),)),
     )
 
 
@@ -203,15 +203,15 @@ def _blocks(
         yield gone, added
 
 
-def _other_work(part: str, groups: list[Group]) -> list[Group]:
+def _other_work(part: str, groups: list[LinkGroup]) -> list[LinkGroup]:
     """The groups, with everything that runs on other shapes as one of them where that is most of
     the time."""
-    every = Group(part, "", [link for group in groups for link in group.links])
-    reshaped = Group(part, "", [link for link in every.links if link.how is How.OPERATOR])
+    every = LinkGroup(part, "", [link for group in groups for link in group.links])
+    reshaped = LinkGroup(part, "", [link for link in every.links if link.how is How.OPERATOR])
     if reshaped.ms <= MOSTLY * every.ms:
         return groups
     rest = [
-        Group(part, g.label, [link for link in g.links if link.how is not How.OPERATOR])
+        LinkGroup(part, g.label, [link for link in g.links if link.how is not How.OPERATOR])
         for g in groups
     ]
     return [reshaped, *(g for g in rest if g.links)]

@@ -10,7 +10,7 @@ from traceanalyzer.analysis.tables.throughput import Throughput
 from traceanalyzer.base import MS_PER_S
 from traceanalyzer.comparison.model import MetricDifference, PerUnit
 from traceanalyzer.report.figures.step_times import step_ms
-from traceanalyzer.report.format import measured
+from traceanalyzer.report.format import is_figure
 from traceanalyzer.report.model import TOP_ROWS, Metrics, Report
 
 PARTS = (
@@ -131,7 +131,7 @@ def _walk(prefix: str, kind: Any, value: Any) -> list[tuple[str, Figure]]:
             rows += _walk(f"{name}.", nested, inner)
         elif {int, float} & set(types):
             rows.append(
-                (name, Figure(inner if measured(inner) else None, f.metadata.get("unit", "")))
+                (name, Figure(inner if is_figure(inner) else None, f.metadata.get("unit", "")))
             )
     return rows
 

@@ -26,7 +26,7 @@ from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import breakdown, opening
 from traceanalyzer.report.page import ReportPage
 from traceanalyzer.report.printed import WIDTH
-from traceanalyzer.report.table_entries import named
+from traceanalyzer.report.table_entries import table_named
 from traceanalyzer.report.timeline.lanes import Category
 from traceanalyzer.trace import distinct
 
@@ -49,7 +49,11 @@ class NotebookReport(Report):
     """A report as `ta.analyze` gives it: one line as text, the first screen in a notebook."""
 
     def __repr__(self) -> str:
-        what = brief(self.summary.headline) if opening.companion(self) else opening.step_times(self)
+        what = (
+            brief(self.summary.headline)
+            if opening.companion(self)
+            else opening.step_times_in_words(self)
+        )
         return f"<Report: {opening.verdict(self)}, {what}, {opening.recording(self)}>"
 
     def _repr_html_(self) -> str:
@@ -195,15 +199,15 @@ def table_of(report: Report, name: str) -> tuple[Sequence[Any], type[Any]]:
         return getattr(report, name), LISTS[name]
     if name in EVENTS:
         raise ValueError(f"a report does not hold {name}: give the recording")
-    row = row_of(name)
-    return report.tables.get(named(name).name, []), row
+    row = row_type(name)
+    return report.tables.get(table_named(name).name, []), row
 
 
-def row_of(name: str) -> type[Any]:
+def row_type(name: str) -> type[Any]:
     """The row type of a table. Raises ValueError for one that there is not, naming those there
     are."""
     try:
-        return named(name).row
+        return table_named(name).row
     except ValueError as error:
         raise ValueError(f"{error}, {', '.join((*LISTS, *EVENTS))}") from error
 

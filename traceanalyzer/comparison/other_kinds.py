@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from traceanalyzer.analysis.memory.measure import MemoryOfDevice, measured
+from traceanalyzer.analysis.memory.measure import MemoryOfDevice, measured_memory
 from traceanalyzer.base import MEMORY, TraceAnalyzerError, dataclass, metric
 from traceanalyzer.comparison.outline import FigureRow
 from traceanalyzer.ingest.memory import read_snapshot
@@ -18,7 +18,7 @@ from traceanalyzer.report.compile.figures import stats_of_logs
 from traceanalyzer.report.document import Document, Section, Table, Verdict
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.memory.model import line_changes
-from traceanalyzer.report.printed import Printed, Rows
+from traceanalyzer.report.printed import Printed, PrintedRows
 
 PICKLES = (b"\x80", b"PK")  # how pickles, and torch.save's archives, begin
 LEAST_SHARE = 0.01  # a peak that differs by less is the same
@@ -37,7 +37,7 @@ class BreakChange:
     b: int = metric("breaks in B")
 
 
-def kind_of(reference: str) -> str | None:
+def other_kind_of(reference: str) -> str | None:
     """`memory` of a memory snapshot, `compile` of a log of torch.compile or a folder of them; None
     of anything else.
 
@@ -55,7 +55,7 @@ def kind_of(reference: str) -> str | None:
 def compared_kinds(a: str, b: str) -> Printed | None:
     """The comparison of two snapshots or logs; None where neither is one. Raises
     UnreadableInputError, and TraceAnalyzerError where the two are of other kinds."""
-    kinds = kind_of(a), kind_of(b)
+    kinds = other_kind_of(a), other_kind_of(b)
     if kinds == (None, None):
         return None
     if kinds[0] != kinds[1]:
@@ -88,7 +88,7 @@ def _memory(a: str, b: str) -> Printed:
 def _largest_device(name: str) -> MemoryOfDevice:
     """The memory of the GPU with the largest peak. Raises TraceAnalyzerError where there is
     none."""
-    devices = measured(read_snapshot(Path(name)))
+    devices = measured_memory(read_snapshot(Path(name)))
     if not devices:
         raise TraceAnalyzerError(f"{name}: the snapshot holds no GPU memory")
     return max(devices, key=lambda device: device.peak_bytes)
@@ -157,7 +157,7 @@ def _printed(answer: str, figures: list[FigureRow], title: str, parts: Sequence[
     if parts:
         sections.append(Section(title, [Table(parts[:SHOWN])]))
     values = {"headline": answer, "figures": figures, "parts": list(parts)}
-    return Printed(Document(answer, sections), values, Rows("figures", figures, FigureRow))
+    return Printed(Document(answer, sections), values, PrintedRows("figures", figures, FigureRow))
 
 
 def _bytes(value: float) -> str:

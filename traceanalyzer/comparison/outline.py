@@ -210,7 +210,7 @@ def _answer(comparison: Comparison) -> Verdict:
     if step.low_ms is not None:
         more = [
             (
-                f"Recorded steps differ by {signed(step.difference_ms)} ms (95% interval "
+                f"Recorded steps differ by {signed_number(step.difference_ms)} ms (95% interval "
                 f"{interval(step)})."
             )
         ]
@@ -270,10 +270,10 @@ def interval(value: Difference) -> str | None:
     """The interval of a difference in words."""
     low = value.low_ms
     high = value.high_ms
-    return None if low is None or high is None else f"{signed(low)} to {signed(high)}"
+    return None if low is None or high is None else f"{signed_number(low)} to {signed_number(high)}"
 
 
-def signed(value: float) -> str:
+def signed_number(value: float) -> str:
     """A difference, with its sign."""
     return f"+{number(value)}" if value > 0 else number(value)
 

@@ -38,7 +38,7 @@ class Named:
     asked: Query | None = None
 
 
-def named(
+def referenced(
     reference: str,
     read: Callable[[Sequence[str]], Run],
     selection: Selection | None = None,
@@ -72,7 +72,7 @@ def named(
 
 def report_named(reference: str, read: Callable[[Sequence[str]], Run]) -> Report:
     """The report alone of what `named` gives."""
-    return named(reference, read).report
+    return referenced(reference, read).report
 
 
 def _saved(path: Path) -> bytes | None:

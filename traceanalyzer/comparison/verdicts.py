@@ -4,7 +4,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from traceanalyzer.base import dataclass, metric
-from traceanalyzer.comparison.limits import Verdict
+from traceanalyzer.comparison.limits import LimitVerdict
 from traceanalyzer.comparison.model import Comparison
 from traceanalyzer.report import document
 from traceanalyzer.report.document import Document, Section, Table
@@ -26,7 +26,7 @@ class Checked(Result):
     """A report that was held against its limits."""
 
     name: str
-    verdicts: list[Verdict]
+    verdicts: list[LimitVerdict]
     allow_missing: bool
     comparison: Comparison | None
 
@@ -132,7 +132,7 @@ class Checked(Result):
         return {**about, "limits": limits, "notes": self.notes}
 
 
-def _message(verdict: Verdict, row: "LimitRow") -> str:
+def _message(verdict: LimitVerdict, row: "LimitRow") -> str:
     """What a figure is and may be."""
     allowed = f"{AT[verdict.limit.bound]} {row.allowed}"
     return f"{row.figure} is {row.measured} ({OF[verdict.is_recorded]}), allowed is {allowed}"

@@ -18,7 +18,7 @@ WHOLE = "step"  # the only part where neither side's recording can divide the st
 
 
 @dataclass(frozen=True)
-class Work:
+class StepWork:
     """Time of a step that belongs together: one part, or several added up."""
 
     ms: float = 0.0
@@ -26,7 +26,7 @@ class Work:
     batch_ms: tuple[float, ...] = ()  # empty where the spread over steps is not known
 
     @classmethod
-    def of(cls, parts: Iterable[StepPart]) -> "Work":
+    def of(cls, parts: Iterable[StepPart]) -> "StepWork":
         """The sum of parts of one side."""
         summed = list(parts)
         batches = zip(*(p.batch_ms for p in summed), strict=True) if summed else ()
@@ -57,13 +57,13 @@ def paired(
 
 def paired_work(
     a: Iterable[StepPart], b: Iterable[StepPart], key: Callable[[StepPart], Hashable]
-) -> list[tuple[Work, Work]]:
+) -> list[tuple[StepWork, StepWork]]:
     """The sums of parts of both sides with equal keys."""
     pairs = paired(a, b, key)
-    return [(Work.of(mine), Work.of(theirs)) for mine, theirs in pairs]
+    return [(StepWork.of(mine), StepWork.of(theirs)) for mine, theirs in pairs]
 
 
-class Whole(NamedTuple):
+class BothSteps(NamedTuple):
     """What is known of both steps as a whole."""
 
     batches: tuple[
@@ -122,7 +122,7 @@ class Figures(TypedDict):
     significant: bool | None
 
 
-def figures(a: Work, b: Work, whole: Whole) -> Figures:
+def figures(a: StepWork, b: StepWork, whole: BothSteps) -> Figures:
     """The fields of a `Difference`. Work that a side lacks took no time in any batch of the
     `whole`'s."""
     batches = [

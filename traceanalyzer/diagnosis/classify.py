@@ -23,7 +23,7 @@ from traceanalyzer.diagnosis.finding import (
     Summary,
 )
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.diagnosis.memory import headline as memory_headline
+from traceanalyzer.diagnosis.memory import memory_headline as memory_headline
 from traceanalyzer.diagnosis.outside import IDLE_CLASSES, MOST_SURE, outside
 from traceanalyzer.diagnosis.rules.evidence import no_gpu_work
 from traceanalyzer.diagnosis.rules.timing import profiled_summary, timing_summary, told_summary

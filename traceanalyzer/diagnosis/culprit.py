@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
-from traceanalyzer.analysis.groups.idle import longest_gaps
+from traceanalyzer.analysis.groups.idle import longest_gaps_of
 from traceanalyzer.analysis.roofline.op_models.tensors import Precision
 from traceanalyzer.analysis.tables.modules import OUTSIDE
 from traceanalyzer.diagnosis.finding import BottleneckClass
@@ -118,7 +118,7 @@ def _of_idle(cause: IdleCause, what: str) -> Callable[[Measurements], str | None
 
 def _lines(m: Measurements, cause: IdleCause) -> str:
     """The functions of Python that the host was in during the longest gap of a cause."""
-    told = longest_gaps(m.causes, cause, count=1)
+    told = longest_gaps_of(m.causes, cause, count=1)
     if not told:
         return ""
     gap = told[0][1].partition("; ended by")[0]

@@ -25,7 +25,7 @@ from traceanalyzer.diagnosis.finding import (
 )
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.outside import IDLE_CLASSES, outside
-from traceanalyzer.diagnosis.ranking import ranked, with_reason
+from traceanalyzer.diagnosis.ranking import ranked_advice, with_reason
 from traceanalyzer.diagnosis.recommend import in_front, recommendations_of
 from traceanalyzer.diagnosis.rules import RULES
 from traceanalyzer.diagnosis.rules.device import GPU_BUSY, UNDERSIZED
@@ -57,14 +57,14 @@ def diagnose(m: Measurements, rules: Sequence[Rule] = RULES) -> Diagnosis:
         [(draft, headroom) for draft, headroom in settle(m, rules) if _counts(m, draft, headroom)]
     )
     advice = recommendations_of(m, settled)
-    best_first = ranked(advice, m.step.step_ms)
+    best_first = ranked_advice(advice, m.step.step_ms)
     worth_most = next((one.cls for one in best_first if _pays(one)), None)
     summary = classify(m, [worth_most, _largest(m, settled)])
     advice = [one for one in advice if _stands(m, summary, one)]
     gains, advice = _against(settled, in_front(advice, summary.bottleneck), m.step.step_ms)
     found, compiling = m.memo(on_compile)[1:]
     findings = [*_findings(m, _lifted(settled, gains, m.step.step_ms), summary.bottleneck), *found]
-    advice = ranked([*advice, *compiling], m.step.step_ms)
+    advice = ranked_advice([*advice, *compiling], m.step.step_ms)
     advice = sorted(advice, key=lambda one: not one.id.startswith(IN_EACH_STEP))
     advice = with_reason(advice, summary)
     across = [f"{f.title}." for f in findings if f.id in ("straggler", *IN_EACH_STEP)] + _kinds(

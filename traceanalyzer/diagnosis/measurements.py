@@ -96,7 +96,7 @@ def measure_ranks(
     return [replace(one, together=rated) for one in measured]
 
 
-def made(make: "Callable[[Measurements], Made]") -> cached_property[Made]:
+def lazy(make: "Callable[[Measurements], Made]") -> cached_property[Made]:
     """What is measured when it is first asked for."""
     return cached_property(make)
 
@@ -117,21 +117,21 @@ class Measurements(HasTimed):
     clocks_apart_ns: int = 0
     """By how much its kernels began before their launches, before its device times were moved."""
 
-    peers = made(
+    peers = lazy(
         lambda m: tuple(one for one in m.together if one is not m.rated)
     )  # the other ranks of its run
-    timed = made(lambda m: m.rated.timed)  # the same in time
-    causes = made(lambda m: m.rated.causes)  # why the devices were idle
-    started = made(lambda m: m.causes.started)  # what each device op needed to start
-    phases = made(lambda m: find_phases(m.timed))  # what each operator and device op is for
-    program = made(lambda m: program_stats(m.timed, m.phases))
+    timed = lazy(lambda m: m.rated.timed)  # the same in time
+    causes = lazy(lambda m: m.rated.causes)  # why the devices were idle
+    started = lazy(lambda m: m.causes.started)  # what each device op needed to start
+    phases = lazy(lambda m: find_phases(m.timed))  # what each operator and device op is for
+    program = lazy(lambda m: program_stats(m.timed, m.phases))
     """What the program does in a step; None where nothing tells."""
-    path_tables = made(lambda m: path_tables(m.timed, path_parts(m.started)))
+    path_tables = lazy(lambda m: path_tables(m.timed, path_parts(m.started)))
     """Both tables of the critical path, made part by part: it has more segments than there is of
     anything else."""
-    coverage = made(lambda m: coverage(m.timed))  # which part of the recording its steps are
-    repeats = made(lambda m: repeats(m.timed))  # what repeats within a step
-    budgets = made(
+    coverage = lazy(lambda m: coverage(m.timed))  # which part of the recording its steps are
+    repeats = lazy(lambda m: repeats(m.timed))  # what repeats within a step
+    budgets = lazy(
         lambda m: (
             None
             if m.timed.device is None
@@ -139,25 +139,25 @@ class Measurements(HasTimed):
         )
     )
     """Budget of each step on the device with the most work; None without device work."""
-    step_time = made(lambda m: of_steps.step_time(m.timed.steps))
+    step_time = lazy(lambda m: of_steps.step_time(m.timed.steps))
     """Distribution of the steady-state step times; None without steps."""
-    budget = made(
+    budget = lazy(
         lambda m: (
             None if m.budgets is None else of_steps.mean_budget(m.budgets, m.timed.steps.steady)
         )
     )
     """Mean budget of a steady-state step."""
-    step_parts = made(
+    step_parts = lazy(
         lambda m: step_parts(m.timed, m.causes.gaps)
     )  # the mean steady step in its smallest named parts
-    idle = made(
+    idle = lazy(
         lambda m: None if m.budgets is None else of_steps.mean_idle(m.budgets, m.timed.steps.steady)
     )
     """Mean idle time of a steady-state step by cause."""
 
-    steady_durations = made(lambda m: m.timed.steps.duration[m.timed.steps.steady])
+    steady_durations = lazy(lambda m: m.timed.steps.duration[m.timed.steps.steady])
     """How long each steady-state step takes (the whole recording without steps), ns."""
-    mean_step_ms = made(lambda m: float(m.steady_durations.mean()) / NS_PER_MS)
+    mean_step_ms = lazy(lambda m: float(m.steady_durations.mean()) / NS_PER_MS)
     """Mean time of a steady-state step (of the whole recording without steps), ms."""
 
     @cached_property
@@ -179,19 +179,19 @@ class Measurements(HasTimed):
         rows = self.ranks.rows if self.ranks else ()
         return next((row for row in rows if row.rank == self.trace.rank), None)
 
-    launches = made(lambda m: measure_launches(m.timed))  # launching of device work
+    launches = lazy(lambda m: measure_launches(m.timed))  # launching of device work
 
     @cached_property
     def memory_of_devices(self) -> "tuple[MemoryOfDevice, ...]":
         """GPU memory as the snapshot beside the trace tells; empty without one."""
         if self.trace.memory is None:
             return ()
-        from traceanalyzer.analysis.memory.measure import measured
+        from traceanalyzer.analysis.memory.measure import measured_memory
 
         sizes = {
             device.id: device.memory_bytes for device in self.trace.devices if device.memory_bytes
         }
-        return measured(self.trace.memory, capacity=sizes)
+        return measured_memory(self.trace.memory, capacity=sizes)
 
     @cached_property
     def memory(self) -> "MemoryStats | None":
@@ -204,14 +204,14 @@ class Measurements(HasTimed):
             else stats_of_printed(self.trace.printed_memory)
         )
 
-    traced_memory = made(lambda m: memory_of_events(m.timed, m.phases))
+    traced_memory = lazy(lambda m: memory_of_events(m.timed, m.phases))
     """GPU memory as the trace alone tells; None without allocator events."""
-    op_memory = made(lambda m: op_memory(m.timed))
+    op_memory = lazy(lambda m: op_memory(m.timed))
     """Operators by the GPU memory that they allocate; empty without allocator events."""
-    host = made(lambda m: host_stats(m.timed))  # how busy the launching threads are
-    replay = made(lambda m: Replay.of(m.rated, m.unprofiled_time, m.peers))
+    host = lazy(lambda m: host_stats(m.timed))  # how busy the launching threads are
+    replay = lazy(lambda m: Replay.of(m.rated, m.unprofiled_time, m.peers))
     """The steady steps ready to be replayed; None without steps, launches or device work."""
-    doubt = made(lambda m: doubt(m.started, m.clocks_apart_ns))
+    doubt = lazy(lambda m: doubt(m.started, m.clocks_apart_ns))
     """Why the recording cannot tell what the GPU waited for; empty where nothing says so."""
 
     @cached_property
@@ -316,7 +316,7 @@ class Measurements(HasTimed):
             "unprofiled", known.step_time_ms, known.budget_ms, known.idle_ms, known.waiting_ms
         )
 
-    path_time = made(
+    path_time = lazy(
         lambda m: m.path_tables[0]
     )  # the critical path of a step by kind; None without device work
 
@@ -327,41 +327,41 @@ class Measurements(HasTimed):
         replay = self.faithful_replay
         return None if replay is None else replayed_path_time(replay.typical, replay.scale)
 
-    path = made(lambda m: m.path_tables[1])  # what carries the critical path
-    devices = made(
+    path = lazy(lambda m: m.path_tables[1])  # what carries the critical path
+    devices = lazy(
         lambda m: device_totals(m.timed)
     )  # what each device did over the whole recording
-    step_rows = made(lambda m: of_steps.step_rows(m.timed, m.budgets))  # the steps one by one
-    iterations = made(lambda m: iteration_rows(m.timed))
+    step_rows = lazy(lambda m: of_steps.step_rows(m.timed, m.budgets))  # the steps one by one
+    iterations = lazy(lambda m: iteration_rows(m.timed))
     """The iterations of a serving engine; empty where nothing marks one."""
-    served = made(lambda m: Served.of(m.rated))
+    served = lazy(lambda m: Served.of(m.rated))
     """The iterations on tapes; None where nothing marks one, or without launches or device work."""
-    faithful_server = made(
+    faithful_server = lazy(
         lambda m: m.served if m.served is not None and m.served.faithful and not m.doubt else None
     )
     """`served` where its replay takes as long as the recording did."""
-    gap_histogram = made(
+    gap_histogram = lazy(
         lambda m: gap_histogram(m.timed, m.causes.gaps)
     )  # gaps of the steady state by length
-    gap_places = made(
+    gap_places = lazy(
         lambda m: gap_places(m.timed, m.causes.gaps)
     )  # idle time of the steady state by cause and place
-    syncs = made(
+    syncs = lazy(
         lambda m: sync_rows(m.timed, m.causes.gaps, m.phases)
     )  # places that wait for the device
-    class_rows = made(lambda m: class_stats(m.timed))  # device time by class of work
-    kernels = made(lambda m: kernel_stats(m.rated))  # kernels by name
-    ops = made(lambda m: op_stats(m.rated))  # operators by name
-    ops_by_shape = made(
+    class_rows = lazy(lambda m: class_stats(m.timed))  # device time by class of work
+    kernels = lazy(lambda m: kernel_stats(m.rated))  # kernels by name
+    ops = lazy(lambda m: op_stats(m.rated))  # operators by name
+    ops_by_shape = lazy(
         lambda m: op_stats(m.rated, by_shape=True)
     )  # operators by name and input shapes
-    shape_rows = made(
+    shape_rows = lazy(
         lambda m: shape_rows(m.timed)
     )  # operators whose input shapes change from step to step
-    range_rows = made(
+    range_rows = lazy(
         lambda m: range_rows(m.timed)
     )  # NVTX ranges with a domain, a category or a payload
-    copies = made(lambda m: copy_stats(m.timed))  # memory copies by direction and kind of memory
+    copies = lazy(lambda m: copy_stats(m.timed))  # memory copies by direction and kind of memory
 
     @cached_property
     def collectives(self) -> "list[CollectiveStats]":
@@ -374,9 +374,9 @@ class Measurements(HasTimed):
             matches = match_collectives([one.timed.memo(digest_of) for one in self.together])
         return collective_stats(self.timed, matches.arrived(self.together.index(self.rated)))
 
-    timing = made(lambda m: timings.timing_stats(m.trace.step_timings))
+    timing = lazy(lambda m: timings.timing_stats(m.trace.step_timings))
     """The program's own step times; None without a timing log."""
-    said_unprofiled = made(lambda m: timings.unprofiled_time(m.trace))
+    said_unprofiled = lazy(lambda m: timings.unprofiled_time(m.trace))
     """The step without the profiler as the capture says, whether or not the recording agrees."""
 
     @cached_property
@@ -397,25 +397,25 @@ class Measurements(HasTimed):
         other = timings.contradicted(timed, self.mean_step_ms) and not self.trace.fed_by_workers
         return None if other else timed
 
-    kinds = made(
+    kinds = lazy(
         lambda m: timings.kinds_of_steps(m.steady_durations) if m.timed.steps.found else None
     )
     """Two kinds of steady recorded steps, where there are; None where they are alike."""
-    concurrent_kernel_share = made(lambda m: concurrent_kernel_share(m.timed))
+    concurrent_kernel_share = lazy(lambda m: concurrent_kernel_share(m.timed))
     """Share of the kernels' time in which two or more run."""
-    conditions = made(lambda m: [*m.trace.conditions, *seen_conditions(m.rated)])
+    conditions = lazy(lambda m: [*m.trace.conditions, *seen_conditions(m.rated)])
     """Under which conditions it was recorded: as the capture states, and as the trace shows."""
-    loading = made(lambda m: loading(m.timed, m.budgets))  # how input is loaded; None where none is
-    first_steps = made(
+    loading = lazy(lambda m: loading(m.timed, m.budgets))  # how input is loaded; None where none is
+    first_steps = lazy(
         lambda m: first_steps(m.timed)
     )  # the slow first steps of the process; None where none is known
-    counters = made(lambda m: gpu_counters(m.timed))
+    counters = lazy(lambda m: gpu_counters(m.timed))
     """Counters of the GPU that were sampled in the steady steps; None without any."""
-    counter_rows = made(lambda m: counter_stats(m.timed))  # sampled counters one by one
-    regularity = made(lambda m: timings.recorded_regularity(m.timed, m.budgets))
+    counter_rows = lazy(lambda m: counter_stats(m.timed))  # sampled counters one by one
+    regularity = lazy(lambda m: timings.recorded_regularity(m.timed, m.budgets))
     """How regular the steady recorded steps are; None where there are too few."""
-    latency = made(lambda m: timings.latency(m.timed))  # latency of the requests of an inference
-    roofline_step = made(
+    latency = lazy(lambda m: timings.latency(m.timed))  # latency of the requests of an inference
+    roofline_step = lazy(
         lambda m: roofline_step(m.rated)
     )  # the step against what the GPU can do at most
 
@@ -427,12 +427,12 @@ class Measurements(HasTimed):
         }
         return profiled(self.trace.profiler_rows, self.linked.classes, gpus)
 
-    throughput = made(lambda m: throughput(m.rated, m.step, m.roofline_step, m.program, m.timing))
+    throughput = lazy(lambda m: throughput(m.rated, m.step, m.roofline_step, m.program, m.timing))
     """Work per second; None without steps."""
-    utilisation = made(lambda m: utilisation(m.rated, m.step, m.roofline_step, m.mean_step_ms))
+    utilisation = lazy(lambda m: utilisation(m.rated, m.step, m.roofline_step, m.mean_step_ms))
     """How much of the hardware a step uses; None without steps or device work."""
-    modules = made(lambda m: module_stats(m.rated))
+    modules = lazy(lambda m: module_stats(m.rated))
     """The step by module of the model; empty where no calls of modules were recorded."""
-    phase_rows = made(lambda m: phase_stats(m.timed, m.phases))  # phases by name
-    phase_times = made(lambda m: phase_times(m.timed, m.phases))
+    phase_rows = lazy(lambda m: phase_stats(m.timed, m.phases))  # phases by name
+    phase_times = lazy(lambda m: phase_times(m.timed, m.phases))
     """The step by what its work is for; None where nothing tells."""

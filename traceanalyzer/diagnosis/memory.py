@@ -123,7 +123,7 @@ class MemoryRecommendation:
     basis: str = metric("how that was estimated", text="sentence")
 
 
-def headline(devices: Sequence[MemoryOfDevice]) -> str:
+def memory_headline(devices: Sequence[MemoryOfDevice]) -> str:
     """The answer in a sentence or two."""
     if not devices:
         return "The snapshot holds no GPU memory."
@@ -339,7 +339,7 @@ def _fragmentation(device: MemoryOfDevice) -> Iterator[MemoryFinding]:
     )
 
 
-def recommendations_of(
+def memory_recommendations(
     devices: Sequence[MemoryOfDevice], forward_ms: float | None = None, step_ms: float | None = None
 ) -> list[MemoryRecommendation]:
     """Remedies against what was found, the lowest predicted peak first. Times where a trace has
@@ -366,7 +366,7 @@ def in_a_report(devices: Sequence[MemoryOfDevice]) -> tuple[list[Finding], list[
             predicted_peak_bytes=a.predicted_peak_bytes,
             predicted_reserved_bytes=a.predicted_reserved_bytes,
         )
-        for a in recommendations_of(devices)
+        for a in memory_recommendations(devices)
     ]
     return findings, advice
 

@@ -28,7 +28,7 @@ WORDS = {
 """What a class names as the cause."""
 
 
-def ranked(advice: Sequence[Recommendation], step_ms: float) -> list[Recommendation]:
+def ranked_advice(advice: Sequence[Recommendation], step_ms: float) -> list[Recommendation]:
     """The advice in the order in which it is shown, what may not help marked."""
     marked = [replace(one, may_not_help=holds_no_gain(one, step_ms)) for one in advice]
     return sorted(marked, key=_tier)

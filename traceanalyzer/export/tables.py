@@ -20,7 +20,7 @@ from traceanalyzer.report.json import RENAMED
 from traceanalyzer.report.privacy.aliases import Aliases
 from traceanalyzer.report.privacy.secrets import Secrets
 from traceanalyzer.report.table_entries import TABLES
-from traceanalyzer.report.table_entries.kinds import RowFilter, Table
+from traceanalyzer.report.table_entries.kinds import RowFilter, TableEntry
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -107,7 +107,7 @@ def _recordings(of: MeasuredRanks) -> "pd.DataFrame":
     return pd.DataFrame(rows)
 
 
-def _frame(of: MeasuredRanks, m: Measurements, table: Table) -> "pd.DataFrame":
+def _frame(of: MeasuredRanks, m: Measurements, table: TableEntry) -> "pd.DataFrame":
     import pandas as pd
 
     rows = table.rows(of, m, RowFilter())

@@ -21,11 +21,20 @@ from traceanalyzer.report.format import (
 from traceanalyzer.report.html.charts import Chart, Series, stacked
 from traceanalyzer.report.html.frame import chart_place, framed, page_scripts
 from traceanalyzer.report.html.markup import Markup, tag
-from traceanalyzer.report.html.pictures.plot import Axis, Box, Dot, Dots, Lines, Plot, Rects, Words
-from traceanalyzer.report.html.table_parts import table
+from traceanalyzer.report.html.pictures.plot import (
+    Axis,
+    Box,
+    Dot,
+    Dots,
+    Lines,
+    Plot,
+    PlotTexts,
+    Rects,
+)
+from traceanalyzer.report.html.table_parts import html_table
 from traceanalyzer.report.json import dump
 from traceanalyzer.report.markdown.mermaid import bar_chart
-from traceanalyzer.report.printed import Result, Rows
+from traceanalyzer.report.printed import PrintedRows, Result
 from traceanalyzer.version import __version__
 
 NOISE_SHARE = 0.02  # runs of one program differ by so much (docs/compare.md): less is no change
@@ -123,7 +132,9 @@ def _words(series: MetricSeries) -> str:
 
 def _page(title: str, headline: str, charts: Sequence[Chart], rows: Sequence[Any]) -> str:
     shown: list[Markup] = [chart_place(chart) for chart in charts]
-    shown.append(table("Values", rows[-ROWS:], limit=ROWS) if rows else tag("p", "No run matches."))
+    shown.append(
+        html_table("Values", rows[-ROWS:], limit=ROWS) if rows else tag("p", "No run matches.")
+    )
     main = tag("main", tag("h1", headline), tag("h2", "Over the runs"), *shown)
     return framed(
         title,
@@ -195,7 +206,7 @@ def _plot(series: MetricSeries, title: str) -> Plot:
             Rects("change", "more", _change_boxes(found, shown, top)),
             Lines(title, "compute", places, values),
             Dots("", "compute", _dots(series.unit, shown, values)),
-            Words(_change_words(found, shown, top)),
+            PlotTexts(_change_words(found, shown, top)),
         ],
         Axis("run", names=[f"#{v.run}" for v in shown]),
         Axis(scale.label, range=(low, top * 1.05 if top > low else low + 1.0)),
@@ -274,21 +285,21 @@ class MetricPage(Result):
         return metric_page(self.series)
 
     @property
-    def printed(self) -> Rows:
+    def printed(self) -> PrintedRows:
         """A run a row."""
-        return Rows("values", self.series.values, MetricValue, none=NO_RUN)
+        return PrintedRows("values", self.series.values, MetricValue, none=NO_RUN)
 
 
 @dataclass(frozen=True)
 class RunsPage(Result):
     """The stored runs."""
 
-    rows: Rows
+    rows: PrintedRows
     runs: list[StoredRun]
     series: list[MetricSeries]  # what the page draws of them; see `runs_page`
 
     @property
-    def printed(self) -> Rows:
+    def printed(self) -> PrintedRows:
         """The table."""
         return self.rows
 

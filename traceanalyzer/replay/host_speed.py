@@ -55,7 +55,9 @@ LONG_WORK_NS = 1_000_000
 """Shorter work of the host lies between launches, and is as fast as they are."""
 
 
-def step_ms(tapes: Sequence[Tape], of_run: Callable[[Sequence[float]], float] = max) -> float:
+def replay_step_ms(
+    tapes: Sequence[Tape], of_run: Callable[[Sequence[float]], float] = max
+) -> float:
     """Step time of ranks that are replayed together, ms."""
     return of_run(step_times_ns(tapes)) / NS_PER_MS
 
@@ -71,7 +73,7 @@ def without_profiler(
     tapes = tuple(map(with_graphs_untraced, traced))
     if measured is not None:
         tapes = _with_empty_queue(tapes, measured.step_ms)
-        share, own = fitted(tapes, measured.step_ms)
+        share, own = fitted_host(tapes, measured.step_ms)
         low_share = share * low
         high_share = share * high
     else:
@@ -118,7 +120,9 @@ def _with_empty_queue(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[Tape
         return tapes
     if waits_ms < LEAST_WAIT_FOR_DATA * measured_ms:
         return tapes
-    missing_ms = measured_ms - step_ms(host_scaled(tapes, share_of_capture(first.source.trace)[0]))
+    missing_ms = measured_ms - replay_step_ms(
+        host_scaled(tapes, share_of_capture(first.source.trace)[0])
+    )
     if missing_ms <= FIT_TOLERANCE * measured_ms:
         return tapes
     longer = 1.0 + missing_ms / waits_ms
@@ -144,7 +148,7 @@ def share_of_capture(trace: Trace) -> tuple[float, float]:
     return min(share, DISPATCH_SHARE_OF_CAPTURES) if trace.operators_slowed else share, within
 
 
-def fitted(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[float, float]:
+def fitted_host(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[float, float]:
     """Shares of the dispatch, and of the host's own work, with which the replay takes about as long
     as was measured.
 
@@ -162,7 +166,7 @@ def fitted(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[float, float]:
     high = measured_ms + off
 
     def takes(share: float, own: float = 1.0) -> float:
-        return step_ms(host_scaled(tapes, share, own))
+        return replay_step_ms(host_scaled(tapes, share, own))
 
     fastest = takes(LEAST_SHARE)
     if fastest > high:

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from traceanalyzer.analysis.causes.critical_path import Chain, Part, PathKind, walk
-from traceanalyzer.analysis.causes.start import Bindings, Bound, HostWaits, op_before
+from traceanalyzer.analysis.causes.critical_path import Chain, PathKind, SegmentPart, walk
+from traceanalyzer.analysis.causes.start import Bindings, HostWaits, StartBound, op_before
 from traceanalyzer.analysis.tables.path_rows import PathTime
 from traceanalyzer.analysis.time.launch_queue import QUEUE_DEPTH, QUEUED_LATENCY_NS
 from traceanalyzer.base import ms
@@ -37,7 +37,7 @@ def replayed_path_time(tapes: Sequence[Tape], scale: float = 1.0) -> PathTime:
     window = (times.done[-2], times.done[-1])
     device = (np.array(times.came), np.array(times.end))
     chain = walk(_bindings(tape, times), _waits(tape, times), *device, window)
-    host = chain.part == Part.HOST
+    host = chain.part == SegmentPart.HOST
     kinds = _kinds(tape, chain)
     spent = np.zeros(len(PathKind))
     of_host = HostClock(tape, times).spent(chain.start[host], chain.end[host])
@@ -54,11 +54,11 @@ def _bindings(tape: Tape, times: Pass) -> Bindings:
     end = np.array(times.end)
     waits = tape.dependencies
     candidates = (
-        (op_before(tape.stream), tape.gap, Bound.STREAM),
-        (waits.on, waits.delay, Bound.DEPENDENCY),
-        (waits.also_on, 0, Bound.DEPENDENCY),
+        (op_before(tape.stream), tape.gap, StartBound.STREAM),
+        (waits.on, waits.delay, StartBound.DEPENDENCY),
+        (waits.also_on, 0, StartBound.DEPENDENCY),
     )
-    by = np.full(len(came), Bound.LAUNCH, np.uint8)
+    by = np.full(len(came), StartBound.LAUNCH, np.uint8)
     op = np.full(len(came), -1, np.int32)
     for other, delay, bound in candidates:
         binds = (other >= 0) & (end[other] + delay == came)
@@ -94,11 +94,11 @@ def _kinds(tape: Tape, chain: Chain) -> I64:
     bindings = tape.source.started.bindings
     held_by = np.full(len(tape.source.trace.device_ops) + 1, PathKind.OTHER)
     held_by[tape.row] = running
-    other = np.where(bindings.by == Bound.DEPENDENCY, bindings.op, -1)
-    queued = (chain.part == Part.PAUSE) & (chain.end - chain.start < QUEUED_LATENCY_NS)
-    launching = queued | (chain.part == Part.LATENCY)
+    other = np.where(bindings.by == StartBound.DEPENDENCY, bindings.op, -1)
+    queued = (chain.part == SegmentPart.PAUSE) & (chain.end - chain.start < QUEUED_LATENCY_NS)
+    launching = queued | (chain.part == SegmentPart.LATENCY)
     return np.select(
-        [chain.part == Part.OP, launching, chain.part == Part.RETURN],
+        [chain.part == SegmentPart.OP, launching, chain.part == SegmentPart.RETURN],
         [np.append(running, 0)[chain.op], PathKind.LAUNCH, PathKind.WAIT],
         np.append(held_by[other[tape.row]], PathKind.OTHER)[chain.op],
     )

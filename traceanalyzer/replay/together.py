@@ -50,14 +50,16 @@ def make_tapes(rated: Rated, peers: Sequence[Rated] = ()) -> tuple[Tape, ...]:
     tapes = [make_tape(one, typical_steps(one.causes, *causes)) for one in ranks if peers]
     known = list(filter(None, tapes))
     if len(known) == len(ranks) and len({tape.steps for tape in known}) == 1:
-        together = join(known, match_collectives([one.timed.memo(digest_of) for one in ranks]))
+        together = join_tapes(
+            known, match_collectives([one.timed.memo(digest_of) for one in ranks])
+        )
         if (together[0].meeting >= 0).any():
             return together
     alone = make_tape(rated)
     return () if alone is None else (alone,)
 
 
-def join(tapes: Sequence[Tape], matches: Matches) -> tuple[Tape, ...]:
+def join_tapes(tapes: Sequence[Tape], matches: Matches) -> tuple[Tape, ...]:
     """The tapes with the collectives that are on all their ranks' tapes as meetings."""
     position = np.full((len(matches), len(tapes)), -1, np.int64)
     for rank, (tape, calls) in enumerate(zip(tapes, matches.of_rank, strict=True)):

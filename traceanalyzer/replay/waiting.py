@@ -51,7 +51,7 @@ class _Run:
         self.tapes = tapes
         self.passes = passes
         self.period = passes[0].done[-1] - passes[0].done[-2]
-        self.waits = waits_of(tapes, passes, self.period)
+        self.waits = rank_waits(tapes, passes, self.period)
         self.devices = [tape.source.timed.device or 0 for tape in tapes]
         self.works = [work_of(*one) for one in zip(tapes, passes, self.devices, strict=True)]
 
@@ -95,7 +95,7 @@ class _Run:
         return {**result, **idle}
 
 
-class Work(NamedTuple):
+class DeviceWork(NamedTuple):
     """What a device did in the last repetition of a replay."""
 
     compute: IntervalSet
@@ -109,16 +109,16 @@ class Work(NamedTuple):
         return subtract(subtract(self.copies, self.compute), self.communication)
 
 
-def work_of(tape: Tape, times: Pass, device: int) -> Work:
+def work_of(tape: Tape, times: Pass, device: int) -> DeviceWork:
     """The work on a device of the tape's rank."""
     start = np.array(times.came, np.int64)
     end = np.array(times.end, np.int64)
     runs = (tape.source.trace.device_ops.device[tape.row] == device) & (end > start)
     kinds = (runs & tape.compute, runs & tape.communication, runs & tape.copy, runs)
-    return Work(*(union(start[kind], end[kind]) for kind in kinds))
+    return DeviceWork(*(union(start[kind], end[kind]) for kind in kinds))
 
 
-class Waits(NamedTuple):
+class RankWaits(NamedTuple):
     """Waiting of a rank in shared collectives, in the last repetition of a replay. These end on all
     ranks at once, so what a rank comes later to one than another is what it does longer since they
     last met."""
@@ -129,7 +129,7 @@ class Waits(NamedTuple):
     rank: I64  # the rank that it waited for
 
 
-def waits_of(tapes: Sequence[Tape], passes: Sequence[Pass], period: int) -> list[Waits]:
+def rank_waits(tapes: Sequence[Tape], passes: Sequence[Pass], period: int) -> list[RankWaits]:
     """The waits of each rank."""
     shared = max(int(tape.meeting.max(initial=-1)) for tape in tapes) + 1
     came, ended = np.full((2, shared, len(tapes)), NEVER)
@@ -141,7 +141,7 @@ def waits_of(tapes: Sequence[Tape], passes: Sequence[Pass], period: int) -> list
     return [_waits(came, ended, last, rank, period) for rank in range(len(tapes))]
 
 
-def _waits(came: I64, ended: I64, last: I64, rank: int, period: int) -> Waits:
+def _waits(came: I64, ended: I64, last: I64, rank: int, period: int) -> RankWaits:
     takes_part = came > NEVER
     waiting = np.flatnonzero(takes_part[:, rank] & (last != rank))
     since = np.empty(len(waiting), np.int64)
@@ -152,7 +152,7 @@ def _waits(came: I64, ended: I64, last: I64, rank: int, period: int) -> Waits:
         for_other = last[waiting] == other
         before = np.searchsorted(ends, came[waiting[for_other], rank], side="right") - 1
         since[for_other] = met[before]
-    return Waits(since, came[waiting, rank], came[waiting, last[waiting]], last[waiting])
+    return RankWaits(since, came[waiting, rank], came[waiting, last[waiting]], last[waiting])
 
 
 def in_last_repetition(of: IntervalSet, begun: int, period: int) -> IntervalSet:

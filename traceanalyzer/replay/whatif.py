@@ -12,7 +12,7 @@ from functools import cached_property
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.tables.timing import UnprofiledTime
 from traceanalyzer.base import NS_PER_MS, dataclass, metric
-from traceanalyzer.replay.host_speed import step_ms, without_profiler
+from traceanalyzer.replay.host_speed import replay_step_ms, without_profiler
 from traceanalyzer.replay.limits import (
     GAIN_SPREAD,
     LIMITED_DUTY,
@@ -169,7 +169,7 @@ class Replay:
         ):
             return None
         fast, usual, slow = without_profiler(tapes, measured)
-        replayed = step_ms(tapes)
+        replayed = replay_step_ms(tapes)
         error = replayed / typical - 1.0 if typical else 0.0
         first = tapes[0].source
         left_out = int(hiccups(first.causes)[first.timed.steps.steady].sum())
@@ -256,12 +256,12 @@ class Replay:
     @cached_property
     def fast_host_ms(self) -> float:
         """The step without the profiler where the host is as fast as it may be."""
-        return step_ms(self.fast_host) * self.scale
+        return replay_step_ms(self.fast_host) * self.scale
 
     @cached_property
     def slow_host_ms(self) -> float:
         """The step without the profiler where the host is as slow as it may be."""
-        return step_ms(self.slow_host) * self.scale
+        return replay_step_ms(self.slow_host) * self.scale
 
     def step_under_ms(self, scenario: Scenario) -> float | None:
         """The step time under a scenario; None where the recording does not say what it needs."""
@@ -363,7 +363,11 @@ class Replay:
             times = [max(pair) for pair in zip(times, least, strict=True)]
         step = scenario.step_of_run(times) / NS_PER_MS * self.scale
         as_modelled = None if scenario.baseline is None else _changed(scenario.baseline, tapes)
-        return step if as_modelled is None else step * step_ms(tapes) / step_ms(as_modelled)
+        return (
+            step
+            if as_modelled is None
+            else step * replay_step_ms(tapes) / replay_step_ms(as_modelled)
+        )
 
     @cached_property
     def duty(self) -> list[float]:

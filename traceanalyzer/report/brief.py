@@ -9,7 +9,7 @@ from traceanalyzer.report.document import (
     Document,
     Item,
     Items,
-    Line,
+    Paragraph,
     Part,
     Section,
     Verdict,
@@ -35,9 +35,9 @@ def first_screen(
     counted = f" ({len(shown)} of {len(advice)})" if len(shown) < len(advice) else ""
     some = [brief(note, LONGEST) for note in notes[:SHOWN_NOTES]]
     parts: list[Part | None] = [Verdict(brief(answer, LONGEST_HEADLINE), lines)]
-    parts += ["", Line(f"What to change{counted}", "bold"), Items(shown)] if shown else []
+    parts += ["", Paragraph(f"What to change{counted}", "bold"), Items(shown)] if shown else []
     parts += ["", Bullets(some, "!", "yellow")] if some else []
-    parts += ["", Line(f"Next: traceanalyzer {' | '.join(commands)}", "dim")]
+    parts += ["", Paragraph(f"Next: traceanalyzer {' | '.join(commands)}", "dim")]
     return Document("", [Section("", parts)])
 
 

@@ -252,9 +252,9 @@ def _notes(run: Run, m: Measurements) -> list[str]:
     if m.trace.is_companion:
         return [*notes, *m.trace.health.notes]
     if any(device.oom for device in m.memory_of_devices):
-        from traceanalyzer.diagnosis.memory import headline
+        from traceanalyzer.diagnosis.memory import memory_headline
 
-        notes.append(headline(m.memory_of_devices))
+        notes.append(memory_headline(m.memory_of_devices))
     return [*notes, *_step_notes(m), *_device_notes(m)]
 
 

@@ -69,7 +69,7 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Line:
+class Paragraph:
     """A paragraph. `style` is one of rich's: `bold`, `dim`, `yellow`."""
 
     text: str
@@ -138,7 +138,7 @@ class TextTable:
 
 
 @dataclass(frozen=True)
-class Fold:
+class FoldedParts:
     """Parts that a page shows on demand."""
 
     title: str
@@ -155,7 +155,7 @@ class Drawing:
 
 
 Part: TypeAlias = (
-    str | Verdict | Line | Facts | Items | Bullets | Table | TextTable | Fold | Drawing
+    str | Verdict | Paragraph | Facts | Items | Bullets | Table | TextTable | FoldedParts | Drawing
 )
 
 

@@ -17,7 +17,7 @@ from traceanalyzer.report.table_entries import TABLES
 
 
 @dataclass(frozen=True)
-class Entry:
+class Explanation:
     """A figure, a column or a word with its meaning. `where` is its place: `metrics.budget_ms`,
     `table kernels`."""
 
@@ -27,40 +27,42 @@ class Entry:
     meaning: str
 
 
-def entries() -> list[Entry]:
+def explanations() -> list[Explanation]:
     """All of them: words, changes that `whatif` predicts, figures of the report, columns of the
     tables."""
     glossary = tomllib.loads(
         (files("traceanalyzer.report") / "glossary.toml").read_text(encoding="utf-8")
     )
     known = (*GLOSSARY, *glossary.items(), *OF_COMMUNICATION.items(), *OF_COPIES.items())
-    words = [Entry(word, "word", "", meaning) for word, meaning in known]
+    words = [Explanation(word, "word", "", meaning) for word, meaning in known]
     return [*words, *_changes(), *_figures(Report, ""), *_columns()]
 
 
-def _changes() -> Iterator[Entry]:
+def _changes() -> Iterator[Explanation]:
     """Changes that `whatif` predicts, and that are recommended."""
     for scenario in SCENARIOS:
-        yield Entry(scenario.id, "whatif", "", f"assumes: {scenario.basis}")
+        yield Explanation(scenario.id, "whatif", "", f"assumes: {scenario.basis}")
     for remedy in REMEDIES:
         offered = " ".join((remedy.offer.__doc__ or "").split()).replace("Where", "where", 1)
         meaning = f"a change that is recommended {offered} See `explain {remedy.finding}`."
-        yield Entry(remedy.id, "whatif", "", meaning)
+        yield Explanation(remedy.id, "whatif", "", meaning)
 
 
-def _columns() -> Iterator[Entry]:
+def _columns() -> Iterator[Explanation]:
     for table in TABLES:
         for column in definitions(table.row):
             name = RENAMED.get(column.name, column.name)
-            yield Entry(name, f"table {table.asked_as}", column.unit, column.definition)
+            yield Explanation(name, f"table {table.asked_as}", column.unit, column.definition)
 
 
-def explained(name: str) -> list[Entry]:
+def explained(name: str) -> list[Explanation]:
     """The entries of that name, with or without its place (`budget_ms.idle`, `idle`), case and
     hyphens aside."""
     wanted = _folded(name)
     return [
-        one for one in entries() if f".{_folded(f'{one.where}.{one.name}')}".endswith(f".{wanted}")
+        one
+        for one in explanations()
+        if f".{_folded(f'{one.where}.{one.name}')}".endswith(f".{wanted}")
     ]
 
 
@@ -68,11 +70,11 @@ def _folded(name: str) -> str:
     return name.lower().replace("-", "_").replace(" ", "_")
 
 
-def _figures(kind: type[Any], where: str) -> Iterator[Entry]:
+def _figures(kind: type[Any], where: str) -> Iterator[Explanation]:
     hints = get_type_hints(kind)
     for d in definitions(kind):
         name = RENAMED.get(d.name, d.name)
-        yield Entry(name, where or "report", d.unit, d.definition)
+        yield Explanation(name, where or "report", d.unit, d.definition)
         for inner in _dataclasses_in(hints[d.name]):
             yield from _figures(inner, f"{where}.{name}" if where else name)
 

@@ -93,7 +93,7 @@ def figure(value: Any, unit: str = "") -> str:
         return plain(value)
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if not measured(value):
+    if not is_figure(value):
         return NOT_AVAILABLE
     scale = scale_for(abs(value), unit) if value else recorded_scale(unit)
     return with_unit(number(scaled(value, scale)), scale.label)
@@ -114,7 +114,7 @@ def scaled(value: float, scale: Scale) -> float:
     return int(value) if not scale.label and float(value).is_integer() else value
 
 
-def measured(value: Any) -> TypeGuard[float]:
+def is_figure(value: Any) -> TypeGuard[float]:
     """Whether a value is a figure: a finite number."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 

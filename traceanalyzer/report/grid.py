@@ -13,8 +13,8 @@ from traceanalyzer.base import NS_PER_MS, dataclass
 from traceanalyzer.report.format import (
     Scale,
     figure,
+    is_figure,
     label,
-    measured,
     number,
     plain,
     recorded_scale,
@@ -68,7 +68,7 @@ NOT_RECORDED = "-"  # a cell without a value; most of a column may be such, so i
 
 
 @dataclass(frozen=True)
-class Column:
+class ShownColumn:
     """A column as shown. `unit` is the one that its cells are in."""
 
     name: str
@@ -96,7 +96,7 @@ class Column:
 class Grid:
     """A table as shown."""
 
-    columns: list[Column]
+    columns: list[ShownColumn]
     constant: list[
         tuple[str, str]
     ]  # labels and values of the fields that are the same in every row
@@ -126,7 +126,7 @@ def make_grid(
     """The table of some rows (instances of one dataclass; at least one). `origin_ns`: what moments
     count from; `chosen`: names of the fields to show, in order."""
     fields = _fields(rows, chosen)
-    moments = [value for f in fields if f.is_moment for value in filter(measured, f.values)]
+    moments = [value for f in fields if f.is_moment for value in filter(is_figure, f.values)]
     scales = _scales(fields)
     origin = min(moments, default=0) if origin_ns is None else origin_ns
     grid = Grid([], [], [], origin if moments else None, len(rows), [])
@@ -188,26 +188,26 @@ class _Field:
             NoneType,
         }  # values come again and again
         return max(
-            map(abs, filter(measured, set(self.values) if hashable else self.values)), default=0.0
+            map(abs, filter(is_figure, set(self.values) if hashable else self.values)), default=0.0
         )
 
-    def column(self, scales: dict[str, Scale], origin_ns: int) -> Column:
+    def column(self, scales: dict[str, Scale], origin_ns: int) -> ShownColumn:
         """Its column; moments count from `origin_ns`."""
         if self.is_moment:
             cells = [
                 NOT_RECORDED if v is None else f"{(v - origin_ns) / NS_PER_MS:,.3f}"
                 for v in self.values
             ]
-            return Column(self.name, label(self.name), "ms", False, cells)
+            return ShownColumn(self.name, label(self.name), "ms", False, cells)
         if not self.has_figures or self.name in IDENTIFIERS:
             cells = _each(partial(_cell, self.name), self.values)
-            return Column(self.name, label(self.name), "", not self.has_figures, cells)
+            return ShownColumn(self.name, label(self.name), "", not self.has_figures, cells)
         unit = self.unit
         scale = scales[self.unit]
 
         def cell(value: Any) -> str:
             """A figure in the column's unit; one that is too small for it in its own."""
-            if not measured(value):
+            if not is_figure(value):
                 return _cell(self.name, value)
             shown = number(scaled(value, scale))
             return (
@@ -216,7 +216,7 @@ class _Field:
                 else shown
             )
 
-        return Column(
+        return ShownColumn(
             self.name, label(self.name, unit), scale.label, False, _each(cell, self.values)
         )
 

@@ -12,7 +12,7 @@ from traceanalyzer.diagnosis.part_of_run import Selection
 from traceanalyzer.diagnosis.question import Query
 from traceanalyzer.ingest.cache.answers import answered_once
 from traceanalyzer.report import tables
-from traceanalyzer.report.table_entries import named
+from traceanalyzer.report.table_entries import table_named
 from traceanalyzer.report.table_entries.kinds import RowFilter
 
 MOST_ROWS = 20_000
@@ -23,7 +23,7 @@ def kept_rows(asked: Query, *parts: tuple[str, RowFilter]) -> list[list[Any]]:
     """The rows of tables, each with those that are wanted of it. Raises as `measured` does."""
 
     def make() -> list[list[Any]]:
-        return [tables.rows_of(asked.measured, name, wanted) for name, wanted in parts]
+        return [tables.measured_rows(asked.measured, name, wanted) for name, wanted in parts]
 
     def made_from(data: bytes) -> list[list[Any]]:
         texts = msgspec.json.decode(data, type=list[msgspec.Raw])
@@ -32,15 +32,15 @@ def kept_rows(asked: Query, *parts: tuple[str, RowFilter]) -> list[list[Any]]:
     def written(rows: list[list[Any]]) -> str:
         if sum(map(len, rows)) > MOST_ROWS:
             raise ValueError("rows that take longer to keep than to make")
-        return text_of(rows)
+        return kept_text(rows)
 
-    question = question_of(asked, "rows", *parts)
+    question = kept_question(asked, "rows", *parts)
     return (
         make() if question is None else answered_once(asked.run, question, make, written, made_from)
     )
 
 
-def question_of(asked: Query, what: str, *options: object) -> tuple[object, ...] | None:
+def kept_question(asked: Query, what: str, *options: object) -> tuple[object, ...] | None:
     """What is asked; None where the answer depends on files of the user's."""
     usual = Knowledge()
     known = asked.knowledge or Knowledge()
@@ -58,10 +58,10 @@ def question_of(asked: Query, what: str, *options: object) -> tuple[object, ...]
 
 def rows_from(table: str, text: bytes | msgspec.Raw) -> list[Any]:
     """The rows of a table from their text. Raises ValueError."""
-    return msgspec.json.decode(text, type=list[named(table).row])  # type: ignore[misc]
+    return msgspec.json.decode(text, type=list[table_named(table).row])  # type: ignore[misc]
 
 
-def text_of(value: Any) -> str:
+def kept_text(value: Any) -> str:
     """A value of dataclasses as text. Raises TypeError for what cannot be kept."""
     return msgspec.json.encode(value, enc_hook=_plain).decode()
 

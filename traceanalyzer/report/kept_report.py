@@ -8,7 +8,7 @@ import msgspec
 
 from traceanalyzer.ingest.cache.answers import answered_once, is_answered
 from traceanalyzer.report import tables
-from traceanalyzer.report.kept import question_of, rows_from, text_of
+from traceanalyzer.report.kept import kept_question, kept_text, rows_from
 from traceanalyzer.report.model import PAGE_ROWS, TOP_ROWS, Report
 
 if TYPE_CHECKING:
@@ -27,20 +27,20 @@ def kept_report(asked: "Query", top: int = TOP_ROWS) -> Report:
         return build.report_of(asked.measured, rows)
 
     def written(report: Report) -> str:
-        return text_of((replace(report, tables={}), report.tables))
+        return kept_text((replace(report, tables={}), report.tables))
 
-    question = question_of(asked, "report", rows)
+    question = kept_question(asked, "report", rows)
     report = (
         make()
         if question is None
         else answered_once(asked.run, question, make, written, _made_from)
     )
-    return replace(report, tables=tables.first_rows(report.tables, top))
+    return replace(report, tables=tables.with_first_rows(report.tables, top))
 
 
 def has_report(asked: "Query") -> bool:
     """Whether `kept_report` has one that was kept."""
-    question = question_of(asked, "report", PAGE_ROWS)
+    question = kept_question(asked, "report", PAGE_ROWS)
     return question is not None and is_answered(asked.run, question)
 
 

@@ -85,9 +85,10 @@ class ReportPage(Result):
     def _more(self) -> list[Section]:
         if self.compiled is None:
             return []
-        from traceanalyzer.report.compile.document import sections
+        from traceanalyzer.report.compile.document import compile_sections
 
         titles = {"Findings": "Findings of torch.compile"}
         return [
-            replace(one, title=titles.get(one.title, one.title)) for one in sections(self.compiled)
+            replace(one, title=titles.get(one.title, one.title))
+            for one in compile_sections(self.compiled)
         ]

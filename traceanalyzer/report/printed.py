@@ -12,7 +12,7 @@ from html import escape
 from typing import Any
 
 from traceanalyzer.base import dataclass
-from traceanalyzer.report.document import Document, Line, Row, Section, Table
+from traceanalyzer.report.document import Document, Paragraph, Row, Section, Table
 from traceanalyzer.report.format import DEFAULT_WIDTH, plain
 from traceanalyzer.report.json import RENAMED, dump, plain_columns
 
@@ -66,7 +66,7 @@ class Printed(Result):
 
     document: Document
     values: Any = None
-    rows: "Rows | None" = None
+    rows: "PrintedRows | None" = None
     picture: Callable[[], str] | None = None
     screen: Document | None = None
 
@@ -79,16 +79,16 @@ class Printed(Result):
     def terminal(self, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
         """All of it, or its screen."""
         from traceanalyzer.report.terminal.render import (
-            render_terminal,
+            document_terminal,
         )  # rich takes as long as a small recording
 
-        return render_terminal(self.screen or self.document, width, colour)
+        return document_terminal(self.screen or self.document, width, colour)
 
     def markdown(self, max_chars: int | None = None) -> str:
         """All of it, or what is worth most of it."""
-        from traceanalyzer.report.markdown.render import render_markdown
+        from traceanalyzer.report.markdown.render import document_markdown
 
-        return render_markdown(self.document, max_chars)
+        return document_markdown(self.document, max_chars)
 
     def json(self) -> str:
         """Its values."""
@@ -100,9 +100,9 @@ class Printed(Result):
 
     def html(self) -> str:
         """One file that opens anywhere and asks for nothing."""
-        from traceanalyzer.report.html.render import render_html
+        from traceanalyzer.report.html.render import document_html
 
-        return render_html(self.document)
+        return document_html(self.document)
 
     def svg(self) -> str:
         """Its picture."""
@@ -110,7 +110,7 @@ class Printed(Result):
 
 
 @dataclass(frozen=True)
-class Rows(Result):
+class PrintedRows(Result):
     """Rows of one dataclass; `name` is their key in JSON. People are shown `shown`, where that is
     not all of them."""
 
@@ -124,7 +124,7 @@ class Rows(Result):
     # that people are shown, in order; None: as many as there is room for
     columns: Sequence[str] | None = None
     # what sums it up, which people are shown below; its title is `title`
-    totals: "Rows | None" = None
+    totals: "PrintedRows | None" = None
     title: str = ""
     values: dict[str, Any] = field(default_factory=dict)  # what JSON has before the rows
     cut: str = ""  # what these rows are of more: `first`, `longest`; empty: all of them
@@ -137,8 +137,10 @@ class Rows(Result):
         cut = (f"The {self.cut} {len(people)}; --all has the rest.",) if self.cut else ()
         table = Table(people, chosen=self.columns, remarks=(*cut, *self.remarks), defined=True)
         if not self.rows:
-            return Document(self.title, [Section(self.title, [Line(self.none)], is_minor=True)])
-        first = [Section("", [Line(text) for text in self.heads])] if self.heads else []
+            return Document(
+                self.title, [Section(self.title, [Paragraph(self.none)], is_minor=True)]
+            )
+        first = [Section("", [Paragraph(text) for text in self.heads])] if self.heads else []
         above = self.totals.document.sections if self.totals and self.totals.rows else []
         return Document(
             self.title,

@@ -11,11 +11,11 @@ from traceanalyzer.diagnosis.question import Query
 from traceanalyzer.diagnosis.remedies.advice import predictions
 from traceanalyzer.ingest.cache.answers import answered_once
 from traceanalyzer.replay.whatif import Prediction, WhatIf
-from traceanalyzer.report.document import Document, Facts, Line, Part, Section, Table
+from traceanalyzer.report.document import Document, Facts, Paragraph, Part, Section, Table
 from traceanalyzer.report.format import DEFAULT_WIDTH
 from traceanalyzer.report.json import dump
-from traceanalyzer.report.kept import question_of, text_of
-from traceanalyzer.report.printed import Printed, Result, Rows
+from traceanalyzer.report.kept import kept_question, kept_text
+from traceanalyzer.report.printed import Printed, PrintedRows, Result
 
 COLUMNS = [
     f.name for f in dataclasses.fields(Prediction) if f.name != "basis"
@@ -40,9 +40,9 @@ def _left_out(small: list[Prediction], unexplained: list[Prediction]) -> list[Pa
     gain, none = (", ".join(s.id for s in some) for some in (small, unexplained))
     return [
         "",
-        Line(f"Gain under {LEAST_GAIN:.0%}: {gain}.", "dim") if gain else None,
-        Line(f"Not predicted: {none}.", "dim") if none else None,
-        Line("What each assumes, and why there are no others: --full.", "dim"),
+        Paragraph(f"Gain under {LEAST_GAIN:.0%}: {gain}.", "dim") if gain else None,
+        Paragraph(f"Not predicted: {none}.", "dim") if none else None,
+        Paragraph("What each assumes, and why there are no others: --full.", "dim"),
     ]
 
 
@@ -110,9 +110,9 @@ class ScenariosPage(Result):
         return dump(self.result)
 
     @property
-    def printed(self) -> Rows:
+    def printed(self) -> PrintedRows:
         """A scenario a row."""
-        return Rows("scenarios", self.result.scenarios, Prediction)
+        return PrintedRows("scenarios", self.result.scenarios, Prediction)
 
     def _heading(self) -> str:
         result = self.result
@@ -143,9 +143,11 @@ def kept_predictions(
             asked.run, asked.selection, asked.knowledge, speedups=speedups, bucket_mb=bucket_mb
         )
 
-    question = question_of(asked, "whatif", list(speedups), list(bucket_mb))
+    question = kept_question(asked, "whatif", list(speedups), list(bucket_mb))
     return (
         make()
         if question is None
-        else answered_once(asked.run, question, make, text_of, msgspec.json.Decoder(WhatIf).decode)
+        else answered_once(
+            asked.run, question, make, kept_text, msgspec.json.Decoder(WhatIf).decode
+        )
     )

@@ -7,7 +7,7 @@ from traceanalyzer.diagnosis.part_of_run import Selection
 from traceanalyzer.report.table_entries import (
     BY_NAME,
     TABLES,
-    named,
+    table_named,
 )
 from traceanalyzer.report.table_entries.kinds import RowFilter
 from traceanalyzer.trace import Run
@@ -31,12 +31,12 @@ def table(
     step that is not recorded."""
     from traceanalyzer.diagnosis.selection import measured
 
-    return rows_of(measured(run, selection, knowledge), name, wanted)
+    return measured_rows(measured(run, selection, knowledge), name, wanted)
 
 
-def rows_of(of: "MeasuredRanks", name: str, wanted: RowFilter) -> list[Any]:
+def measured_rows(of: "MeasuredRanks", name: str, wanted: RowFilter) -> list[Any]:
     """Rows of a table of what was measured, as `table` has them."""
-    table = named(name)
+    table = table_named(name)
     speaking = of.each if table.of_every_rank else [of.critical]
     rows = [row for m in speaking for row in table.rows(of, m, wanted)]
     if table.name == "gaps":
@@ -66,7 +66,7 @@ def report_tables(
         one.name: one.rows(of, of.critical, RowFilter(top)) for one in TABLES if one.name != without
     }
     tables["gaps"].sort(key=lambda row: -row.duration_ns)
-    return first_rows(tables, top)
+    return with_first_rows(tables, top)
 
 
 def in_order(tables: dict[str, list[Any]]) -> dict[str, list[Any]]:
@@ -74,7 +74,7 @@ def in_order(tables: dict[str, list[Any]]) -> dict[str, list[Any]]:
     return {one.name: tables[one.name] for one in TABLES}
 
 
-def first_rows(
+def with_first_rows(
     tables: dict[str, list[Any]],
     top: int,
 ) -> dict[str, list[Any]]:

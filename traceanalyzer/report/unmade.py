@@ -11,7 +11,7 @@ from traceanalyzer.report.document import (
     Document,
     Drawing,
     Facts,
-    Line,
+    Paragraph,
     Section,
     Table,
     TextTable,
@@ -19,7 +19,7 @@ from traceanalyzer.report.document import (
 )
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.markdown.mermaid import bar_chart, text_bar
-from traceanalyzer.report.printed import Printed, Rows
+from traceanalyzer.report.printed import Printed, PrintedRows
 
 TABLE = (
     "setting",
@@ -49,7 +49,7 @@ def settings_page(rows: Sequence[Unmade]) -> Printed:
     """One setting as figures, several as a table and a plot."""
     values = Settings(rows[0].now_ms, list(rows), paying(rows))
     sections = _one(rows[0]) if len(rows) == 1 else _several(rows, values.paying)
-    return Printed(Document("", sections), values, Rows("settings", list(rows), Unmade))
+    return Printed(Document("", sections), values, PrintedRows("settings", list(rows), Unmade))
 
 
 def _one(row: Unmade) -> list[Section]:
@@ -83,8 +83,8 @@ def _several(rows: Sequence[Unmade], pays: str | None) -> list[Section]:
     columns = [name for name in TABLE if any(getattr(row, name) is not None for row in rows)]
     heading = f"Step {digits(rows[0].now_ms, 4)} ms now, without the profiler."
     return [
-        Section("", [Line(heading), "", Table(list(rows), chosen=columns)]),
-        Section("", [Line(f"{pays}.", "bold") if pays else None], is_minor=True),
+        Section("", [Paragraph(heading), "", Table(list(rows), chosen=columns)]),
+        Section("", [Paragraph(f"{pays}.", "bold") if pays else None], is_minor=True),
         Section(
             "Step time",
             [

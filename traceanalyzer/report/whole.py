@@ -35,7 +35,7 @@ SEVERITY_STYLES = {"high": "bold red", "medium": "yellow", "info": "dim"}
 NO_FINDING = "No finding: the recording supports none."
 
 
-def quoted(report: Report) -> list[Fact]:
+def figures_quoted(report: Report) -> list[Fact]:
     """Throughput, MFU, speed of light, GPU utilisation, bandwidth, kernels; empty where not even
     steps are known."""
     work = report.metrics.throughput
@@ -106,7 +106,7 @@ def brief(report: Report) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def memory(report: Report) -> str:
+def memory_line(report: Report) -> str:
     """GPU memory on a line or two; empty where it was not recorded."""
     memory_used = report.metrics.memory
     if memory_used is None or memory_used.peak is None:
@@ -244,13 +244,13 @@ def recommendations(report: Report, against: bool = False) -> Items:
     return Items(items, noun="recommendations")
 
 
-def key_figures(report: Report) -> list[Section]:
+def key_figure_facts(report: Report) -> list[Section]:
     """The figures that practitioners quote."""
-    key = quoted(report)
+    key = figures_quoted(report)
     return [_facts(TITLE, key, Weight.ADVICE)] if key else []
 
 
-def step_time(report: Report) -> list[Section]:
+def step_time_facts(report: Report) -> list[Section]:
     """How step times are distributed."""
     time = report.metrics.step_time_ms
     return [] if time is None else [_table("Step time", [step_facts.shown_step_time(time)], report)]
@@ -269,7 +269,7 @@ def groups_of_figures(report: Report) -> list[Section]:
     ]
 
 
-def devices(report: Report) -> list[Section]:
+def devices_overall(report: Report) -> list[Section]:
     """The GPUs over the whole recording."""
     if not report.devices:
         return []
@@ -283,7 +283,7 @@ def devices(report: Report) -> list[Section]:
     ]
 
 
-def tables(
+def tables_with_rows(
     report: Report,
     left_out: Sequence[str] = (),
     chart: Callable[[str, Sequence[Any]], Sequence[str]] | None = None,
@@ -296,7 +296,7 @@ def tables(
             report,
             Weight.TABLE,
             folded=True,
-            command=step_facts.table_command(name),
+            command=step_facts.command_of_table(name),
             chart=chart(name, rows) if chart else (),
             limit=None if name == CONDITIONS else TABLE_ROWS,
         )

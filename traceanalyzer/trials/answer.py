@@ -5,9 +5,9 @@ from dataclasses import field
 from typing import Any
 
 from traceanalyzer.base import dataclass
-from traceanalyzer.trials.measured import Steps
+from traceanalyzer.trials.measured import StepsOfRuns
 from traceanalyzer.trials.recording import Candidate, NotTried, Promise
-from traceanalyzer.trials.switch import Facts, Switch
+from traceanalyzer.trials.switch import ProgramFacts, Switch
 from traceanalyzer.trials.turns import Trial
 
 HELD_SHARE = 0.15  # a promise without a range is right within so much of what was measured
@@ -29,8 +29,8 @@ class Row:
     why: str = ""  # of what was refused, failed or was not tried
     promised: Promise | None = None
     promise_held: bool | None = None  # None where nothing was promised, or nothing measured
-    base: Steps | None = None  # of the runs that it was timed in turns with
-    measured: Steps | None = None
+    base: StepsOfRuns | None = None  # of the runs that it was timed in turns with
+    measured: StepsOfRuns | None = None
     changes_numerics: bool = False
     peak_bytes: int = 0
     write: str = ""  # what to write into the program
@@ -51,12 +51,12 @@ class Answer:
 
     command: str
     unit: str  # what a step is
-    base: Steps
+    base: StepsOfRuns
     base_peak_bytes: int
     rows: list[Row]
     best: tuple[str, ...] = ()
-    best_step: Steps | None = None  # beside `best_base`, in turns
-    best_base: Steps | None = None
+    best_step: StepsOfRuns | None = None  # beside `best_base`, in turns
+    best_base: StepsOfRuns | None = None
     best_peak_bytes: int = 0
     left: list[NotTried] = field(default_factory=list)
     seconds: float = 0.0
@@ -75,7 +75,9 @@ class Answer:
         return 1.0 - 1.0 / self.speedup
 
 
-def row_of(candidate: Candidate, trial: Trial | None, facts: Facts, why: str = "") -> Row:
+def switch_row(
+    candidate: Candidate, trial: Trial | None, facts: ProgramFacts, why: str = ""
+) -> Row:
     """The row of a switch that the program supports; without a trial `why` says why not."""
     switch = candidate.switch
     if trial is None:
@@ -92,13 +94,13 @@ def row_of(candidate: Candidate, trial: Trial | None, facts: Facts, why: str = "
         measured=found.trial if found else None,
         changes_numerics=trial.verdict is not None and trial.verdict.numerics,
         peak_bytes=trial.peak_bytes,
-        write=written(switch, facts),
+        write=written_switch(switch, facts),
         where=facts.places.get(switch.place, ""),
         could_break=switch.could_break,
     )
 
 
-def written(switch: Switch, facts: Facts) -> str:
+def written_switch(switch: Switch, facts: ProgramFacts) -> str:
     """What to write into the program for a switch."""
     return switch.write.replace("{value}", str(switch.value(facts)))
 
@@ -144,7 +146,7 @@ def to_json(answer: Answer) -> dict[str, Any]:
     }
 
 
-def _steps(steps: Steps | None) -> dict[str, float] | None:
+def _steps(steps: StepsOfRuns | None) -> dict[str, float] | None:
     return vars_of(steps) if steps is not None else None
 
 

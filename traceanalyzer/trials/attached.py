@@ -25,7 +25,7 @@ from traceanalyzer.collect.steps.period import Call
 from traceanalyzer.collect.steps.step_clock import StepClock
 from traceanalyzer.collect.steps.step_finder import StepFinder
 from traceanalyzer.collect.steps.step_function import FunctionCalls
-from traceanalyzer.trials.facts import facts_of
+from traceanalyzer.trials.facts import facts_of_process
 from traceanalyzer.trials.fingerprint import Fingerprint
 from traceanalyzer.trials.probe import Probe, has_parameters
 from traceanalyzer.trials.request import Request
@@ -147,7 +147,7 @@ class AttachedTrial:
             "weights": self._fingerprint.read(),
             "peak_bytes": _peak_bytes(),
             "unit": self._finder.unit,
-            "facts": facts_of(self._probe, self._steps),
+            "facts": facts_of_process(self._probe, self._steps),
             "trouble": self._trouble,
         }
         # a launcher is a process, too, of no rank and no steps

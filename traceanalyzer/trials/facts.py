@@ -12,7 +12,7 @@ from traceanalyzer.trials.probe import Probe
 WRAPPERS = ("DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule")
 
 
-def facts_of(probe: Probe, steps: int) -> dict[str, Any]:
+def facts_of_process(probe: Probe, steps: int) -> dict[str, Any]:
     """Facts of this process; keys as the fields of `Facts`."""
     import torch
 

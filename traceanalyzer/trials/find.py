@@ -7,19 +7,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 from traceanalyzer.trials import words
-from traceanalyzer.trials.answer import Answer, Row, row_of, to_json
-from traceanalyzer.trials.measured import steps_of
+from traceanalyzer.trials.answer import Answer, Row, switch_row, to_json
+from traceanalyzer.trials.measured import steps_of_runs
 from traceanalyzer.trials.recording import (
     Candidate,
     NotTried,
     candidates,
-    operators_of,
     record,
-    report_of,
+    recorded_operators,
+    recorded_report,
 )
-from traceanalyzer.trials.result import Run
-from traceanalyzer.trials.session import NoBaseError, Options, Session
-from traceanalyzer.trials.switch import Facts
+from traceanalyzer.trials.result import TrialRun
+from traceanalyzer.trials.session import NoBaseError, Options, TrialSession
+from traceanalyzer.trials.switch import ProgramFacts
 from traceanalyzer.trials.switches import SWITCHES
 from traceanalyzer.trials.turns import RUNS_A_ROUND, Trial, Turns
 
@@ -34,9 +34,9 @@ class Search:
     def __init__(self, options: Options, say: Callable[[str], None], *, resume: bool) -> None:
         self._options = options
         self._say = say
-        self._session = Session(options, say)
-        self._bases: list[Run] = []
-        self._facts = Facts()
+        self._session = TrialSession(options, say)
+        self._bases: list[TrialRun] = []
+        self._facts = ProgramFacts()
         self._candidates: list[Candidate] = []
         self._left: list[NotTried] = []
         self._trials: dict[str, Trial] = {}
@@ -65,8 +65,8 @@ class Search:
         trouble = record(options.command, options.folder, patience_s, options.step_on)
         if trouble is not None:
             self._say(f"not recorded, so nothing is promised: {trouble}")
-        report = report_of(options.folder) if trouble is None else None
-        self._facts = facts_of(base, operators_of(report))
+        report = recorded_report(options.folder) if trouble is None else None
+        self._facts = facts_of_run(base, recorded_operators(report))
         session.learn(self._facts)
         if report is not None:
             self._say(report.summary.headline)
@@ -86,7 +86,7 @@ class Search:
                 continue
             trial = turns.one((name,))
             self._trials[name] = trial
-            self._say(f"{name}: {words.outcome_of(row_of(candidate, trial, self._facts))}")
+            self._say(f"{name}: {words.outcome_clause(switch_row(candidate, trial, self._facts))}")
         won = [trial for trial in self._trials.values() if trial.won]
         self._best, _ = turns.together(won)
         if len(self._best) == 1:
@@ -110,7 +110,7 @@ class Search:
         return Answer(
             command=" ".join(self._options.command),
             unit=self._bases[0].unit,
-            base=steps_of(self._bases),
+            base=steps_of_runs(self._bases),
             base_peak_bytes=self._bases[0].peak_bytes,
             rows=[self._row(candidate) for candidate in self._candidates],
             best=self._best if final is not None else (),
@@ -125,7 +125,7 @@ class Search:
     def _row(self, candidate: Candidate) -> Row:
         name = candidate.switch.id
         why = self._skipped.get(name, "ended before its turn")
-        return row_of(candidate, self._trials.get(name), self._facts, why)
+        return switch_row(candidate, self._trials.get(name), self._facts, why)
 
     def interrupted(self) -> None:
         """The search ends before its time: the best switch that is known is the answer."""
@@ -135,12 +135,12 @@ class Search:
             self._best = self._final.switches
 
 
-def facts_of(base: Run, operators: frozenset[str]) -> Facts:
+def facts_of_run(base: TrialRun, operators: frozenset[str]) -> ProgramFacts:
     """The facts that the base run told."""
     names = {name for switch in SWITCHES for name in switch.environment}
     names |= {"OMP_NUM_THREADS"}
     variables = {name: os.environ[name] for name in names if name in os.environ}
-    return Facts(**dict(base.facts), variables=variables, operators=operators)
+    return ProgramFacts(**dict(base.facts), variables=variables, operators=operators)
 
 
 def save(answer: Answer, folder: Path) -> Path:

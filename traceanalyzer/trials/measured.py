@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Sequence
 
 from traceanalyzer.base import dataclass
-from traceanalyzer.trials.result import Run
+from traceanalyzer.trials.result import TrialRun
 
 LEAST_GAIN = 0.01  # of the step: less is within what one process differs from the next
 PLAIN_GAIN = 0.05  # so much is plain after one round where the runs do not overlap
@@ -12,7 +12,7 @@ MOST_ROUNDS = 3  # of A B B A, where the difference is less plain
 
 
 @dataclass(frozen=True)
-class Steps:
+class StepsOfRuns:
     """The step of several runs of one kind, ms: the median of their medians, and their range."""
 
     ms: float
@@ -21,11 +21,11 @@ class Steps:
 
 
 @dataclass(frozen=True)
-class Compared:
+class SwitchEffect:
     """Runs with a switch against runs without."""
 
-    base: Steps
-    trial: Steps
+    base: StepsOfRuns
+    trial: StepsOfRuns
     plain: bool  # whether more rounds would not change the answer
 
     @property
@@ -45,20 +45,22 @@ class Compared:
         return self.gain >= LEAST_GAIN and self.apart
 
 
-def steps_of(runs: Sequence[Run]) -> Steps:
+def steps_of_runs(runs: Sequence[TrialRun]) -> StepsOfRuns:
     """The step of at least one run. A single run has the interval of its own median."""
     times = [run.step_ms for run in runs]
     if len(runs) == 1:
-        return Steps(times[0], runs[0].low_ms, runs[0].high_ms)
-    return Steps(statistics.median(times), min(times), max(times))
+        return StepsOfRuns(times[0], runs[0].low_ms, runs[0].high_ms)
+    return StepsOfRuns(statistics.median(times), min(times), max(times))
 
 
-def compared(without: Sequence[Run], with_it: Sequence[Run], rounds: int) -> Compared:
+def compare_runs(
+    without: Sequence[TrialRun], with_it: Sequence[TrialRun], rounds: int
+) -> SwitchEffect:
     """The runs of `rounds` rounds held together."""
-    base = steps_of(without)
-    trial = steps_of(with_it)
-    found = Compared(base, trial, plain=False)
+    base = steps_of_runs(without)
+    trial = steps_of_runs(with_it)
+    found = SwitchEffect(base, trial, plain=False)
     plain = found.apart and abs(found.gain) >= PLAIN_GAIN
     settled = found.apart and rounds > 1
     nothing = abs(found.gain) < LEAST_GAIN
-    return Compared(base, trial, plain or settled or nothing or rounds >= MOST_ROUNDS)
+    return SwitchEffect(base, trial, plain or settled or nothing or rounds >= MOST_ROUNDS)

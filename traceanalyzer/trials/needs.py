@@ -1,32 +1,32 @@
 """What switches need of the program: each says why it is not tried, or None."""
 
-from traceanalyzer.trials.switch import Facts, Need
+from traceanalyzer.trials.switch import Need, ProgramFacts
 
 CUDA_GRAPHS = "mode"
 FUSED = "fused"
 
 
-def every(*needs: Need) -> Need:
+def all_of(*needs: Need) -> Need:
     """All of these."""
 
-    def need(facts: Facts) -> str | None:
+    def need(facts: ProgramFacts) -> str | None:
         reasons = (one(facts) for one in needs)
         return next((why for why in reasons if why is not None), None)
 
     return need
 
 
-def gpu(facts: Facts) -> str | None:
+def gpu(facts: ProgramFacts) -> str | None:
     """A GPU."""
     return None if facts.gpu else "needs a GPU"
 
 
-def cpu_only(facts: Facts) -> str | None:
+def computes_on_cpu(facts: ProgramFacts) -> str | None:
     """A program that computes on the CPU."""
     return "the program computes on a GPU" if facts.gpu else None
 
 
-def loader_without_workers(facts: Facts) -> str | None:
+def loader_without_workers(facts: ProgramFacts) -> str | None:
     """A DataLoader that loads in the training process."""
     if not facts.loaders:
         return "no DataLoader was made"
@@ -35,14 +35,14 @@ def loader_without_workers(facts: Facts) -> str | None:
     return None
 
 
-def loader_with_workers(facts: Facts) -> str | None:
+def loader_with_workers(facts: ProgramFacts) -> str | None:
     """A DataLoader with workers."""
     if any(one.get("num_workers") for one in facts.loaders):
         return None
     return "no DataLoader with workers was made"
 
 
-def unpinned_loader(facts: Facts) -> str | None:
+def unpinned_loader(facts: ProgramFacts) -> str | None:
     """A DataLoader whose batches are not pinned."""
     if not facts.loaders:
         return "no DataLoader was made"
@@ -51,7 +51,7 @@ def unpinned_loader(facts: Facts) -> str | None:
     return None
 
 
-def passing_workers(facts: Facts) -> str | None:
+def passing_workers(facts: ProgramFacts) -> str | None:
     """Workers that end with each epoch."""
     with_workers = [one for one in facts.loaders if one.get("num_workers")]
     if with_workers and all(one.get("persistent_workers") for one in with_workers):
@@ -59,31 +59,31 @@ def passing_workers(facts: Facts) -> str | None:
     return loader_with_workers(facts)
 
 
-def model(facts: Facts) -> str | None:
+def model(facts: ProgramFacts) -> str | None:
     """A module with weights that is called."""
     return None if facts.models else "no module with weights was called"
 
 
-def not_compiled(facts: Facts) -> str | None:
+def not_compiled(facts: ProgramFacts) -> str | None:
     """A program without torch.compile."""
     return "the program compiles already" if facts.compiled else model(facts)
 
 
-def convolutions(facts: Facts) -> str | None:
+def convolutions(facts: ProgramFacts) -> str | None:
     """Two-dimensional convolutions."""
     if any(one.get("convolutions") for one in facts.models):
         return None
     return "no two-dimensional convolution in the model"
 
 
-def contiguous_images(facts: Facts) -> str | None:
+def contiguous_images(facts: ProgramFacts) -> str | None:
     """Convolutions whose weights are not channels_last yet."""
     if any(one.get("channels_last") for one in facts.models):
         return "the model is channels_last already"
     return convolutions(facts)
 
 
-def fp32_model(facts: Facts) -> str | None:
+def fp32_model(facts: ProgramFacts) -> str | None:
     """Weights in fp32, and no autocast."""
     if facts.settings.get("autocast"):
         return "the program uses autocast"
@@ -92,19 +92,19 @@ def fp32_model(facts: Facts) -> str | None:
     return "no weights in fp32"
 
 
-def full_precision_products(facts: Facts) -> str | None:
+def full_precision_products(facts: ProgramFacts) -> str | None:
     """Products of fp32 matrices at full precision."""
     if facts.settings.get("float32_matmul_precision") == "highest":
         return fp32_model(facts)
     return "fp32 products use TF32 already"
 
 
-def optimizer(facts: Facts) -> str | None:
+def optimizer(facts: ProgramFacts) -> str | None:
     """An optimizer of torch.optim."""
     return None if facts.optimizers else "no optimizer was made"
 
 
-def optimizer_not_fused(facts: Facts) -> str | None:
+def optimizer_not_fused(facts: ProgramFacts) -> str | None:
     """An optimizer that could be fused and is not."""
     could = [one for one in facts.optimizers if FUSED in one.get("settings", {})]
     if not could:
@@ -114,14 +114,14 @@ def optimizer_not_fused(facts: Facts) -> str | None:
     return None
 
 
-def attention(facts: Facts) -> str | None:
+def attention_calls(facts: ProgramFacts) -> str | None:
     """Calls of scaled_dot_product_attention."""
     if any("scaled_dot_product" in name for name in facts.operators):
         return None
     return "no scaled_dot_product_attention in the recording"
 
 
-def ddp(facts: Facts) -> str | None:
+def ddp(facts: ProgramFacts) -> str | None:
     """DistributedDataParallel over several ranks."""
     if facts.ranks < 2:
         return "one rank"
@@ -130,7 +130,7 @@ def ddp(facts: Facts) -> str | None:
     return "no DistributedDataParallel"
 
 
-def fsdp(facts: Facts) -> str | None:
+def fsdp(facts: ProgramFacts) -> str | None:
     """FSDP over several ranks."""
     if facts.ranks < 2:
         return "one rank"
@@ -142,7 +142,7 @@ def fsdp(facts: Facts) -> str | None:
     return "no FSDP"
 
 
-def accumulation(facts: Facts) -> str | None:
+def accumulation(facts: ProgramFacts) -> str | None:
     """A whole number of backward passes a step, more than one."""
     passes = facts.backwards_per_step
     if passes > 1 and passes == int(passes):
@@ -150,7 +150,7 @@ def accumulation(facts: Facts) -> str | None:
     return "gradients are not accumulated over several backward passes"
 
 
-def several_cpus(facts: Facts) -> str | None:
+def several_cpus(facts: ProgramFacts) -> str | None:
     """More than one CPU."""
     return None if facts.cpus > 1 else "one CPU"
 
@@ -158,7 +158,7 @@ def several_cpus(facts: Facts) -> str | None:
 def unset(name: str) -> Need:
     """A variable that the user has not set."""
 
-    def need(facts: Facts) -> str | None:
+    def need(facts: ProgramFacts) -> str | None:
         return f"{name} is set already" if name in facts.variables else None
 
     return need

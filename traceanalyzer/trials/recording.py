@@ -9,7 +9,7 @@ from traceanalyzer.collect.plan import Plan
 from traceanalyzer.collect.run import injected_environment
 from traceanalyzer.comparison.notebook import NotebookReport, shown_of
 from traceanalyzer.trials.launch import OUTPUT, run_group
-from traceanalyzer.trials.switch import Facts, Switch
+from traceanalyzer.trials.switch import ProgramFacts, Switch
 from traceanalyzer.trials.switches import SWITCHES
 
 RECORDING = "recording"
@@ -58,7 +58,7 @@ def record(
     return ended.reason or "it ended before enough steps were recorded"
 
 
-def report_of(folder: Path) -> NotebookReport | None:
+def recorded_report(folder: Path) -> NotebookReport | None:
     """The report of the recording; None where there is none, or it cannot be read."""
     try:
         return shown_of([folder / RECORDING])
@@ -66,14 +66,14 @@ def report_of(folder: Path) -> NotebookReport | None:
         return None
 
 
-def operators_of(report: NotebookReport | None) -> frozenset[str]:
+def recorded_operators(report: NotebookReport | None) -> frozenset[str]:
     """Names of the operators that the recording has."""
     rows = report.tables.get(OPERATORS, []) if report is not None else []
     return frozenset(str(getattr(row, "name", "")) for row in rows)
 
 
 def candidates(
-    facts: Facts,
+    facts: ProgramFacts,
     report: NotebookReport | None,
     only: Sequence[str] = (),
     without: Sequence[str] = (),
@@ -93,7 +93,7 @@ def candidates(
 
 
 def _why_not(
-    switch: Switch, facts: Facts, only: Sequence[str], without: Sequence[str]
+    switch: Switch, facts: ProgramFacts, only: Sequence[str], without: Sequence[str]
 ) -> str | None:
     if only and switch.id not in only:
         return "not among --only"

@@ -13,7 +13,7 @@ RESULTS = "result.rank*.json"
 
 
 @dataclass(frozen=True)
-class Rank:
+class RankResult:
     """What one process of the run computed."""
 
     losses: list[float] = field(default_factory=list)  # one a step
@@ -24,7 +24,7 @@ class Rank:
 
 
 @dataclass(frozen=True)
-class Run:
+class TrialRun:
     """One run: its switches, its step, its results; or why it has none."""
 
     switches: tuple[str, ...]
@@ -36,7 +36,7 @@ class Run:
     steps: int = 0  # timed
     peak_bytes: int = 0
     seconds: float = 0.0  # all of the run
-    ranks: list[Rank] = field(default_factory=list)
+    ranks: list[RankResult] = field(default_factory=list)
     facts: Mapping[str, Any] = field(default_factory=dict)
     unit: str = ""
 
@@ -48,7 +48,7 @@ class Run:
 
 def run_of(
     folder: Path, switches: tuple[str, ...], seed: int, failed: str | None, seconds: float
-) -> Run:
+) -> TrialRun:
     """The run whose results lie in the folder; `failed` says how the process ended, if badly. One
     that told all before has not failed: a launcher may mind that its workers end early."""
     found = _results(folder)
@@ -58,9 +58,11 @@ def run_of(
     if failed is None and (first is None or not first["timed"]):
         failed = _why_not_timed(first)
     if failed is not None or first is None:
-        return Run(switches, seed, failed, seconds=seconds, facts=first["facts"] if first else {})
+        return TrialRun(
+            switches, seed, failed, seconds=seconds, facts=first["facts"] if first else {}
+        )
     timed = first["timed"]
-    return Run(
+    return TrialRun(
         switches=switches,
         seed=seed,
         step_ms=timed["step_time_ms"],
@@ -87,8 +89,8 @@ def _results(folder: Path) -> list[dict[str, Any]]:
     return stepped or list(found.values())
 
 
-def _rank(found: Mapping[str, Any]) -> Rank:
-    return Rank(found["losses"], found["norms"], found["outputs"], found["weights"])
+def _rank(found: Mapping[str, Any]) -> RankResult:
+    return RankResult(found["losses"], found["norms"], found["outputs"], found["weights"])
 
 
 def _loaded(file: Path) -> dict[str, Any]:

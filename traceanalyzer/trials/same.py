@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 from traceanalyzer.base import dataclass
-from traceanalyzer.trials.result import Rank, Run
+from traceanalyzer.trials.result import RankResult, TrialRun
 from traceanalyzer.trials.switch import Numerics
 
 OWN_FACTOR = 3.0  # the base's own difference may be passed by so much: it is known from few runs
@@ -39,7 +39,7 @@ nothing differs by any factor."""
 
 
 @dataclass(frozen=True)
-class Difference:
+class LargestDifference:
     """The largest relative difference found, what it is of, and at which step (from 1)."""
 
     share: float
@@ -59,7 +59,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Sameness:
     """Whether a result is the same; `why` says what differs, empty where nothing does."""
 
     same: bool
@@ -68,8 +68,11 @@ class Verdict:
 
 
 def compare(
-    trial: Run, bases: Sequence[Run], kinds: Sequence[Numerics], others: Sequence[Run] = ()
-) -> Verdict:
+    trial: TrialRun,
+    bases: Sequence[TrialRun],
+    kinds: Sequence[Numerics],
+    others: Sequence[TrialRun] = (),
+) -> Sameness:
     """Whether the trial's results are those of the base runs. `kinds` are its switches' own;
     `others` are base runs under other seeds, for switches that draw otherwise."""
     loss_allowed = max((LOSS[kind] for kind in kinds), default=LOSS[Numerics.EXACT])
@@ -83,34 +86,34 @@ def compare(
         exact = max(OWN_FACTOR * own, LOSS[Numerics.EXACT])
         if found.weight > max(OWN_FACTOR * own, allowed):
             found_by = f"{found.described()}, two base runs by {own:.2%}".replace("%", " %")
-            return Verdict(same=False, numerics=False, why=found_by.replace("  %", " %"))
+            return Sameness(same=False, numerics=False, why=found_by.replace("  %", " %"))
         if what == "value" and found.weight > exact and loss_allowed > LOSS[Numerics.ORDER]:
-            return Verdict(same=True, numerics=True, why=found.described())
-    return Verdict(same=True, numerics=False)
+            return Sameness(same=True, numerics=True, why=found.described())
+    return Sameness(same=True, numerics=False)
 
 
-def _own(bases: Sequence[Run], what: str) -> float:
+def _own(bases: Sequence[TrialRun], what: str) -> float:
     pairs = combinations(bases, 2)
     return max((_difference(a, b, what).weight for a, b in pairs), default=0.0)
 
 
-def _between(others: Sequence[Run], bases: Sequence[Run], what: str) -> float:
+def _between(others: Sequence[TrialRun], bases: Sequence[TrialRun], what: str) -> float:
     return max(
         (_difference(one, base, what).weight for one in others for base in bases), default=0.0
     )
 
 
-def _difference(trial: Run, base: Run, what: str) -> Difference:
+def _difference(trial: TrialRun, base: TrialRun, what: str) -> LargestDifference:
     """The largest difference of any rank; none at all where there is nothing to hold together."""
-    found = [Difference(0.0, what, 0)]
+    found = [LargestDifference(0.0, what, 0)]
     if len(trial.ranks) != len(base.ranks):
-        return Difference(math.inf, "number of ranks", 0)
+        return LargestDifference(math.inf, "number of ranks", 0)
     for trial_rank, theirs in zip(trial.ranks, base.ranks, strict=True):
         found += _updates(trial_rank, theirs) if what == "update" else _values(trial_rank, theirs)
     return max(found, key=lambda one: one.weight)
 
 
-def _values(mine: Rank, theirs: Rank) -> Iterator[Difference]:
+def _values(mine: RankResult, theirs: RankResult) -> Iterator[LargestDifference]:
     yield from _series("loss", mine.losses, theirs.losses)
     yield from _series("gradient norm", mine.norms, theirs.norms)
     for number, (some, other) in enumerate(zip(mine.outputs, theirs.outputs, strict=False), 1):
@@ -118,35 +121,35 @@ def _values(mine: Rank, theirs: Rank) -> Iterator[Difference]:
             yield _relative("output", number, trial_value, two, abs(two))
 
 
-def _series(what: str, mine: list[float], theirs: list[float]) -> Iterator[Difference]:
+def _series(what: str, mine: list[float], theirs: list[float]) -> Iterator[LargestDifference]:
     if bool(mine) != bool(theirs):
-        yield Difference(math.inf, what, 1)
+        yield LargestDifference(math.inf, what, 1)
         return
     first = abs(theirs[0]) if theirs else 0.0
     for step, (trial_value, two) in enumerate(zip(mine, theirs, strict=False), 1):
         yield _relative(what, step, trial_value, two, max(abs(two), SMALL_LOSS_SHARE * first))
 
 
-def _relative(what: str, step: int, one: float, two: float, scale: float) -> Difference:
+def _relative(what: str, step: int, one: float, two: float, scale: float) -> LargestDifference:
     if math.isnan(one) and math.isnan(two):
-        return Difference(0.0, what, step)
+        return LargestDifference(0.0, what, step)
     if not math.isfinite(one):
-        return Difference(math.inf, what, step)
-    return Difference(abs(one - two) / scale if scale else float(one != two), what, step)
+        return LargestDifference(math.inf, what, step)
+    return LargestDifference(abs(one - two) / scale if scale else float(one != two), what, step)
 
 
-def _updates(mine: Rank, theirs: Rank) -> Iterator[Difference]:
+def _updates(mine: RankResult, theirs: RankResult) -> Iterator[LargestDifference]:
     for step in sorted(mine.weights.keys() & theirs.weights.keys(), key=int):
         trial_weights = mine.weights[step]
         two = theirs.weights[step]
         if len(trial_weights) != len(two):
-            yield Difference(math.inf, "number of weights", int(step))
+            yield LargestDifference(math.inf, "number of weights", int(step))
             continue
         # sums and sums of squares, each on a scale of its own
         for first in (0, 1):
             apart = math.dist(trial_weights[first::2], two[first::2])
             moved = math.hypot(*two[first::2])
             if moved > 0:
-                yield Difference(apart / moved, "update of the weights", int(step))
+                yield LargestDifference(apart / moved, "update of the weights", int(step))
             elif apart > 0:
-                yield Difference(math.inf, "update of the weights", int(step))
+                yield LargestDifference(math.inf, "update of the weights", int(step))

@@ -12,8 +12,8 @@ from typing import Any
 from traceanalyzer.base import TraceAnalyzerError, dataclass
 from traceanalyzer.trials.launch import launch
 from traceanalyzer.trials.request import SEED, Request
-from traceanalyzer.trials.result import Rank, Run, run_of
-from traceanalyzer.trials.switch import Facts, Switch
+from traceanalyzer.trials.result import RankResult, TrialRun, run_of
+from traceanalyzer.trials.switch import ProgramFacts, Switch
 from traceanalyzer.trials.switches import BY_ID
 
 RUNS = "runs.jsonl"
@@ -39,18 +39,18 @@ class Options:
     without: tuple[str, ...] = ()
 
 
-class Session:
+class TrialSession:
     """Runs the program, one process at a time."""
 
     def __init__(self, options: Options, say: Callable[[str], None]) -> None:
         self.options = options
         self.say = say
-        self.runs: list[Run] = []
-        self._known: dict[tuple[tuple[str, ...], int], deque[Run]] = defaultdict(deque)
+        self.runs: list[TrialRun] = []
+        self._known: dict[tuple[tuple[str, ...], int], deque[TrialRun]] = defaultdict(deque)
         self._begun = time.monotonic()
         self._spent_s = 0.0  # by the runs of an earlier session
-        self._facts = Facts()
-        self._first: Run | None = None
+        self._facts = ProgramFacts()
+        self._first: TrialRun | None = None
 
     def resume(self) -> None:
         """Take over the runs of an earlier session in the same folder. Raises OSError."""
@@ -75,7 +75,7 @@ class Session:
         known = len(self._known[tuple(switches), SEED])
         return max(runs - known, 0) * self.base_seconds <= self.seconds_left
 
-    def base(self) -> Run:
+    def base(self) -> TrialRun:
         """The first run: of the unchanged program, its output in sight. Raises NoBaseError."""
         run = self._run((), SEED, FIRST_PATIENCE_S, shown=True, adaptive=True)
         if not run.ok:
@@ -83,11 +83,11 @@ class Session:
         self._first = run
         return run
 
-    def learn(self, facts: Facts) -> None:
+    def learn(self, facts: ProgramFacts) -> None:
         """What the program is made of: the values of switches depend on it."""
         self._facts = facts
 
-    def run(self, switches: Sequence[str] = (), seed: int = SEED) -> Run:
+    def run(self, switches: Sequence[str] = (), seed: int = SEED) -> TrialRun:
         """One run with these switches, as many steps as the first one."""
         rows = [BY_ID[name] for name in switches]
         extra_s = sum(row.extra_seconds for row in rows)
@@ -102,7 +102,7 @@ class Session:
         *,
         shown: bool = False,
         adaptive: bool = False,
-    ) -> Run:
+    ) -> TrialRun:
         known = self._known[switches, seed]
         run = (
             known.popleft()
@@ -120,7 +120,7 @@ class Session:
         *,
         shown: bool,
         adaptive: bool,
-    ) -> Run:
+    ) -> TrialRun:
         rows = [BY_ID[name] for name in switches]
         folder = self.options.folder / "runs" / f"{len(self.runs):03d}"
         request = self._request(folder, rows, seed, adaptive=adaptive)
@@ -152,11 +152,11 @@ class Session:
         return dataclasses.replace(request, timed_steps=steps, most_steps=steps)
 
 
-def _loaded(line: str) -> Run | None:
+def _loaded(line: str) -> TrialRun | None:
     """A run of an earlier session; None for a line that was cut."""
     try:
         values: dict[str, Any] = json.loads(line)
-        values["ranks"] = [Rank(**rank) for rank in values["ranks"]]
-        return Run(**values | {"switches": tuple(values["switches"])})
+        values["ranks"] = [RankResult(**rank) for rank in values["ranks"]]
+        return TrialRun(**values | {"switches": tuple(values["switches"])})
     except (ValueError, TypeError, KeyError):
         return None

@@ -20,7 +20,7 @@ class Numerics(StrEnum):
 
 
 @dataclass(frozen=True)
-class Facts:
+class ProgramFacts:
     """What the base runs told of the program."""
 
     gpu: bool = False
@@ -37,7 +37,7 @@ class Facts:
     operators: frozenset[str] = frozenset()  # that the recording has
 
 
-Need = Callable[[Facts], str | None]
+Need = Callable[[ProgramFacts], str | None]
 """Why a switch changes nothing in such a program, or cannot be put on; None where it can."""
 
 
@@ -54,7 +54,7 @@ class Switch:
     place: str  # what of the program it is written at: a key of `Facts.places`, or `start`, `shell`
     could_break: str
     apply: str = ""
-    value: Callable[[Facts], Any] = lambda facts: True
+    value: Callable[[ProgramFacts], Any] = lambda facts: True
     environment: Mapping[str, str] = field(default_factory=dict)
     numerics: Numerics = Numerics.EXACT
     excludes: tuple[str, ...] = ()  # switches that it cannot be put on with

@@ -4,10 +4,10 @@ won together."""
 from collections.abc import Sequence
 
 from traceanalyzer.base import dataclass
-from traceanalyzer.trials.measured import Compared, compared
-from traceanalyzer.trials.result import Run
-from traceanalyzer.trials.same import Verdict, compare
-from traceanalyzer.trials.session import OTHER_SEED, Session
+from traceanalyzer.trials.measured import SwitchEffect, compare_runs
+from traceanalyzer.trials.result import TrialRun
+from traceanalyzer.trials.same import Sameness, compare
+from traceanalyzer.trials.session import OTHER_SEED, TrialSession
 from traceanalyzer.trials.switch import Numerics
 from traceanalyzer.trials.switches import BY_ID
 
@@ -22,8 +22,8 @@ class Trial:
 
     switches: tuple[str, ...]
     without: tuple[str, ...] = ()
-    found: Compared | None = None
-    verdict: Verdict | None = None
+    found: SwitchEffect | None = None
+    verdict: Sameness | None = None
     failed: str | None = None
     peak_bytes: int = 0
 
@@ -37,21 +37,21 @@ class Trial:
 class Turns:
     """Tries switches against what runs without them."""
 
-    def __init__(self, session: Session, bases: list[Run]) -> None:
+    def __init__(self, session: TrialSession, bases: list[TrialRun]) -> None:
         self._session = session
         self._bases = bases  # of the unchanged program, all that have run
-        self._others: list[Run] = []
-        self._last: dict[tuple[str, ...], Run] = {(): bases[-1]}
+        self._others: list[TrialRun] = []
+        self._last: dict[tuple[str, ...], TrialRun] = {(): bases[-1]}
 
     def one(self, switches: tuple[str, ...], without: tuple[str, ...] = ()) -> Trial:
         """Try these switches, in as many rounds as the difference needs and the budget allows."""
         before = self._last.get(without) or self._run(without)
         if not before.ok:
             return Trial(switches, without, failed=before.failed)
-        plain: list[Run] = [before]
-        trials: list[Run] = []
+        plain: list[TrialRun] = [before]
+        trials: list[TrialRun] = []
         rounds = 0
-        found: Compared | None = None
+        found: SwitchEffect | None = None
         while found is None or not found.plain:
             if found is not None and not self._session.affords(switches, RUNS_A_ROUND):
                 break
@@ -61,7 +61,7 @@ class Turns:
                 return trial
             trials.append(first)
             if rounds == 0 and first.step_ms > before.step_ms * (1 + SLOWER_SHARE):
-                return self._trial(trial, compared(plain, trials, rounds=1))
+                return self._trial(trial, compare_runs(plain, trials, rounds=1))
             second = self._run(switches)
             after = self._run(without)
             if second.ok:
@@ -69,15 +69,15 @@ class Turns:
             if after.ok:
                 plain.append(after)
             rounds += 1
-            found = compared(plain, trials, rounds)
+            found = compare_runs(plain, trials, rounds)
         return self._trial(self._judged(trials[-1], switches, without), found)
 
-    def _trial(self, trial: Trial, found: Compared | None) -> Trial:
+    def _trial(self, trial: Trial, found: SwitchEffect | None) -> Trial:
         return Trial(
             trial.switches, trial.without, found, trial.verdict, peak_bytes=trial.peak_bytes
         )
 
-    def _run(self, switches: tuple[str, ...]) -> Run:
+    def _run(self, switches: tuple[str, ...]) -> TrialRun:
         run = self._session.run(switches)
         if run.ok:
             self._last[switches] = run
@@ -85,7 +85,7 @@ class Turns:
                 self._bases.append(run)
         return run
 
-    def _judged(self, run: Run, switches: tuple[str, ...], without: tuple[str, ...]) -> Trial:
+    def _judged(self, run: TrialRun, switches: tuple[str, ...], without: tuple[str, ...]) -> Trial:
         if not run.ok:
             return Trial(switches, without, failed=run.failed)
         kinds = [BY_ID[name].numerics for name in switches]

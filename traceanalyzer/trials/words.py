@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from traceanalyzer.base import digits
 from traceanalyzer.trials.answer import FASTER, Answer, Row
-from traceanalyzer.trials.measured import Steps
+from traceanalyzer.trials.measured import StepsOfRuns
 
 MIB = 1 << 20
 HEAD = ("switch", "promised", "measured", "step", "memory", "result")
@@ -13,7 +13,7 @@ MOST_LEFT = 12  # switches that the program does not support, named on the scree
 
 def screen(answer: Answer) -> str:
     """The answer on one screen."""
-    lines = [headline(answer), ""]
+    lines = [headline_of_trials(answer), ""]
     lines += _table(answer)
     lines += ["", *_changes(answer)]
     if answer.left:
@@ -26,7 +26,7 @@ def screen(answer: Answer) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def headline(answer: Answer) -> str:
+def headline_of_trials(answer: Answer) -> str:
     """The answer in a sentence."""
     base = f"{digits(answer.base.ms)} ms a step ({answer.unit})"
     if answer.best_step is None or answer.best_base is None:
@@ -36,7 +36,7 @@ def headline(answer: Answer) -> str:
     return f"{answer.speedup:.2f}x faster: {before} before, {after} with {', '.join(answer.best)}."
 
 
-def _range(steps: Steps) -> str:
+def _range(steps: StepsOfRuns) -> str:
     low = digits(steps.low_ms)
     high = digits(steps.high_ms)
     return f"{digits(steps.ms)} ms ({low} to {high})"
@@ -73,7 +73,7 @@ def _result(row: Row) -> str:
     return row.outcome + numerics + held
 
 
-def outcome_of(row: Row) -> str:
+def outcome_clause(row: Row) -> str:
     """What came of a switch, in a clause."""
     times = f"{row.speedup:.2f}x, " if row.speedup else ""
     return times + _result(row)
@@ -93,7 +93,7 @@ def _changes(answer: Answer) -> Iterator[str]:
 
 def markdown(answer: Answer, environment: str = "", again: str = "") -> str:
     """The answer to attach to an issue, with the environment and the command to try again."""
-    lines = [f"# {headline(answer)}", ""]
+    lines = [f"# {headline_of_trials(answer)}", ""]
     lines.append(f"| {' | '.join(HEAD)} |")
     lines.append("|" + "---|" * len(HEAD))
     for row in answer.rows:

@@ -25,12 +25,12 @@ from tests.replay.test_replay import (
 )
 from traceanalyzer.analysis.causes.critical_path import (
     CriticalPath,
-    Part,
     PathKind,
+    SegmentPart,
     find_critical_path,
     walk,
 )
-from traceanalyzer.analysis.causes.start import Bindings, Bound, HostWaits, host_waits
+from traceanalyzer.analysis.causes.start import Bindings, HostWaits, StartBound, find_host_waits
 from traceanalyzer.analysis.tables.path_rows import PathTime, path_tables
 from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.trace import DeviceOpKind, OverheadKind, RangeKind, WaitKind, Waits
@@ -49,7 +49,7 @@ def partitions_the_steps(ctx: Measurements, path: CriticalPath) -> None:
     assert (path.duration > 0).all()
     spent = np.bincount(path.step, weights=path.duration, minlength=len(ctx.timed.steps))
     assert (spent[ctx.timed.steps.steady] == ctx.timed.steps.duration[ctx.timed.steps.steady]).all()
-    runs = path.part == Part.OP
+    runs = path.part == SegmentPart.OP
     assert (path.start[runs] >= ctx.trace.device_ops.start[path.op[runs]]).all()
     assert (path.end[runs] <= ctx.trace.device_ops.end[path.op[runs]]).all()
 
@@ -92,7 +92,7 @@ def test_every_moment_of_the_steady_steps_belongs_to_one_segment(rows) -> None:
 def latest_cause(bindings: Bindings, waits: HostWaits, op: int, begin: int) -> tuple[int, int]:
     """The op before `op` in the chain (-1: none), and when it let the chain go on, one candidate
     after the other."""
-    if bindings.by[op] != Bound.LAUNCH:
+    if bindings.by[op] != StartBound.LAUNCH:
         return int(bindings.op[op]), int(bindings.start[op] - bindings.lag[op])
     held = -1
     since = begin
@@ -108,10 +108,10 @@ def graphs(draw):
     start = np.sort(np.array(draw(st.lists(st.integers(0, 50), min_size=count, max_size=count))))
     end = start + np.array(draw(st.lists(st.integers(0, 20), min_size=count, max_size=count)))
     by = np.array(
-        draw(st.lists(st.sampled_from(list(Bound)), min_size=count, max_size=count)), np.uint8
+        draw(st.lists(st.sampled_from(list(StartBound)), min_size=count, max_size=count)), np.uint8
     )
     before = np.array([draw(st.integers(-1, i - 1)) for i in range(count)])
-    before[(by == Bound.LAUNCH) | (by == Bound.NOTHING)] = -1
+    before[(by == StartBound.LAUNCH) | (by == StartBound.NOTHING)] = -1
     since = np.minimum(np.where(before >= 0, end[before], draw(st.integers(0, 50))), start)
     held = draw(st.lists(st.tuples(st.integers(0, count - 1), st.integers(0, 9)), max_size=4))
     held = sorted((int(end[op]) + late, op) for op, late in held)
@@ -150,7 +150,7 @@ def test_the_walk_visits_what_a_walk_by_hand_does(graph) -> None:
             break
         until = int(start[op])
         op, _ = latest_cause(bindings, waits, op, begin)
-    runs = chain.part == Part.OP
+    runs = chain.part == SegmentPart.OP
     inside = [i for i in visited if start[i] < finish]
     assert chain.op[runs].tolist() == inside[::-1]
 
@@ -178,7 +178,12 @@ def test_waiting_for_each_layer_alternates_between_device_and_host() -> None:
     ctx = steps(layers)
     path = find_critical_path(ctx.started)
     partitions_the_steps(ctx, path)
-    assert set(path.part.tolist()) == {Part.OP, Part.LATENCY, Part.RETURN, Part.HOST}
+    assert set(path.part.tolist()) == {
+        SegmentPart.OP,
+        SegmentPart.LATENCY,
+        SegmentPart.RETURN,
+        SegmentPart.HOST,
+    }
     found = time_of(ctx, path)
     assert found.compute == pytest.approx(0.4)
     assert found.wait == pytest.approx(4 * 0.003)
@@ -234,11 +239,11 @@ def test_the_path_crosses_streams_where_one_waits_for_the_other() -> None:
     path = find_critical_path(ctx.started)
     partitions_the_steps(ctx, path)
     of_step = path.take(path.step == 1)
-    runs = of_step.part == Part.OP
+    runs = of_step.part == SegmentPart.OP
     names = [ctx.trace.strings[ctx.trace.device_ops.name[op]] for op in of_step.op[runs]]
     assert names == ["a", "b", "c"]
     assert of_step.duration[runs].tolist() == [292_000, 298_000, 397_000]
-    assert ctx.started.bindings.by.tolist()[-2:] == [Bound.DEPENDENCY, Bound.DEPENDENCY]
+    assert ctx.started.bindings.by.tolist()[-2:] == [StartBound.DEPENDENCY, StartBound.DEPENDENCY]
 
 
 def test_a_full_queue_leads_back_to_the_device() -> None:
@@ -252,11 +257,11 @@ def test_a_full_queue_leads_back_to_the_device() -> None:
     )
     b.call("cudaLaunchKernel", 600, 604, 4).kernel("last", 610, 700, 4)
     ctx = measure(b.build())
-    waits = host_waits(ctx.timed)
+    waits = find_host_waits(ctx.timed)
     assert (waits.end.tolist(), waits.op.tolist()) == ([202_000], [1])
     path = find_critical_path(ctx.started)
     partitions_the_steps(ctx, path)
-    assert path.op[path.part == Part.OP].tolist() == [0, 1, 3]
+    assert path.op[path.part == SegmentPart.OP].tolist() == [0, 1, 3]
 
 
 def test_a_recorded_wait_for_a_stream_is_for_its_ops() -> None:
@@ -268,8 +273,8 @@ def test_a_recorded_wait_for_a_stream_is_for_its_ops() -> None:
     b.call("cudaLaunchKernel", 200, 204, 4).kernel("next", 210, 220, 4, stream=7, context=1)
     sync = {"kind": [WaitKind.STREAM_SYNC], "start": [10_000], "end": [105_000], "correlation": [3]}
     known = Waits.from_columns(sync | {"context": [1], "stream": [7]})
-    assert host_waits(measure(b.build()).timed).op.tolist() == [1]
-    assert host_waits(measure(b.build(waits=known)).timed).op.tolist() == [0]
+    assert find_host_waits(measure(b.build()).timed).op.tolist() == [1]
+    assert find_host_waits(measure(b.build(waits=known)).timed).op.tolist() == [0]
 
 
 def test_another_thread_that_goes_on_is_not_held_by_a_wait() -> None:
@@ -279,7 +284,7 @@ def test_another_thread_that_goes_on_is_not_held_by_a_wait() -> None:
     for i in range(30):
         b.op("aten::mm", 20 + 10 * i, 30 + 10 * i, thread=1)
     b.call("cudaLaunchKernel", 320, 324, 2, thread=1).kernel("k", 326, 400, 2)
-    assert not len(host_waits(measure(b.build()).timed).call)
+    assert not len(find_host_waits(measure(b.build()).timed).call)
 
 
 def test_names_say_what_carries_the_path() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tests.analysis.build import TraceBuilder
-from traceanalyzer.analysis.causes.start import Bound
+from traceanalyzer.analysis.causes.start import StartBound
 from traceanalyzer.analysis.joined.blocking import read_ranges
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.trace import Trace, WaitKind, Waits
@@ -86,7 +86,7 @@ def test_two_streams_are_waited_for_the_later_one_first() -> None:
     assert recorded(trace, **both)[2] == (1, 0)
     started = measure(replace(trace, waits=waits(**both))).started
     assert started.starts.dependencies.delay[2] == 3000
-    assert started.bindings.by[2] == Bound.DEPENDENCY
+    assert started.bindings.by[2] == StartBound.DEPENDENCY
     assert started.bindings.op[2] == 1
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from tests.analysis.build import TraceBuilder
-from traceanalyzer.analysis.causes.start import Bound
+from traceanalyzer.analysis.causes.start import StartBound
 from traceanalyzer.diagnosis.measurements import measure
 
 
-def bound(builder: TraceBuilder) -> tuple[Bound, str | None]:
+def bound(builder: TraceBuilder) -> tuple[StartBound, str | None]:
     """What bound the last op, and the name of the op that it waited for."""
     m = measure(builder.build())
     by = m.started.bindings.by[-1]
     op = int(m.started.bindings.op[-1])
-    return Bound(by), m.trace.strings[m.trace.device_ops.name[op]] if op >= 0 else None
+    return StartBound(by), m.trace.strings[m.trace.device_ops.name[op]] if op >= 0 else None
 
 
 def late(beside_ends: float) -> TraceBuilder:
@@ -26,18 +26,18 @@ def late(beside_ends: float) -> TraceBuilder:
 
 @pytest.mark.parametrize("ends", [450, 700])
 def test_an_op_that_is_late_waited_for_the_one_beside_it(ends: float) -> None:
-    assert bound(late(ends)) == (Bound.DEPENDENCY, "beside")
+    assert bound(late(ends)) == (StartBound.DEPENDENCY, "beside")
 
 
 def test_one_that_had_ended_before_all_was_ready_holds_nobody() -> None:
-    assert bound(late(20)) == (Bound.LAUNCH, None)
+    assert bound(late(20)) == (StartBound.LAUNCH, None)
 
 
 def test_an_op_that_is_not_late_waits_for_nothing_beside_it() -> None:
     b = TraceBuilder()
     b.call("cudaLaunchKernel", 0, 4, 1).kernel("beside", 10, 38, 1, stream=8)
     b.call("cudaLaunchKernel", 30, 34, 2).kernel("soon", 39, 45, 2, stream=7)
-    assert bound(b)[0] == Bound.LAUNCH
+    assert bound(b)[0] == StartBound.LAUNCH
 
 
 def test_an_op_that_starts_as_its_launch_returns_depends_on_nothing_beside_it() -> None:
@@ -55,11 +55,11 @@ def test_a_queued_op_waits_for_the_one_before_it_on_its_stream() -> None:
     b = TraceBuilder()
     b.call("cudaLaunchKernel", 0, 4, 1).kernel("before", 10, 100, 1, stream=7)
     b.call("cudaLaunchKernel", 5, 9, 2).kernel("queued", 101, 110, 2, stream=7)
-    assert bound(b) == (Bound.STREAM, "before")
+    assert bound(b) == (StartBound.STREAM, "before")
 
 
 def test_without_a_launch_and_anything_before_it_nothing_binds() -> None:
-    assert bound(TraceBuilder().kernel("alone", 10, 20)) == (Bound.NOTHING, None)
+    assert bound(TraceBuilder().kernel("alone", 10, 20)) == (StartBound.NOTHING, None)
 
 
 def test_what_an_op_waited_for_was_over_at_its_end_or_with_the_launch() -> None:

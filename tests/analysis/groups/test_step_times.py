@@ -8,7 +8,7 @@ import pytest
 from tests.analysis.build import TraceBuilder
 from tests.recorded import recording
 from traceanalyzer import load
-from traceanalyzer.analysis.time.regularity import MIN_STEPS, percentile
+from traceanalyzer.analysis.time.regularity import MIN_STEPS, percentile_of
 from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.diagnosis.selection import measured
@@ -57,7 +57,7 @@ def test_few_steps_have_no_percentiles_and_no_regularity() -> None:
 )
 def test_a_percentile_needs_a_value_beyond_it(count: int, q: float, known: bool) -> None:
     time = np.arange(1.0, count + 1)
-    value = percentile(time, q)
+    value = percentile_of(time, q)
     assert (value is not None) == known
     if value is not None:  # the rank by hand
         rank = q / 100 * (count - 1)

@@ -8,8 +8,8 @@ from typing import Any
 
 from tests.snapshots import MIB, SEGMENT, TORCH, TRAIN, content, event, frames, segment, snapshot
 from traceanalyzer.analysis.memory.checkpointing import _module_calls
-from traceanalyzer.analysis.memory.measure import MemoryOfDevice, measured
-from traceanalyzer.analysis.memory.phases import site_of
+from traceanalyzer.analysis.memory.measure import MemoryOfDevice, measured_memory
+from traceanalyzer.analysis.memory.phases import allocation_site
 from traceanalyzer.trace.snapshot import Frame, Stack
 
 UNWIND = [
@@ -35,18 +35,21 @@ def stack(*entries: tuple[str, str, int]) -> Stack:
 
 def test_the_site_is_the_first_frame_of_the_program() -> None:
     forward = stack(*UNWIND, RELU, ACTIVATION, *PYTHON, CALL, *PYTHON, BLOCK, *PYTHON, CALL, MAIN)
-    assert site_of(forward) == "block.py:41 forward"
+    assert allocation_site(forward) == "block.py:41 forward"
     assert _module_calls(forward)[-1][:2] == ("/app/block.py", "forward")
 
 
 def test_frames_of_cpp_name_the_operator_where_there_is_no_program() -> None:
     div = ("torch::autograd::generated::DivBackward0::apply(std::vector<at::Tensor>&&)", "??", 0)
     engine = ("torch::autograd::Engine::thread_main(std::shared_ptr<GraphTask> const&)", "??", 0)
-    assert site_of(stack(*UNWIND, RELU, div, engine)) == "DivBackward0"
-    assert site_of(stack(*UNWIND, RELU)) == "aten::relu"
-    assert site_of(stack(*UNWIND, ("my::kernel()", "mine.cpp", 7))) == "mine.cpp:7 my::kernel()"
-    assert site_of(stack(*UNWIND)).startswith("??:0 torch::unwind")
-    assert site_of(()) == ""
+    assert allocation_site(stack(*UNWIND, RELU, div, engine)) == "DivBackward0"
+    assert allocation_site(stack(*UNWIND, RELU)) == "aten::relu"
+    assert (
+        allocation_site(stack(*UNWIND, ("my::kernel()", "mine.cpp", 7)))
+        == "mine.cpp:7 my::kernel()"
+    )
+    assert allocation_site(stack(*UNWIND)).startswith("??:0 torch::unwind")
+    assert allocation_site(()) == ""
 
 
 def steps_of(folder: Path, allocations: list[tuple[str, list[dict[str, Any]]]]) -> MemoryOfDevice:
@@ -57,7 +60,7 @@ def steps_of(folder: Path, allocations: list[tuple[str, list[dict[str, Any]]]]) 
         at = SEGMENT + i * MIB
         events.append(event("alloc", at, MIB, where))
         blocks.append((at, MIB, MIB, "active_allocated"))
-    return measured(snapshot(folder, content(events, [segment(blocks, 512 * MIB)])))[0]
+    return measured_memory(snapshot(folder, content(events, [segment(blocks, 512 * MIB)])))[0]
 
 
 def layer(line: int) -> list[dict[str, Any]]:
@@ -87,9 +90,9 @@ def test_what_is_freed_when_the_history_ends_is_no_leak(tmp_path: Path) -> None:
     events = [event("segment_alloc", SEGMENT, 512 * MIB)]
     events += [event("alloc", SEGMENT + i * MIB, MIB, batch) for i in range(12)]
     blocks = [(SEGMENT + i * MIB, MIB, MIB, "active_allocated") for i in range(12)]
-    kept = measured(snapshot(tmp_path, content(events, [segment(blocks, 512 * MIB)])))[0]
+    kept = measured_memory(snapshot(tmp_path, content(events, [segment(blocks, 512 * MIB)])))[0]
     assert kept.growth.verdict == "leak"
     for action in ("free_requested", "free_completed"):
         events += [event(action, SEGMENT + i * MIB, MIB, batch) for i in range(12)]
-    freed = measured(snapshot(tmp_path, content(events, [segment([], 512 * MIB)])))[0]
+    freed = measured_memory(snapshot(tmp_path, content(events, [segment([], 512 * MIB)])))[0]
     assert freed.growth.verdict == "growth"

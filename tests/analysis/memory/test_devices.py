@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.snapshots import FORWARD, MIB, SEGMENT, content, event, freed, segment, snapshot
-from traceanalyzer.analysis.memory.measure import MemoryOfDevice, measured
+from traceanalyzer.analysis.memory.measure import MemoryOfDevice, measured_memory
 from traceanalyzer.report.memory.build import memory_report
 from traceanalyzer.report.memory.document import memory_document
 
@@ -44,7 +44,7 @@ def together(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
 
 
 def alone(folder: Path, value: dict[str, Any]) -> MemoryOfDevice:
-    return measured(snapshot(folder, value))[0]
+    return measured_memory(snapshot(folder, value))[0]
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_each_gpu_is_as_it_is_alone(tmp_path: Path, one: str, two: str) -> None:
     first = content_of(one)
     second = content_of(two)
     second.setdefault("external_annotations", [])
-    found = measured(snapshot(tmp_path, together(first, second)))
+    found = measured_memory(snapshot(tmp_path, together(first, second)))
     assert [device.device for device in found] == [0, 1]
     assert found[0] == alone(tmp_path, first)
     assert replace(found[1], device=0) == alone(tmp_path, second)
@@ -68,7 +68,7 @@ def test_only_the_second_gpu_is_used(tmp_path: Path) -> None:
     held = segment([(SEGMENT, 4 * MIB, 4 * MIB, "active_allocated")], 4 * MIB, device=1)
     value = content([], [held])
     value["device_traces"] = [[], [event("alloc", SEGMENT, 4 * MIB, FORWARD)]]
-    (device,) = measured(snapshot(tmp_path, value))
+    (device,) = measured_memory(snapshot(tmp_path, value))
     assert (device.device, device.peak_bytes, device.end_bytes) == (1, 4 * MIB, 4 * MIB)
 
 

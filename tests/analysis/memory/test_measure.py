@@ -24,9 +24,9 @@ from tests.snapshots import (
     segment,
     snapshot,
 )
-from traceanalyzer.analysis.memory.lives import at_moments, lives_of, rounded
-from traceanalyzer.analysis.memory.measure import MemoryOfDevice, measured
-from traceanalyzer.diagnosis.memory import recommendations_of
+from traceanalyzer.analysis.memory.lives import at_moments, lives_of, rounded_request
+from traceanalyzer.analysis.memory.measure import MemoryOfDevice, measured_memory
+from traceanalyzer.diagnosis.memory import memory_recommendations
 from traceanalyzer.ingest.memory import read_snapshot
 
 DATA = Path(__file__).parents[2] / "data" / "memory"
@@ -36,7 +36,7 @@ STAGED = [name for name, case in TRUTH.items() if "expected" in case]
 
 
 def of(name: str) -> MemoryOfDevice:
-    return measured(read_snapshot(DATA / f"{name}.snapshot.pickle.gz"))[0]
+    return measured_memory(read_snapshot(DATA / f"{name}.snapshot.pickle.gz"))[0]
 
 
 @pytest.mark.parametrize("name", [*TRUTH, "kv_cat.base"])
@@ -142,7 +142,7 @@ def program(tmp_path: Path, steps: int, kept: bool = False) -> MemoryOfDevice:
     blocks = [
         (address, asked, asked, "active_allocated") for address, asked in sorted(alive.items())
     ]
-    return measured(snapshot(tmp_path, content(events, [segment(blocks, size)])))[0]
+    return measured_memory(snapshot(tmp_path, content(events, [segment(blocks, size)])))[0]
 
 
 def test_categories_of_a_training_step(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_a_rest_that_is_not_split_off_belongs_to_the_allocation(tmp_path: Path) 
         event("alloc", SEGMENT, asked, FORWARD),
         *freed(SEGMENT, asked),
     ]
-    device = measured(
+    device = measured_memory(
         snapshot(tmp_path, content(events, [segment([(SEGMENT, size, asked, "inactive")], size)]))
     )[0]
     assert device.peak_bytes == size
@@ -187,8 +187,8 @@ def test_a_rest_that_is_not_split_off_belongs_to_the_allocation(tmp_path: Path) 
 
 
 def test_sizes_are_rounded_as_the_allocator_does() -> None:
-    assert [rounded(size, {}) for size in (0, 1, 512, 513)] == [512, 512, 512, 1024]
-    assert rounded(1200 * MIB, {1024: 4}) == 1280 * MIB
+    assert [rounded_request(size, {}) for size in (0, 1, 512, 513)] == [512, 512, 512, 1024]
+    assert rounded_request(1200 * MIB, {1024: 4}) == 1280 * MIB
 
 
 def test_what_waits_for_another_stream_is_not_allocated(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_what_waits_for_another_stream_is_not_allocated(tmp_path: Path) -> None:
         (SEGMENT + 12 * MIB, 8 * MIB, 0, "inactive"),
     ]
     found = snapshot(tmp_path, content(events, [segment(blocks, 20 * MIB)]))
-    device = measured(found)[0]
+    device = measured_memory(found)[0]
     assert (device.peak_bytes, device.end_bytes, device.unexplained_bytes) == (8 * MIB, 4 * MIB, 0)
     lives = lives_of(found.devices[0], {})
     assert at_moments(np.arange(5), (lives.born, lives.freed, lives.size)).tolist() == [
@@ -221,7 +221,7 @@ def test_without_a_history_the_state_is_all_there_is(tmp_path: Path) -> None:
         (SEGMENT, 2 * MIB, MIB, "active_allocated"),
         (SEGMENT + 2 * MIB, 18 * MIB, 0, "inactive"),
     ]
-    device = measured(snapshot(tmp_path, content([], [segment(blocks, 20 * MIB)])))[0]
+    device = measured_memory(snapshot(tmp_path, content([], [segment(blocks, 20 * MIB)])))[0]
     assert (device.peak_bytes, device.reserved_bytes, device.peak_phase) == (
         2 * MIB,
         20 * MIB,
@@ -235,7 +235,7 @@ def test_half_the_batch_twice_is_between_half_and_all_of_it() -> None:
     """The measured peak of half the batch, and the gradients of the first half beside it at
     most."""
     base, half = (
-        measured(read_snapshot(DATA / f"{name}.snapshot.pickle.gz"))[0]
+        measured_memory(read_snapshot(DATA / f"{name}.snapshot.pickle.gz"))[0]
         for name in ("base", "half_batch")
     )
     (found,) = (scenario for scenario in base.scenarios if scenario.id == "accumulate")
@@ -262,4 +262,4 @@ def test_state_that_does_not_fit_is_predicted_whole_and_what_makes_it_fit_is_adv
     assert device.oom is not None
     assert peaks["bf16-states"] > device.oom.usable_bytes
     assert device.oom.fits_with_batch_share is None
-    assert [one.remedy for one in recommendations_of([device])] == ["shard"]
+    assert [one.remedy for one in memory_recommendations([device])] == ["shard"]

@@ -22,7 +22,7 @@ from tests.snapshots import (
     segment,
     snapshot,
 )
-from traceanalyzer.analysis.memory.measure import MemoryOfDevice, measured
+from traceanalyzer.analysis.memory.measure import MemoryOfDevice, measured_memory
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,7 +42,7 @@ def ran(tmp_path: Path, steps: list[list[dict[str, Any]]], alive: dict[int, int]
         (address, size, size, "active_allocated")
         for address, size in sorted({WEIGHTS: 8 * MIB, **alive}.items())
     ]
-    return measured(snapshot(tmp_path, content(events, [segment(blocks, 512 * MIB)])))[0]
+    return measured_memory(snapshot(tmp_path, content(events, [segment(blocks, 512 * MIB)])))[0]
 
 
 def work(stack: list[dict[str, Any]], size: int = MIB) -> list[dict[str, Any]]:

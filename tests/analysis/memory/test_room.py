@@ -21,7 +21,7 @@ from tests.snapshots import (
     segment,
     snapshot,
 )
-from traceanalyzer.analysis.memory.measure import measured
+from traceanalyzer.analysis.memory.measure import measured_memory
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,7 +58,9 @@ def room(
     }
     blocks = [(address, size, size, "active_allocated") for address, size in sorted(alive.items())]
     found = snapshot(tmp_path, content(events, [segment(blocks, 1024 * MIB)]))
-    return measured(found, capacity=None if capacity is None else {0: capacity})[0].larger_batch
+    return measured_memory(found, capacity=None if capacity is None else {0: capacity})[
+        0
+    ].larger_batch
 
 
 def test_the_largest_batch_is_what_the_fullest_moment_allows(tmp_path: Path) -> None:
@@ -107,6 +109,6 @@ def test_an_activation_as_large_as_a_weight_goes_with_the_batch(tmp_path: Path) 
         (WEIGHTS + k * 32 * MIB, (16 + 8 * k) * MIB, (16 + 8 * k) * MIB, "active_allocated")
         for k in range(2)
     ]
-    device = measured(snapshot(tmp_path, content(events, [segment(blocks, 1024 * MIB)])))[0]
+    device = measured_memory(snapshot(tmp_path, content(events, [segment(blocks, 1024 * MIB)])))[0]
     peaks = {scenario.id: scenario.peak_bytes for scenario in device.scenarios}
     assert peaks["batch-x2"] == (40 + 2 * 32) * MIB

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from traceanalyzer.analysis.memory.measure import measured
+from traceanalyzer.analysis.memory.measure import measured_memory
 from traceanalyzer.ingest.memory import read_snapshot
 from traceanalyzer.report.memory.flame import flame
 
@@ -12,7 +12,7 @@ SNAPSHOT = Path(__file__).parents[2] / "data" / "memory" / "kv_cat.base.snapshot
 
 
 def test_stacks_sum_to_the_peak_and_begin_outside() -> None:
-    (device,) = measured(read_snapshot(SNAPSHOT))
+    (device,) = measured_memory(read_snapshot(SNAPSHOT))
     assert sum(stack.bytes for stack in device.stacks) == device.peak_bytes
     largest = device.stacks[0]
     assert largest.frames[-1] == "memory_cases.py:72 fwd"
@@ -22,7 +22,7 @@ def test_stacks_sum_to_the_peak_and_begin_outside() -> None:
 
 
 def test_a_box_holds_those_within_it() -> None:
-    (device,) = measured(read_snapshot(SNAPSHOT))
+    (device,) = measured_memory(read_snapshot(SNAPSHOT))
     chart = flame(device)
     assert chart is not None
     (rects,) = chart.plot.marks

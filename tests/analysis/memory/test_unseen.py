@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from traceanalyzer.analysis.memory.measure import MemoryOfDevice, measured
+from traceanalyzer.analysis.memory.measure import MemoryOfDevice, measured_memory
 from traceanalyzer.ingest.memory import read_snapshot
 
 DATA = Path(__file__).parents[2] / "data" / "memory" / "unseen"
@@ -22,7 +22,7 @@ GENERATED = 301_727_232
 
 @cache
 def of(name: str) -> MemoryOfDevice:
-    return measured(read_snapshot(DATA / f"{name}.snapshot.pickle.gz"))[0]
+    return measured_memory(read_snapshot(DATA / f"{name}.snapshot.pickle.gz"))[0]
 
 
 @pytest.mark.parametrize("name", [*FAMILIES, "generate", "capture", "out_of_memory"])

@@ -10,7 +10,7 @@ from traceanalyzer import load
 from traceanalyzer.analysis.ranks.skew import traffic
 from traceanalyzer.diagnosis.selection import measured
 from traceanalyzer.report.build import report_of
-from traceanalyzer.report.html.rank_charts import traffic as chart_of
+from traceanalyzer.report.html.rank_charts import traffic_chart as chart_of
 
 STEPS = 4
 STEP_US = 1000

@@ -10,7 +10,7 @@ from tests.analysis.build import TraceBuilder
 from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.analysis.names.serving import Split, split
 from traceanalyzer.analysis.serving.fit import decode_fit
-from traceanalyzer.analysis.serving.gap_causes import stage_of
+from traceanalyzer.analysis.serving.gap_causes import serving_stage
 from traceanalyzer.analysis.serving.rows import IterationRow
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.diagnosis.serving.sentences import sentences, serving_values
@@ -201,7 +201,7 @@ def test_prefills_and_decodes_of_a_mark(name: str, parts: tuple[int | None, ...]
     ],
 )
 def test_stages_of_a_servers_loop(name: str, stage: str | None) -> None:
-    assert stage_of(name) == stage
+    assert serving_stage(name) == stage
 
 
 def made(requests: int, kv: int, a: float, b: float, c: float) -> IterationRow:

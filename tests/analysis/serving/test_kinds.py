@@ -6,7 +6,7 @@ from dataclasses import fields
 
 import pytest
 
-from traceanalyzer.analysis.serving.kinds import NOT_SHOWN, kinds
+from traceanalyzer.analysis.serving.kinds import NOT_SHOWN, iteration_kinds
 from traceanalyzer.analysis.serving.rows import IterationRow
 
 NOTHING = {field.name: None for field in fields(IterationRow)}
@@ -24,7 +24,7 @@ def usual(count: int, start: int = 0, **more: object) -> list[IterationRow]:
 
 def test_each_phase_and_way_is_a_kind_with_its_percentiles() -> None:
     rows = [*usual(20), *usual(5, 20, graph="eager"), *usual(5, 25, phase="prefill")]
-    found = kinds(rows)
+    found = iteration_kinds(rows)
     assert [(kind.phase, kind.graph, kind.iterations) for kind in found] == [
         ("decode", "replayed", 20),
         ("decode", "eager", 5),
@@ -47,7 +47,7 @@ def test_each_phase_and_way_is_a_kind_with_its_percentiles() -> None:
     ],
 )
 def test_the_tail_has_a_cause(slow: IterationRow, cause: str) -> None:
-    (kind,) = kinds([*usual(20), slow])
+    (kind,) = iteration_kinds([*usual(20), slow])
     assert (kind.slow, kind.slowest, kind.most_ms) == (1, 20, 30.0)
     assert (kind.cause, kind.cause_ms) == (cause, pytest.approx(20.0))
 
@@ -58,7 +58,7 @@ def test_a_log_has_times_and_no_cause() -> None:
         IterationRow(**(NOTHING | {"iteration": i, "phase": "decode", "logged_ms": time}))  # type: ignore[arg-type]
         for i, time in enumerate(times)
     ]
-    (kind,) = kinds(rows)
+    (kind,) = iteration_kinds(rows)
     assert (kind.graph, kind.p50_ms, kind.most_ms, kind.slow, kind.cause) == (
         None,
         10.0,
@@ -66,4 +66,4 @@ def test_a_log_has_times_and_no_cause() -> None:
         1,
         None,
     )
-    assert kinds([IterationRow(**(NOTHING | {"iteration": 0}))]) == []  # type: ignore[arg-type]
+    assert iteration_kinds([IterationRow(**(NOTHING | {"iteration": 0}))]) == []  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.snapshots import FORWARD, MIB, SEGMENT, content, event, segment
-from traceanalyzer.analysis.memory.measure import measured
+from traceanalyzer.analysis.memory.measure import measured_memory
 from traceanalyzer.collect.profilers import memory_history
 from traceanalyzer.collect.profilers.memory_history import MemoryHistory
 from traceanalyzer.ingest.memory import read_snapshot
@@ -64,7 +64,7 @@ def test_a_failure_while_steps_are_timed_leaves_the_state(
     file = tmp_path / "memory.rank0.pickle"
     paused(monkeypatch, file).fail(asked=20 * MIB, free=2 * MIB)
     snapshot = read_snapshot(file)
-    (device,) = measured(snapshot)
+    (device,) = measured_memory(snapshot)
     oom = device.oom
     assert oom is not None
     assert (oom.requested_bytes, oom.device_free_bytes, oom.allocated_bytes) == (
@@ -92,7 +92,7 @@ def test_a_failure_in_a_thread_without_python_is_where_the_program_waits(
     deadline = time.monotonic() + 30
     while not done and time.monotonic() < deadline:
         time.sleep(0.01)
-    oom = measured(read_snapshot(file))[0].oom
+    oom = measured_memory(read_snapshot(file))[0].oom
     assert oom is not None
     assert oom.site.startswith("test_memory_history.py:")
 
@@ -107,7 +107,7 @@ def test_of_a_failure_without_a_history_no_cause_is_made_up(
         torch.cuda.memory, "_snapshot", lambda: content([], [segment(blocks, 40 * MIB)])
     )
     allocator.fail(asked=4 * MIB, free=0)
-    oom = measured(read_snapshot(file))[0].oom
+    oom = measured_memory(read_snapshot(file))[0].oom
     assert oom is not None
     assert oom.verdict == "unknown"
     assert "before the history" in memory_report(read_snapshot(file)).headline

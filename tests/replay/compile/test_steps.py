@@ -15,7 +15,7 @@ from traceanalyzer.cli import cli
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.ingest import load
 from traceanalyzer.ingest.torch_log import read_logs
-from traceanalyzer.replay.compile.steps import Stopwatch
+from traceanalyzer.replay.compile.steps import StopwatchTimes
 from traceanalyzer.report.compile.build import UNTIMED, compile_report
 from traceanalyzer.report.timeline.lanes import Category, compile_spans
 from traceanalyzer.report.timeline.step_timeline import step_timeline
@@ -94,7 +94,7 @@ def log_of(folder: Path, begin_us: float, end_us: float) -> Path:
     return file
 
 
-def steps(folder: Path, stopwatch: Stopwatch = UNTIMED) -> StepsUse:
+def steps(folder: Path, stopwatch: StopwatchTimes = UNTIMED) -> StepsUse:
     logs = read_logs(log_of(folder, 4000, 9000))
     return compile_report(logs, load([program(folder)]), stopwatch).compiled.steps
 
@@ -137,14 +137,14 @@ def test_a_first_step_that_nothing_explains_may_be_the_recorders(tmp_path: Path)
 
 
 def test_compilation_pays_after_the_steps_that_save_its_time(tmp_path: Path) -> None:
-    assert steps(tmp_path, Stopwatch(1.0, 3.0)).pays_after_steps == 3  # 5 ms of compilation
-    slower = steps(tmp_path, Stopwatch(1.0, 1.0))
+    assert steps(tmp_path, StopwatchTimes(1.0, 3.0)).pays_after_steps == 3  # 5 ms of compilation
+    slower = steps(tmp_path, StopwatchTimes(1.0, 1.0))
     assert slower.pays_after_steps is None
     assert "never pays" in slower.basis
 
 
 def test_an_estimated_step_does_not_say_when_compilation_pays(tmp_path: Path) -> None:
-    found = steps(tmp_path, Stopwatch(None, 30.0))
+    found = steps(tmp_path, StopwatchTimes(None, 30.0))
     assert found.step_ms is not None
     assert found.pays_after_steps is None
     assert "--step-ms" in found.basis

@@ -12,7 +12,7 @@ from tests.analysis.build import TraceBuilder
 from tests.analysis.roofline.test_roofline import GEMM, TABLE, op
 from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.diagnosis.measurements import measure
-from traceanalyzer.replay.patterns.small_products import small_products
+from traceanalyzer.replay.patterns.small_products import small_product_runs
 from traceanalyzer.trace import Device
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def in_a_row(
         for k, (view, taken, values) in enumerate(views):
             b.op(view, at + 20 + 2 * k, at + 21 + 2 * k, shapes=taken, concrete=b.code(values))
     rated = measure(b.build(devices=(Device(0, "round"),)), Knowledge(hardware=TABLE)).rated
-    found = small_products(rated, np.ones(3, bool))
+    found = small_product_runs(rated, np.ones(3, bool))
     return None if found is None else found.in_a_row
 
 

@@ -10,25 +10,30 @@ import pytest
 from tests.report.reports import HOSTILE, empty, full, hostile
 from traceanalyzer.analysis.ranks.compare import RankRow
 from traceanalyzer.analysis.tables.budget import Idle
-from traceanalyzer.report.html.charts import name_of
-from traceanalyzer.report.html.details import Ceilings, Details
+from traceanalyzer.report.html.charts import axis_name
+from traceanalyzer.report.html.details import Details, RooflineCeilings
 from traceanalyzer.report.html.frame import chart_place
 from traceanalyzer.report.html.pictures import colours
-from traceanalyzer.report.html.pictures.plot import Dots, Lines, Rects, Words
+from traceanalyzer.report.html.pictures.plot import Dots, Lines, PlotTexts, Rects
 from traceanalyzer.report.html.step_charts import (
     MAX_BARS,
     gap_lengths,
     idle_causes,
-    ranks,
+    rank_bars,
     step_budget,
 )
-from traceanalyzer.report.html.work_charts import communication, kernel_classes, memory, roofline
+from traceanalyzer.report.html.work_charts import (
+    communication,
+    kernel_classes,
+    memory_chart,
+    roofline,
+)
 from traceanalyzer.report.timeline.distributions import MemoryTrack
 
 TIME = np.arange(3) * 1_000_000
 DETAILS = Details(
     memory=[MemoryTrack(0, TIME, np.array([1, 9, 2]) * 10**6, np.full(3, 20 * 10**6), 3)],
-    ceilings=Ceilings(
+    ceilings=RooflineCeilings(
         "H200", 4.8, {"bf16 on tensor cores": 989.0, "fp32 on the ordinary cores": 67.0}
     ),
 )
@@ -44,8 +49,8 @@ def with_roofline(report):
 
 def charts(report, details=DETAILS):
     made = [chart(report) for chart in (idle_causes, kernel_classes, communication)]
-    made += [chart(report, details) for chart in (gap_lengths, step_budget, ranks, roofline)]
-    made.append(memory(details))
+    made += [chart(report, details) for chart in (gap_lengths, step_budget, rank_bars, roofline)]
+    made.append(memory_chart(details))
     return [chart for chart in made if chart is not None]
 
 
@@ -64,7 +69,7 @@ def test_every_colour_is_one_of_the_pages_in_light_and_dark(report):
         for mark in chart.plot.marks:
             used = (
                 []
-                if isinstance(mark, Words)
+                if isinstance(mark, PlotTexts)
                 else [
                     mark.colour,
                     *(box.colour for box in getattr(mark, "boxes", ()) if box.colour),
@@ -77,7 +82,7 @@ def test_numbers_of_gaps_are_written_in_full():
     report = full()
     rows = [replace(row, gaps=1013.75) for row in report.tables["gap_histogram"]]
     drawn = gap_lengths(replace(report, tables=report.tables | {"gap_histogram": rows}), Details())
-    assert "1,014 gaps" in [text for _, _, text in marks(drawn, Words)[-1].words]
+    assert "1,014 gaps" in [text for _, _, text in marks(drawn, PlotTexts)[-1].words]
 
 
 def test_gaps_of_a_length_are_drawn_by_all_their_causes():
@@ -133,7 +138,7 @@ def test_idle_time_of_steps_and_ranks_is_drawn_by_cause():
     drawn = {bars.name: bars for bars in marks(step_budget(report, details), Rects)}
     assert lengths(drawn["idle: host"]) == pytest.approx([0.1] * len(rows))
     assert lengths(drawn["idle: sync"]) == pytest.approx([row.idle_ms - 0.1 for row in rows])
-    chart = ranks(replace(report, tables={"ranks": two}), details)
+    chart = rank_bars(replace(report, tables={"ranks": two}), details)
     drawn = {bars.name: bars for bars in marks(chart, Rects)}
     assert (lengths(drawn["idle: launch"]), lengths(drawn["idle: input"])) == ([3.0, 0.5], [1.5])
     (above,) = [box for box in drawn["idle: launch"].boxes if box.y1 == 0.5]
@@ -196,7 +201,7 @@ def test_steps_of_a_timing_log_are_their_times_alone():
 def test_idle_causes_are_those_of_the_report_longest_first():
     report = full()
     chart = idle_causes(report)
-    (bars,), names = marks(chart, Rects), [text for _, _, text in marks(chart, Words)[0].words]
+    (bars,), names = marks(chart, Rects), [text for _, _, text in marks(chart, PlotTexts)[0].words]
     shown = dict(zip(names, lengths(bars, axis="x"), strict=True))
     assert shown == pytest.approx({c: v for c, v in vars(report.metrics.idle_ms).items() if v})
     assert lengths(bars, axis="x") == sorted(shown.values(), reverse=True)
@@ -243,11 +248,11 @@ def test_charts_of_the_largest_run_are_small():
 
 
 def test_memory_is_in_megabytes_over_milliseconds():
-    allocated, reserved = marks(memory(DETAILS), Lines)
+    allocated, reserved = marks(memory_chart(DETAILS), Lines)
     assert (allocated.x, allocated.y) == ([0, 1, 2], [1, 9, 2])
     assert reserved.y == [20, 20, 20]
 
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_name_is_short(text):
-    assert len(name_of(text)) <= 60
+    assert len(axis_name(text)) <= 60

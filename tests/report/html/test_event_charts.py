@@ -12,17 +12,17 @@ from traceanalyzer.report.html import event_charts, rank_charts
 from traceanalyzer.report.html.details import Details
 from traceanalyzer.report.html.frame import chart_place
 from traceanalyzer.report.html.pictures import colours
-from traceanalyzer.report.html.pictures.plot import Dots, Lines, Rects, Words
+from traceanalyzer.report.html.pictures.plot import Dots, Lines, PlotTexts, Rects
 
 OF_REPORT = (
     event_charts.idle_places,
-    event_charts.step_times,
+    event_charts.step_times_chart,
     rank_charts.bandwidths,
-    rank_charts.traffic,
+    rank_charts.traffic_chart,
 )
 OF_DETAILS = (
-    event_charts.launch_queue,
-    event_charts.logged,
+    event_charts.launch_queue_chart,
+    event_charts.logged_chart,
     event_charts.icicle,
     event_charts.idle_icicle,
     rank_charts.ranks_by_step,
@@ -33,7 +33,7 @@ OF_DETAILS = (
 
 def all_of(report, details):
     made = [make(report) for make in OF_REPORT] + [make(details) for make in OF_DETAILS]
-    made.append(event_charts.kernel_lengths(report, details))
+    made.append(event_charts.kernel_lengths_chart(report, details))
     return {chart.id: chart for chart in made if chart is not None}
 
 
@@ -58,7 +58,7 @@ def test_what_is_drawn_is_in_the_colours_of_the_page_and_small(shown):
         for mark in chart.plot.marks:
             used = (
                 []
-                if isinstance(mark, Words)
+                if isinstance(mark, PlotTexts)
                 else [
                     mark.colour,
                     *(box.colour for box in getattr(mark, "boxes", ()) if box.colour),
@@ -109,7 +109,9 @@ def test_places_of_idle_time_are_those_with_the_most_of_it():
 def test_the_cost_of_a_launch_is_a_line_among_the_kernels():
     report, details = report_and_details(SAMPLES / "sync_bound_stacks")
     (line,) = [
-        m for m in event_charts.kernel_lengths(report, details).plot.marks if isinstance(m, Lines)
+        m
+        for m in event_charts.kernel_lengths_chart(report, details).plot.marks
+        if isinstance(m, Lines)
     ]
     assert list(line.x) == [report.metrics.launches.launch_mean_us] * 2
 
@@ -128,8 +130,8 @@ def test_the_longest_step_of_all_ranks_is_the_darkest():
 
 def test_a_logs_steps_are_data_and_the_rest():
     report, details = report_and_details(SAMPLES / "timing_input_bound")
-    data, rest = rects(event_charts.logged(details))
+    data, rest = rects(event_charts.logged_chart(details))
     assert (data.name, data.colour) == ("waiting for data", "idle-input")
     assert [box.y1 for box in rest.boxes] == pytest.approx([row.time_ms for row in details.logged])
-    assert not [m for m in event_charts.logged(details).plot.marks if isinstance(m, Dots)]
+    assert not [m for m in event_charts.logged_chart(details).plot.marks if isinstance(m, Dots)]
     assert report.tables["steps"]

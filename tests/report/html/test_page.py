@@ -20,8 +20,8 @@ from traceanalyzer.report.html.frame import POLICY, heading
 from traceanalyzer.report.html.markup import Markup
 from traceanalyzer.report.outline import step_facts
 from traceanalyzer.report.privacy.redact import redact_with
-from traceanalyzer.report.timeline.distributions import Message
-from traceanalyzer.report.timeline.icicle import Box
+from traceanalyzer.report.timeline.distributions import CollectiveMessage
+from traceanalyzer.report.timeline.icicle import IcicleBox
 from traceanalyzer.report.timeline.lanes import Lane
 
 CONTROLS = ("a", "button", "select", "summary")
@@ -215,10 +215,10 @@ def test_nothing_hidden_is_left_on_the_page(monkeypatch):
     )
     hidden = dataclasses.replace(hidden, facts=[["in SecretModel", where[2]]], title="alice")
     boxes = [
-        Box(name, level, 0.0, 1.0, "copy" if level == 2 else "")
+        IcicleBox(name, level, 0.0, 1.0, "copy" if level == 2 else "")
         for level, name in enumerate(("SecretModel", where[2], OWN_KERNEL))
     ]
-    sent = [Message("all_reduce", 1, 2, "SecretModel", 1000, 7, 0, 1000, 500)]
+    sent = [CollectiveMessage("all_reduce", 1, 2, "SecretModel", 1000, 7, 0, 1000, 500)]
     beside = Details([hidden], boxes=boxes, idle_boxes=boxes, messages=sent)
     report, details = redact_with(secret(), beside, PATTERNS)
     assert details.timeline.names[0] == report.tables["kernels"][0].name == "kernel-1"

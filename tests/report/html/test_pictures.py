@@ -18,20 +18,20 @@ from traceanalyzer.report.figures import step_times
 from traceanalyzer.report.html.pictures import colours
 from traceanalyzer.report.html.pictures.plot import (
     Axis,
+    AxisScale,
     Box,
     Lines,
     Plot,
     Rects,
-    Scale,
     scale_of,
     ticks,
 )
 from traceanalyzer.report.html.pictures.standalone import standalone, strip
 from traceanalyzer.report.html.pictures.summary import (
-    budget,
+    budget_bar,
     ladder,
     picture,
-    predictions,
+    predictions_ladder,
     waterfall,
 )
 from traceanalyzer.report.html.pictures.svg import drawn
@@ -50,7 +50,7 @@ def rects(plot):
 
 @given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e9))
 def test_ticks_are_few_in_order_and_on_the_axis(low, length):
-    scale = Scale(low, low + length, False)
+    scale = AxisScale(low, low + length, False)
     values = [value for value, _ in ticks(Axis(), scale)]
     assert len(values) <= 12
     assert values == sorted(values)
@@ -59,7 +59,7 @@ def test_ticks_are_few_in_order_and_on_the_axis(low, length):
 
 @given(st.floats(1e-9, 1e9), st.floats(1.01, 1e12))
 def test_ticks_of_a_logarithmic_axis_are_on_it(low, factor):
-    values = [value for value, _ in ticks(Axis(log=True), Scale(low, low * factor, True))]
+    values = [value for value, _ in ticks(Axis(log=True), AxisScale(low, low * factor, True))]
     assert all(low <= value <= low * factor for value in values)
 
 
@@ -108,7 +108,7 @@ def test_the_budget_bar_is_the_budget_with_idle_time_by_cause():
     report = full()
     shares = breakdown.budget(report)
     causes = [share for share in shares if share.within]
-    marks = rects(budget(report))
+    marks = rects(budget_bar(report))
     assert [mark.colour for mark in marks if mark.colour.startswith("idle-")] == [
         f"idle-{s.label}" for s in causes
     ]
@@ -118,11 +118,11 @@ def test_the_budget_bar_is_the_budget_with_idle_time_by_cause():
 
 def test_predictions_are_those_of_the_report():
     report = full()
-    plot, _ = predictions(report)
+    plot, _ = predictions_ladder(report)
     assert [box.x1 for box in rects(plot)[0].boxes[1:3]] == [
         advice.predicted_step_ms for advice in report.recommendations
     ]
-    assert predictions(replace(report, recommendations=[])) is None
+    assert predictions_ladder(replace(report, recommendations=[])) is None
 
 
 def test_the_still_timeline_covers_what_the_events_do():

@@ -8,7 +8,12 @@ from tests.analysis.build import TraceBuilder
 from tests.report.timeline.builders import three_steps
 from traceanalyzer.diagnosis.finding import Evidence, Finding
 from traceanalyzer.diagnosis.measurements import measure
-from traceanalyzer.report.html.finding_section import Place, of_evidence, of_finding, of_moment
+from traceanalyzer.report.html.finding_section import (
+    TimelinePlace,
+    of_evidence,
+    of_finding,
+    of_moment,
+)
 from traceanalyzer.report.timeline.step_timeline import step_timeline
 
 
@@ -26,10 +31,16 @@ def finding(cls, *where, id_="x"):
 @pytest.mark.parametrize(
     ("where", "place"),
     [
-        ("cudaStreamSynchronize in aten::item > aten::_local_scalar_dense", Place(31_000, 42_000)),
-        ("void cutlass::Kernel2<cutlass_80_tensor…", Place(10_000, 40_000)),
-        ("cutlass::Kernel2<cutlass_80_tensorop_bf16> (memory-bound)", Place(10_000, 40_000)),
-        ("aten::mm", Place(1_000, 30_000)),
+        (
+            "cudaStreamSynchronize in aten::item > aten::_local_scalar_dense",
+            TimelinePlace(31_000, 42_000),
+        ),
+        ("void cutlass::Kernel2<cutlass_80_tensor…", TimelinePlace(10_000, 40_000)),
+        (
+            "cutlass::Kernel2<cutlass_80_tensorop_bf16> (memory-bound)",
+            TimelinePlace(10_000, 40_000),
+        ),
+        ("aten::mm", TimelinePlace(1_000, 30_000)),
         ("of the mean steady-state step", None),
         ("", None),
         ("void…", None),
@@ -42,8 +53,8 @@ def test_evidence_names_its_event(timeline, where, place):
 @pytest.mark.parametrize(
     ("cls", "place"),
     [
-        ("sync", Place(40_000, 60_000)),
-        ("communication", Place(60_000, 118_000)),
+        ("sync", TimelinePlace(40_000, 60_000)),
+        ("communication", TimelinePlace(60_000, 118_000)),
         ("compute", None),
         ("transfer", None),
         ("inconclusive", None),
@@ -54,7 +65,7 @@ def test_a_finding_is_where_its_class_costs_most(timeline, cls, place):
 
 
 def test_a_finding_on_kernels_is_at_the_kernel_that_it_names(timeline):
-    assert of_finding(timeline, finding("memory", "steady state", "aten::mm")) == Place(
+    assert of_finding(timeline, finding("memory", "steady state", "aten::mm")) == TimelinePlace(
         1_000, 30_000
     )
 
@@ -65,9 +76,9 @@ def test_what_is_about_the_whole_recording_has_no_place(timeline, id_):
 
 
 def test_a_moment_of_another_step_is_not_shown(timeline):
-    assert of_moment(timeline, 250_000, 1_000) == Place(10_000, 11_000)
+    assert of_moment(timeline, 250_000, 1_000) == TimelinePlace(10_000, 11_000)
     assert of_moment(timeline, 50_000, 1_000) is None
-    assert Place(-5, 7).anchor == "#at=-5-7"
+    assert TimelinePlace(-5, 7).anchor == "#at=-5-7"
 
 
 def test_pauses_between_queued_ops_are_told_from_late_launches():
@@ -78,5 +89,9 @@ def test_pauses_between_queued_ops_are_told_from_late_launches():
         builder.call("cudaLaunchKernel", launched, launched + 1, correlation)
         builder.kernel("k", start, end, correlation, stream=7)
     timeline = step_timeline(measure(builder.build()))
-    assert of_finding(timeline, finding("launch", id_="launch-bound")) == Place(20_000, 80_000)
-    assert of_finding(timeline, finding("launch", id_="launch-latency")) == Place(10_000, 12_000)
+    assert of_finding(timeline, finding("launch", id_="launch-bound")) == TimelinePlace(
+        20_000, 80_000
+    )
+    assert of_finding(timeline, finding("launch", id_="launch-latency")) == TimelinePlace(
+        10_000, 12_000
+    )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from traceanalyzer.base.figures import metric
 from traceanalyzer.report.html.markup import tag
-from traceanalyzer.report.html.table_parts import PRINTED_COLUMNS, plain_table, table
+from traceanalyzer.report.html.table_parts import PRINTED_COLUMNS, html_table, plain_table
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ ROWS = [Row("gemm", 1234.5678, 5_000_000), Row("add", None, 9_000_000)]
 
 
 def made(rows=ROWS, **options):
-    return table("Things", rows, **({"limit": 10} | options))
+    return html_table("Things", rows, **({"limit": 10} | options))
 
 
 def test_headers_are_buttons_that_have_their_definition():
@@ -67,7 +67,7 @@ def test_names_are_cut_and_shown_in_full_under_the_pointer():
         name: str = metric("name")
         full_name: str = metric("in full")
 
-    text = table("Kernels", [Kernel("k" * 500, "f" * 5_000)], limit=1)
+    text = html_table("Kernels", [Kernel("k" * 500, "f" * 5_000)], limit=1)
     assert len(text) < 2_500
     assert 'title="ffff' in text
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceanalyzer.report.timeline.lanes import Events, Lane, Shown, Timeline
+from traceanalyzer.report.timeline.lanes import DrawnEvents, Lane, Shown, Timeline
 
 
 def timeline(count=10, names=("a", "b"), detail=("why",)):
@@ -26,6 +26,6 @@ def timeline(count=10, names=("a", "b"), detail=("why",)):
         lanes=[Lane("GPU 0 stream 7")],
         names=list(names),
         detail=list(detail),
-        events=Events.from_columns(events),
+        events=DrawnEvents.from_columns(events),
         shown=[Shown("device ops", count, count + 5)],
     )

@@ -12,7 +12,7 @@ from markdown_it import MarkdownIt
 from tests.report.reports import HOSTILE, empty, full, hostile, kernel, tables
 from tests.report.snapshots import matches_snapshot
 from traceanalyzer.diagnosis.finding import Evidence, Finding
-from traceanalyzer.report.markdown.escape import cell, prose, table
+from traceanalyzer.report.markdown.escape import cell, markdown_table, prose
 from traceanalyzer.report.markdown.issue import BRIEF, GITHUB_LIMIT, ROOM, render_markdown
 
 SECTIONS = [
@@ -86,7 +86,7 @@ def test_hostile_names_stay_text():
 
 
 def test_hostile_names_do_not_break_tables():
-    head, rows = table(["a", "b"], [False, False], [(name, name) for name in HOSTILE])
+    head, rows = markdown_table(["a", "b"], [False, False], [(name, name) for name in HOSTILE])
     parsed = tokens("\n".join([*head, *rows]))
     assert sum(t.type == "tr_open" for t in parsed) == len(HOSTILE) + 1
     assert sum(t.type == "td_open" for t in parsed) == 2 * len(HOSTILE)
@@ -94,7 +94,7 @@ def test_hostile_names_do_not_break_tables():
 
 @given(st.text(max_size=300))
 def test_any_text_is_one_cell(text):
-    head, rows = table(["a", "b"], [False, False], [(text, "last")])
+    head, rows = markdown_table(["a", "b"], [False, False], [(text, "last")])
     found = tokens("\n".join([*head, *rows]))
     assert sum(t.type == "td_open" for t in found) == 2
     assert not [

@@ -17,7 +17,7 @@ from traceanalyzer.report.timeline.distributions import (
     MAX_QUEUE_POINTS,
     kernel_lengths,
     launch_queue,
-    logged_steps,
+    logged_loading,
     messages,
     steps_of_ranks,
 )
@@ -167,10 +167,10 @@ def test_messages_are_the_collectives_of_the_step(sample):
 
 def test_a_log_that_tells_data_from_compute_is_taken_apart():
     m = measured(load(SAMPLES / "timing_input_bound")).critical
-    rows = logged_steps(m)
+    rows = logged_loading(m)
     assert len(rows) == (m.trace.step_timings.data >= 0).sum() > 0
     assert all(0 <= row.data_ms <= row.time_ms for row in rows)
-    assert logged_steps(measured(load(SAMPLES / "sync_bound")).critical) == []
+    assert logged_loading(measured(load(SAMPLES / "sync_bound")).critical) == []
 
 
 def test_what_lies_around_launches_is_asked_for_once_however_deep_the_stack(monkeypatch):

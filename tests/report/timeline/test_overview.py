@@ -13,7 +13,12 @@ from traceanalyzer.diagnosis.selection import measured
 from traceanalyzer.ingest import load
 from traceanalyzer.report.timeline import overview as module
 from traceanalyzer.report.timeline.lanes import Category
-from traceanalyzer.report.timeline.overview import Blocks, Stretch, merged, overview
+from traceanalyzer.report.timeline.overview import (
+    DrawnBlocks,
+    DrawnStretch,
+    merged_blocks,
+    overview,
+)
 from traceanalyzer.report.timeline.several import timelines
 
 
@@ -27,11 +32,11 @@ def blocks(rows):
         "end": start + length,
         "filled": length,
     }
-    return Blocks.from_columns({**columns, "row": np.arange(len(lane))})
+    return DrawnBlocks.from_columns({**columns, "row": np.arange(len(lane))})
 
 
 def test_short_ones_near_each_other_are_one_and_know_how_much_they_fill():
-    made = merged(
+    made = merged_blocks(
         blocks([(0, 0, 0, 4), (0, 0, 6, 4), (0, 0, 30, 50), (0, 3, 2, 1), (1, 0, 8, 2)]), 10
     )
     rows = zip(made.lane, made.category, made.start, made.end, made.filled, made.count, strict=True)
@@ -52,7 +57,7 @@ events = st.lists(
 @given(events, st.integers(1, 40))
 def test_merging_loses_neither_time_nor_events(rows, least):
     before = blocks(rows)
-    after = merged(blocks(rows), least)
+    after = merged_blocks(blocks(rows), least)
     for lane in range(3):
         for category in range(2):
             old, new = ((of.lane == lane) & (of.category == category) for of in (before, after))
@@ -75,7 +80,7 @@ def test_however_coarse_a_stream_has_the_time_of_its_ops(run, monkeypatch, most)
     ops = run.trace.device_ops
     start = int(steps.start[0])
     end = int(steps.end[-1])
-    made = overview([Stretch(run, start, end, -start, steps=True)], start, "all")
+    made = overview([DrawnStretch(run, start, end, -start, steps=True)], start, "all")
     assert len(made.events) <= most
     lanes = [lane.title for lane in made.lanes]
     assert made.lanes[lanes.index("steps")].level == 0

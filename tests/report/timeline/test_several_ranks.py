@@ -37,6 +37,6 @@ def test_the_late_rank_is_first_in_every_table_and_chart() -> None:
     report = report_of(of)
     assert report.tables["ranks"][0].rank == LATE
     assert report.tables["ranks"][0].straggler
-    chart = step_charts.ranks(report, Details.of(of))
+    chart = step_charts.rank_bars(report, Details.of(of))
     assert chart is not None
     assert f"rank {LATE} ⚠" in chart.plot.x.names[0]

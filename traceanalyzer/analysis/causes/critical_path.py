@@ -26,7 +26,7 @@ from traceanalyzer.analysis.algebra import (
 )
 from traceanalyzer.analysis.algebra.blocks import blocks
 from traceanalyzer.analysis.causes.driving import NO_STATE, PROFILER_STATE, driving
-from traceanalyzer.analysis.causes.start import Bindings, Bound, HostWaits
+from traceanalyzer.analysis.causes.start import Bindings, HostWaits, StartBound
 from traceanalyzer.analysis.causes.started import Started
 from traceanalyzer.analysis.joined.blocking import read_ranges
 from traceanalyzer.analysis.joined.linked import Linked
@@ -58,7 +58,7 @@ class PathKind(enum.IntEnum):
         return self.name.lower()
 
 
-class Part(enum.IntEnum):
+class SegmentPart(enum.IntEnum):
     """What of the chain of causes a segment is."""
 
     OP = 0  # a device op runs
@@ -79,7 +79,7 @@ class CriticalPath(Table):
     start: I64 = column(np.int64)
     end: I64 = column(np.int64)
     kind: U8 = column(np.uint8, fill=PathKind.OTHER)
-    part: U8 = column(np.uint8, fill=Part.HOST)
+    part: U8 = column(np.uint8, fill=SegmentPart.HOST)
     op: I32 = column(
         np.int32
     )  # device op that runs, that the host waited for, or that the segment leads to; -1: none
@@ -102,7 +102,7 @@ class Chain(Table):
 
     start: I64 = column(np.int64)
     end: I64 = column(np.int64)
-    part: U8 = column(np.uint8, fill=Part.HOST)
+    part: U8 = column(np.uint8, fill=SegmentPart.HOST)
     op: I32 = column(np.int32)  # as in `CriticalPath`
     wait: I32 = column(np.int32)  # row of the host waits, -1: none
 
@@ -141,10 +141,10 @@ SEGMENTS = 4  # segments that an op of the chain has at most: return, host, paus
 def find_critical_path(started: Started) -> CriticalPath:
     """The critical path of the steady steps (of the recording without steps); empty without device
     work."""
-    return joined(list(path_parts(started)))
+    return joined_path(list(path_parts(started)))
 
 
-def joined(parts: Sequence[CriticalPath]) -> CriticalPath:
+def joined_path(parts: Sequence[CriticalPath]) -> CriticalPath:
     """Parts of the path, one after the other."""
     if len(parts) < 2:
         return parts[0] if parts else CriticalPath.empty()
@@ -179,7 +179,7 @@ def path_parts(started: Started) -> Iterator[CriticalPath]:
 def _refined(started: Started, chain: Chain, edges: I64) -> CriticalPath:
     """The part of the path that some segments of the chain are; `edges`: when steps begin and the
     last one ends."""
-    on_host = chain.part == Part.HOST
+    on_host = chain.part == SegmentPart.HOST
     host = driving(started.timed, IntervalSet(chain.start[on_host], chain.end[on_host]))
     device = chain.take(~on_host)
     start = np.concatenate((device.start, host.start))
@@ -201,7 +201,7 @@ def _refined(started: Started, chain: Chain, edges: I64) -> CriticalPath:
     launching = at(started.linked.launch, device.op, -1)
     node = at(
         started.linked.tree.node_of_call,
-        np.where(device.part == Part.RETURN, waiting, launching),
+        np.where(device.part == SegmentPart.RETURN, waiting, launching),
         -1,
     )
     step = started.timed.steps.warmup + np.searchsorted(edges[1:], chain.start, side="right")
@@ -254,7 +254,7 @@ def _before(bindings: Bindings, waits: HostWaits, start: I64, finish: int) -> tu
         last = waits.before(_or_else(start, op, finish) - _or_else(bindings.lag, op, 0)).astype(
             np.int32, copy=False
         )
-        last[_or_else(bindings.by, op, Bound.LAUNCH) != Bound.LAUNCH] = -1
+        last[_or_else(bindings.by, op, StartBound.LAUNCH) != StartBound.LAUNCH] = -1
         awaited = at(waits.op, last, -1)
         last[awaited >= op] = -1
         return last, np.where(last >= 0, awaited, _or_else(bindings.op, op, -1)).astype(
@@ -299,7 +299,7 @@ def _edges(
 
 def _is_launched(bindings: Bindings, op: I32) -> Bool:
     """Whether its launch bound each op; for the one beyond the last, too."""
-    return _or_else(bindings.by, op, Bound.LAUNCH) == Bound.LAUNCH
+    return _or_else(bindings.by, op, StartBound.LAUNCH) == StartBound.LAUNCH
 
 
 def _segments(bindings: Bindings, op: I32, wait: I32, count: int, edges: I64, own: slice) -> Chain:
@@ -311,14 +311,16 @@ def _segments(bindings: Bindings, op: I32, wait: I32, count: int, edges: I64, ow
         return np.stack(columns, axis=1)[::-1].ravel()[kept]
 
     follows = _or_else(bindings.op, op, -1) >= 0
-    unlaunched = np.where(follows, Part.PAUSE, Part.UNKNOWN)
-    pause = np.where(_is_launched(bindings, op), Part.LATENCY, unlaunched).astype(np.uint8)[own]
+    unlaunched = np.where(follows, SegmentPart.PAUSE, SegmentPart.UNKNOWN)
+    pause = np.where(_is_launched(bindings, op), SegmentPart.LATENCY, unlaunched).astype(np.uint8)[
+        own
+    ]
     running = np.where(op < count, op, np.int32(-1))
     waited_for = np.append(running[1:], np.int32(-1))[own]
     running = running[own]
     wait = wait[own]
     waiting, working, running_op = (
-        np.full_like(pause, part) for part in (Part.RETURN, Part.HOST, Part.OP)
+        np.full_like(pause, part) for part in (SegmentPart.RETURN, SegmentPart.HOST, SegmentPart.OP)
     )
     return Chain(
         start=ordered(*edges[:-1]),
@@ -373,10 +375,10 @@ def _running(linked: Linked) -> U8:
 def _kinds(linked: Linked, chain: Chain) -> U8:
     """`PathKind` of segments in which the host does not matter, or waits."""
     kind = np.full(len(chain), PathKind.OTHER, np.uint8)
-    queued = (chain.part == Part.PAUSE) & (chain.end - chain.start < QUEUED_LATENCY_NS)
-    kind[queued | (chain.part == Part.LATENCY)] = PathKind.LAUNCH
-    kind[chain.part == Part.RETURN] = PathKind.WAIT
-    runs = chain.part == Part.OP
+    queued = (chain.part == SegmentPart.PAUSE) & (chain.end - chain.start < QUEUED_LATENCY_NS)
+    kind[queued | (chain.part == SegmentPart.LATENCY)] = PathKind.LAUNCH
+    kind[chain.part == SegmentPart.RETURN] = PathKind.WAIT
+    runs = chain.part == SegmentPart.OP
     kind[runs] = at(linked.memo(_running), chain.op[runs], PathKind.OTHER)
     return kind
 

@@ -81,7 +81,7 @@ def host_details(timed: Timed, start: I64, end: I64) -> U8:
     """For each of these stretches the detail of host work that filled most of it, where one did."""
     owner = np.full(len(start), IdleDetail.NONE, np.uint8)
     spent = np.zeros(len(start), np.int64)
-    for kind, covered in timed.memo(host_work).items():
+    for kind, covered in timed.memo(host_work_times).items():
         time = measure(covered, start, end)
         more = time > spent
         owner[more] = kind
@@ -90,7 +90,7 @@ def host_details(timed: Timed, start: I64, end: I64) -> U8:
     return owner
 
 
-def host_work(timed: Timed) -> dict[IdleDetail, IntervalSet]:
+def host_work_times(timed: Timed) -> dict[IdleDetail, IntervalSet]:
     """When the host was busy with each kind of work. Of two that hold a gap the first one
     counts."""
     ranges = timed.trace.host_ranges

@@ -50,7 +50,7 @@ LATENCY_RATIO = 2
 """A launch to an idle stream that took so many times the usual met something else on its way."""
 
 
-class Bound(enum.IntEnum):
+class StartBound(enum.IntEnum):
     """What a device op waited for last."""
 
     NOTHING = 0  # the recording shows nothing before it
@@ -207,19 +207,19 @@ def _bindings_of(
     on = dependencies.on[here]
     also_on = dependencies.also_on[here]
     latest = _Latest.of_none(len(start))
-    latest.take(Bound.LAUNCH, launch_time >= 0, launch + starts.latency[here])
-    latest.take(Bound.STREAM, previous >= 0, ends[previous] + starts.pause[here], previous)
-    latest.take(Bound.DEPENDENCY, on >= 0, ends[on] + dependencies.delay[here], on)
-    latest.take(Bound.DEPENDENCY, also_on >= 0, ends[also_on], also_on)
+    latest.take(StartBound.LAUNCH, launch_time >= 0, launch + starts.latency[here])
+    latest.take(StartBound.STREAM, previous >= 0, ends[previous] + starts.pause[here], previous)
+    latest.take(StartBound.DEPENDENCY, on >= 0, ends[on] + dependencies.delay[here], on)
+    latest.take(StartBound.DEPENDENCY, also_on >= 0, ends[also_on], also_on)
     # One that is later still waited for the op then running beside it: its event, or room on the
     # device.
     late = (start - latest.ready > QUEUED_LATENCY_NS) & (beside >= 0)
     late &= np.minimum(ends[beside], start) > latest.ready
-    latest.by[late] = Bound.DEPENDENCY
+    latest.by[late] = StartBound.DEPENDENCY
     op = latest.op
     op[late] = beside[late]
     op[op >= np.arange(here.start, here.stop)] = -1
-    since = np.where(latest.by == Bound.LAUNCH, launch, np.where(op >= 0, ends[op], start))
+    since = np.where(latest.by == StartBound.LAUNCH, launch, np.where(op >= 0, ends[op], start))
     return latest.by, op, narrowed(start - np.minimum(since, start))
 
 
@@ -237,7 +237,7 @@ class _Latest(NamedTuple):
         return cls(nothing, np.zeros(count, np.uint8), np.full(count, -1, np.int32))
 
     def take(
-        self, bound: Bound, known: Bool, time: I32 | I64, before: I64 | I32 | None = None
+        self, bound: StartBound, known: Bool, time: I32 | I64, before: I64 | I32 | None = None
     ) -> None:
         """Ops of which this is known are held up till then, where nothing did so for longer."""
         later = known & (time > self.ready)
@@ -257,7 +257,7 @@ def op_before(stream: I32) -> I32:
     return result
 
 
-def host_waits(timed: Timed) -> HostWaits:
+def find_host_waits(timed: Timed) -> HostWaits:
     """The calls that held the process's host side: no other launching thread went on meanwhile."""
     calls = timed.trace.api_calls
     blocking = np.flatnonzero(timed.joined.blocks)

@@ -11,8 +11,8 @@ from traceanalyzer.analysis.causes.start import (
     HostWaits,
     Starts,
     find_bindings,
+    find_host_waits,
     find_starts,
-    host_waits,
 )
 from traceanalyzer.analysis.joined.joined import INPUT_BYTES
 from traceanalyzer.analysis.time.markers import iteration_marks
@@ -40,7 +40,7 @@ class Started(HasTimed):
     @cached_property
     def input_copies(self) -> Bool:
         """Which device ops bring input data that the program had loaded."""
-        return flat(input_copies(self.timed))
+        return flat(input_copy_ops(self.timed))
 
     @cached_property
     def call_brings_input(self) -> Bool:
@@ -52,7 +52,7 @@ class Started(HasTimed):
     @cached_property
     def host_waits(self) -> HostWaits:
         """The calls that held the host until the device was done or had room."""
-        return host_waits(self.timed)
+        return find_host_waits(self.timed)
 
 
 LOADERS = re.compile(  # names of Python functions that prepare input
@@ -67,7 +67,7 @@ MIN_STEPS = 2
 LOADING_SHARE = 0.5  # a loader's functions fill at least this share of a gap that is theirs
 
 
-def input_copies(timed: Timed) -> Bool:
+def input_copy_ops(timed: Timed) -> Bool:
     """Which device ops bring input data: the host work before them prepared it.
 
     A copy after host work is no evidence by itself: where results came back before it, the host

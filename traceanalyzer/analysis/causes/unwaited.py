@@ -14,7 +14,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra import at, covered_before, places, union
 from traceanalyzer.analysis.algebra.blocks import blocks
 from traceanalyzer.analysis.causes.dependencies import NEVER
-from traceanalyzer.analysis.causes.start import Bound
+from traceanalyzer.analysis.causes.start import StartBound
 from traceanalyzer.analysis.causes.started import Started
 from traceanalyzer.analysis.time.launch_queue import QUEUE_DEPTH
 from traceanalyzer.trace import I32, I64, is_sorted
@@ -36,7 +36,7 @@ def gaps_without_waits(
     launch_time = started.linked.launch_time
     launched, position = _in_launch_order(started, int(next_op[0]))
     first = position[next_op]
-    first[started.bindings.by[next_op] != Bound.LAUNCH] = -1
+    first[started.bindings.by[next_op] != StartBound.LAUNCH] = -1
     del position
 
     def launches(here: slice) -> tuple[I64, I64]:

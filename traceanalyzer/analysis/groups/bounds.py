@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from traceanalyzer.analysis.algebra import clip, contains, isin_few, texts_where
-from traceanalyzer.analysis.groups.ops import Group, duration, group, per_step, steady, title
+from traceanalyzer.analysis.groups.ops import OpsGroup, duration, group, per_step, steady, title
 from traceanalyzer.analysis.names.kernel_classes import UNKNOWN
 from traceanalyzer.analysis.names.kernel_names import streams_weights
 from traceanalyzer.analysis.roofline.bounds import MIN_SAMPLES, Bound
@@ -26,7 +26,7 @@ WARP = 32  # threads that run together; in a smaller block the rest of them do n
 class Undersized(NamedTuple):
     """Long kernels of the steady state that leave most of the GPU empty."""
 
-    kernels: Group
+    kernels: OpsGroup
     threads: float  # of a launch, mean over their time
     resident: float | None  # threads that the GPU holds at a time; None where it is not known
     narrow_share: float  # share of their time in blocks of fewer threads than a warp
@@ -51,7 +51,7 @@ def filled(rated: WithRoofline) -> F64:
     return np.where(np.isnan(waves) & (threads > 0) & (threads <= WARP), 0.0, waves)
 
 
-def undersized(rated: WithRoofline) -> Bool:
+def which_undersized(rated: WithRoofline) -> Bool:
     """Kernels that calculate and fill hardly any of the GPU, or of each warp: no arithmetic or
     memory limits them."""
     return rated.linked.is_compute & ((filled(rated) < FEW_WAVES) | _narrow(rated))
@@ -71,7 +71,7 @@ def undersized_kernels(rated: WithRoofline) -> Undersized | None:
     time = duration(rated.linked)
     part = filled(rated)
     narrow = rated.linked.is_compute & _narrow(rated)
-    rows = steady(rated.timed) & undersized(rated) & (time >= LONG_NS)
+    rows = steady(rated.timed) & which_undersized(rated) & (time >= LONG_NS)
     if not rows.any():
         return None
     lanes = np.where(narrow, ops.threads / WARP, 1.0)
@@ -134,7 +134,7 @@ def memory_bound_share(rated: WithRoofline) -> float:
     by_class |= (linked.op_class == linked.classes.index("gemm")) & names[
         linked.trace.device_ops.name
     ]
-    memory = np.where(r.rated & ~r.small, ~r.arithmetic, by_class & ~undersized(rated))
+    memory = np.where(r.rated & ~r.small, ~r.arithmetic, by_class & ~which_undersized(rated))
     memory = np.where(isin_few(sampled, KNOWN), sampled == Bound.MEMORY, memory)
     return _compute_share(
         rated, np.where(r.counted & isin_few(r.bound, KNOWN), r.bound == Bound.MEMORY, memory)
@@ -145,7 +145,7 @@ def small_share(rated: WithRoofline) -> float:
     """Share of the steady state's compute time in kernels that fill hardly any of the GPU, of which
     no model or measurement says what limits them: neither arithmetic nor memory does, whatever
     kernels of their name are."""
-    return _compute_share(rated, undersized(rated) & ~_told(rated))
+    return _compute_share(rated, which_undersized(rated) & ~_told(rated))
 
 
 def unknown_share(rated: WithRoofline) -> float:
@@ -170,7 +170,7 @@ def _unknown(rated: WithRoofline) -> Bool:
     by_class = np.array([bound == UNKNOWN for bound in rated.linked.classes.bound])[
         rated.linked.op_class
     ]
-    return by_class & ~_told(rated) & ~undersized(rated)
+    return by_class & ~_told(rated) & ~which_undersized(rated)
 
 
 def _told(rated: WithRoofline) -> Bool:
@@ -208,7 +208,7 @@ def above_limits_ms(rated: WithRoofline, free: Bool) -> float | None:
     return per_step(rated.timed, np.maximum(time[limited] - r.attainable[limited], 0))
 
 
-def above_roofline(rated: WithRoofline) -> AboveRoofline | None:
+def kernels_above_roofline(rated: WithRoofline) -> AboveRoofline | None:
     """Kernels of the steady state that are faster than their roofline."""
     r = rated.roofline
     time = duration(rated.linked)

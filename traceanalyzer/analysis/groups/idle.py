@@ -51,7 +51,7 @@ def _mean_ms(explained: Causes, chosen: Bool, part: tuple[I64, I64] | None = Non
     return ms(idle.mean())
 
 
-def longest_gaps(
+def longest_gaps_of(
     explained: Causes,
     cause: IdleCause | None = None,
     detail: IdleDetail | None = None,

@@ -15,11 +15,11 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra import Groups, at, texts_where
 from traceanalyzer.analysis.groups.ops import (
-    Group,
+    OpsGroup,
     duration,
     group,
     judged,
-    named,
+    named_like,
     of_class,
     op_code,
     per_step,
@@ -43,7 +43,7 @@ COPY = re.compile(r"^aten::(?:contiguous|clone)$")  # operators that copy a tens
 class Casts(NamedTuple):
     """Casts of tensors to another type."""
 
-    kernels: Group  # with the casts whose operator is not known; the figures below are without
+    kernels: OpsGroup  # with the casts whose operator is not known; the figures below are without
     total_ms: float
     casts: float  # device ops a step
     alike: float  # mean number a step of one shape and type
@@ -60,10 +60,10 @@ ELEMENTWISE = re.compile(
 """Operators that go through all operands in one order, element by element."""
 
 
-def channel_kernels(timed: Timed, free: Bool) -> Group | None:
+def channel_kernels(timed: Timed, free: Bool) -> OpsGroup | None:
     """Kernels that a convolution library runs around its own to change a layout, of ops that are
     `free`."""
-    found = group(timed, steady(timed) & free & named(timed.linked, CHANNELS))
+    found = group(timed, steady(timed) & free & named_like(timed.linked, CHANNELS))
     convolves = (steady(timed) & of_class(timed.joined, "convolution")).any()
     return found if found.total_ms > 0 and convolves else None
 
@@ -83,7 +83,7 @@ def casts(timed: Timed, free: Bool) -> Casts | None:
         timed.steps.of_op[chosen], ranges.shapes[row[chosen]], ranges.dtypes[row[chosen]]
     )
     return Casts(
-        kernels=Group(rows, per_step(timed, time[rows]), group(timed, row >= 0).top),
+        kernels=OpsGroup(rows, per_step(timed, time[rows]), group(timed, row >= 0).top),
         total_ms=per_step(timed, time[chosen]),
         casts=len(chosen) / timed.steps.steady_count,
         alike=float(alike.count.mean()),
@@ -91,7 +91,7 @@ def casts(timed: Timed, free: Bool) -> Casts | None:
     )
 
 
-def layout_copies(timed: Timed, free: Bool) -> Group | None:
+def layout_copy_ops(timed: Timed, free: Bool) -> OpsGroup | None:
     """Copies that only make a tensor contiguous, of ops that are `free`."""
     rows = (
         steady(timed)
@@ -118,7 +118,7 @@ def _around(joined: HostAttribution, pattern: re.Pattern[str]) -> I32:
 class StridedWork(NamedTuple):
     """Elementwise kernels with operands in different orders."""
 
-    kernels: Group
+    kernels: OpsGroup
     examples: list[str]  # operator, shape and strides of the two operands
 
 

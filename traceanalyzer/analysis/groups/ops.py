@@ -59,7 +59,7 @@ def api_times(linked: TraceJoins) -> list[ApiTime]:
     ]
 
 
-class Group(NamedTuple):
+class OpsGroup(NamedTuple):
     """Device ops of the steady state with something in common."""
 
     rows: Bool  # which device ops
@@ -67,7 +67,7 @@ class Group(NamedTuple):
     top: list[tuple[str, float]]  # the kernels with the most of it, and its ms
 
 
-def group(timed: Timed, rows: Bool) -> Group:
+def group(timed: Timed, rows: Bool) -> OpsGroup:
     """These device ops as a group."""
     time: dict[str, float] = {}
     kinds = Groups.of(timed.trace.device_ops.name[rows])
@@ -78,7 +78,7 @@ def group(timed: Timed, rows: Bool) -> Group:
         name = title(timed.linked, code)
         time[name] = time.get(name, 0.0) + ms(ns / timed.steps.steady_count)
     top = sorted(time.items(), key=lambda item: -item[1])[:TOP_KERNELS]
-    return Group(rows, per_step(timed, duration(timed.linked)[rows]), top)
+    return OpsGroup(rows, per_step(timed, duration(timed.linked)[rows]), top)
 
 
 def steady(timed: Timed) -> Bool:
@@ -93,7 +93,7 @@ def of_class(joined: HostAttribution, *names: str) -> Bool:
     return isin_few(joined.linked.op_class, [joined.linked.classes.index(name) for name in names])
 
 
-def named(linked: TraceJoins, pattern: re.Pattern[str]) -> Bool:
+def named_like(linked: TraceJoins, pattern: re.Pattern[str]) -> Bool:
     """Device ops in whose names the pattern is found."""
     return with_text(linked, linked.trace.device_ops.name, pattern)
 
@@ -149,7 +149,7 @@ def in_stream_order(timed: Timed, rows: Bool) -> I64:
     return chosen
 
 
-def runs(timed: Timed, order: I64, inside: Bool) -> tuple[I32, int]:
+def runs_of_neighbours(timed: Timed, order: I64, inside: Bool) -> tuple[I32, int]:
     """The run of neighbours (in step and stream, all `inside`) of each op of `order`, -1 for none;
     and their number."""
     stream = timed.trace.device_ops.stream[order]
@@ -174,12 +174,12 @@ def greatest(values: I64 | F64, run: I32 | I64, count: int | None = None) -> F64
 class WrittenOutAttention(NamedTuple):
     """Passes over the scores between the two products."""
 
-    passes: Group
+    passes: OpsGroup
     attentions: float  # a step, forward and backward each
     bytes_saved: float | None  # what the passes read and write a step; None where not known
 
 
-def written_out_attention(rated: WithRoofline, free: Bool) -> WrittenOutAttention | None:
+def find_written_out_attention(rated: WithRoofline, free: Bool) -> WrittenOutAttention | None:
     """Softmax and its neighbours between two batched products, forward or backward, of ops that are
     `free`."""
     order = in_stream_order(rated.timed, steady(rated.timed))

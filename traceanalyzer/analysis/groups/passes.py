@@ -9,15 +9,15 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra import Groups, at, where_changed
 from traceanalyzer.analysis.groups.ops import (
-    Group,
+    OpsGroup,
     duration,
     greatest,
     group,
     in_stream_order,
-    named,
+    named_like,
     of_class,
     per_step,
-    runs,
+    runs_of_neighbours,
     steady,
     title,
 )
@@ -55,7 +55,7 @@ of its own."""
 FUSED = re.compile("fused", re.IGNORECASE)
 
 
-def written(rated: WithRoofline, op: I32 | I64) -> F64:
+def bytes_written(rated: WithRoofline, op: I32 | I64) -> F64:
     """Bytes that each of these device ops writes, as far as its operator's operands say: what it
     moves and does not read, or the first where that is what the operator writes."""
     ranges = rated.trace.host_ranges
@@ -107,7 +107,7 @@ def crossing(number: I64, traffic: F64, out: F64, reducing: Bool) -> F64:
 class OptimizerPasses(NamedTuple):
     """Kernels of an optimizer step that is not fused."""
 
-    kernels: Group
+    kernels: OpsGroup
     names: int  # different kernels
     longest_ms: float  # time a step of the one that takes longest
     longest: str
@@ -116,7 +116,7 @@ class OptimizerPasses(NamedTuple):
 class Chains(NamedTuple):
     """Runs of memory-bound kernels that work on the same data."""
 
-    kernels: Group
+    kernels: OpsGroup
     runs_per_step: float
     kernels_per_run: float
     longest_ms: float  # time a step if each run took as long as its longest kernel
@@ -125,12 +125,12 @@ class Chains(NamedTuple):
     is known."""
 
 
-def optimizer_passes(rated: WithRoofline, free: Bool) -> OptimizerPasses | None:
+def find_optimizer_passes(rated: WithRoofline, free: Bool) -> OptimizerPasses | None:
     """An optimizer step written as many passes over its state, of ops that are `free`."""
     rows = (
         steady(rated.timed)
         & of_class(rated.joined, "optimizer")
-        & ~named(rated.linked, FUSED)
+        & ~named_like(rated.linked, FUSED)
         & free
     )
     if not rows.any():
@@ -151,10 +151,11 @@ def chains(rated: WithRoofline, free: Bool) -> Chains | None:
         of_class(rated.joined, *FUSIBLE)
         & rated.linked.is_kernel
         & free
-        & ~named(rated.linked, COMPILED)
+        & ~named_like(rated.linked, COMPILED)
     )
     run, number = split_by_size(
-        runs(rated.timed, order, fusible[order])[0], rated.memo(largest_operands)[order]
+        runs_of_neighbours(rated.timed, order, fusible[order])[0],
+        rated.memo(largest_operands)[order],
     )
     count = np.bincount(run[run >= 0], minlength=number)
     steps = rated.timed.steps.steady_count

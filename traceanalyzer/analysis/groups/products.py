@@ -8,11 +8,11 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra import isin_few, texts_where
 from traceanalyzer.analysis.groups.ops import (
-    Group,
+    OpsGroup,
     duration,
     group,
     judged,
-    named,
+    named_like,
     of_class,
     op_code,
     per_step,
@@ -44,7 +44,7 @@ MANY_WAVES = 8  # with more waves the last one is less than an eighth of the ker
 class Fp32Products(NamedTuple):
     """Products in fp32 on the ordinary cores."""
 
-    kernels: Group
+    kernels: OpsGroup
     at_ms: dict[
         str, float
     ]  # time a step on the tensor cores by number format; without those that the GPU has not
@@ -54,7 +54,7 @@ class Fp32Products(NamedTuple):
 class OddProducts(NamedTuple):
     """Slow products whose sizes are not multiples of 16 bytes."""
 
-    kernels: Group
+    kernels: OpsGroup
     saved_ms: float  # time a step beyond what aligned ones reach
     shapes: list[str]  # of the operands with such a size, those with most time first
 
@@ -62,7 +62,7 @@ class OddProducts(NamedTuple):
 class LastWaves(NamedTuple):
     """Matrix kernels whose last wave of blocks leaves most SMs idle."""
 
-    kernels: Group
+    kernels: OpsGroup
     waves: float
     lost_ms: (
         float  # time a step of the empty part of the last wave, as far as the roofline leaves room
@@ -73,12 +73,14 @@ CONVOLUTION = re.compile(r"^aten::\w*conv")
 FEW_CHANNELS = 4  # images have one to four, and the layer that reads them is made for it
 
 
-def fp32_products(rated: WithRoofline, free: Bool) -> Fp32Products | None:
+def fp32_matrix_products(rated: WithRoofline, free: Bool) -> Fp32Products | None:
     """Matrix products in fp32 on the ordinary cores, of ops that are `free`."""
     roofline = rated.roofline
     rows = steady(rated.timed) & rated.linked.is_matrix & (roofline.tensor == NO) & free
     unknown = roofline.precision == Precision.UNKNOWN
-    rows &= (roofline.precision == Precision.FP32) | (unknown & named(rated.linked, FP32_PRODUCT))
+    rows &= (roofline.precision == Precision.FP32) | (
+        unknown & named_like(rated.linked, FP32_PRODUCT)
+    )
     found = group(rated.timed, rows)
     if found.total_ms <= 0:
         return None
@@ -194,7 +196,7 @@ def last_waves(rated: WithRoofline, free: Bool) -> LastWaves | None:
 class OddConvolutions(NamedTuple):
     """Convolutions with channel counts that are not multiples of 16 bytes."""
 
-    kernels: Group
+    kernels: OpsGroup
     shapes: list[str]  # of their weights: result channels, input channels of a group, window
 
 

@@ -42,7 +42,7 @@ class Launched(NamedTuple):
     number: int | None = None  # the batch that a capture is named for
 
 
-class Replay(NamedTuple):
+class GraphReplay(NamedTuple):
     """A graph launch: its API call, its ops in the order of their launches, and the requests that
     its mark tells."""
 
@@ -116,7 +116,7 @@ def _keys(linked: TraceJoins, codes: dict[tuple[str, int, int], int]) -> I64:
     return np.array(numbers, np.int64)[of_op.reshape(-1)]
 
 
-def _replays(linked: TraceJoins) -> Iterator[Replay]:
+def _replays(linked: TraceJoins) -> Iterator[GraphReplay]:
     """The graph launches. Where nodes are recorded they tell the order, else the starts of the
     ops."""
     ops = linked.trace.device_ops
@@ -136,7 +136,7 @@ def _replays(linked: TraceJoins) -> Iterator[Replay]:
         begun = ranges.start[marks] <= calls.start[call]
         around = marks[begun & (ranges.end[marks] >= calls.end[call])]
         requests = told[int(ranges.name[around[-1]])] if len(around) else None
-        yield Replay(call, rows, requests)
+        yield GraphReplay(call, rows, requests)
 
 
 def _requests_told(strings: list[str]) -> dict[int, int | None]:
@@ -216,7 +216,7 @@ def _captures(linked: TraceJoins) -> Iterator[Launched]:
 
 
 def _captured(
-    linked: TraceJoins, replay: Replay, captures: Iterable[Launched]
+    linked: TraceJoins, replay: GraphReplay, captures: Iterable[Launched]
 ) -> tuple[Launched, bool] | None:
     """The capture of as many launches of the same kinds, and whether it is that of this batch: the
     smallest that holds it."""
@@ -246,13 +246,13 @@ class _Graft:
         self.room = MOST_RANGES
         self.used = set[Trace]()
 
-    def add(self, replay: Replay, found: tuple[Launched, bool] | None) -> None:
+    def add(self, replay: GraphReplay, found: tuple[Launched, bool] | None) -> None:
         """The ranges of one replay; one that stands for all where nothing is known of it."""
         ranges = self._ranges(*found) if found else self._unnamed(len(replay.ops))
         if self._place(replay, ranges) and found:
             self.used.add(found[0].linked.trace)
 
-    def add_annotated(self, replay: Replay) -> None:
+    def add_annotated(self, replay: GraphReplay) -> None:
         """The ranges of one replay of whose nodes the program said something."""
         ops = self.linked.trace.device_ops
         codes = ops.annotation[replay.ops].tolist()
@@ -278,7 +278,7 @@ class _Graft:
         )
         self._place(replay, ranges)
 
-    def _place(self, replay: Replay, ranges: _Ranges) -> bool:
+    def _place(self, replay: GraphReplay, ranges: _Ranges) -> bool:
         """Put ranges into the call that launches the graph, each as wide as its share of the
         launches; whether there is room."""
         calls = self.linked.trace.api_calls

@@ -14,9 +14,9 @@ from traceanalyzer.analysis.memory.phases import (
     EVEN_SHARE,
     FORWARD,
     MODULE_FILE,
-    Timeline,
+    HistoryTimeline,
+    frames_of_python,
     line_of,
-    python_frames,
 )
 from traceanalyzer.trace import distinct
 from traceanalyzer.trace.snapshot import I8, I16, I32, I64, Stack
@@ -25,7 +25,7 @@ MOST_NODES = 60  # module calls that are looked at, the ones with the most activ
 LEAST_BLOCKS = 2  # a module that runs once a step has no earlier block whose activations wait
 
 
-class Block(NamedTuple):
+class RepeatedModule(NamedTuple):
     """A module that runs several times a step. `lives` are its activations, `instance` the run each
     is of."""
 
@@ -37,8 +37,8 @@ class Block(NamedTuple):
 
 
 def repeated_block(
-    lives: Lives, timeline: Timeline, categories: I8, stacks: Sequence[Stack]
-) -> Block | None:
+    lives: Lives, timeline: HistoryTimeline, categories: I8, stacks: Sequence[Stack]
+) -> RepeatedModule | None:
     """The repeated module with the most activations; None where no module repeats."""
     n_steps = max(len(timeline.steps.ends), 1)
     if not lives.n_events:
@@ -69,7 +69,7 @@ def _module_calls(stack: Stack) -> list[tuple[object, ...]]:
     if any(CHECKPOINT_FILE.search(frame.file) for frame in stack):
         return []
     found = []
-    python = python_frames(stack)
+    python = frames_of_python(stack)
     for at, frame in enumerate(python[:-1]):
         outer = python[at + 1]
         if (
@@ -83,7 +83,7 @@ def _module_calls(stack: Stack) -> list[tuple[object, ...]]:
 
 def _block(
     node: tuple[object, ...], members: set[int], lives: Lives, rows: I64, n_steps: int
-) -> Block | None:
+) -> RepeatedModule | None:
     """The block of a node: its runs lie one after another, each with nearly the same
     allocations."""
     members_of = rows[np.isin(lives.stack[rows], list(members))]
@@ -102,7 +102,7 @@ def _block(
     else:
         instance = np.arange(len(members_of)) // (len(members_of) // blocks)
     site = line_of(str(node[0]), 0, str(node[1])).replace(":0", "")
-    return Block(
+    return RepeatedModule(
         site, members_of, instance, blocks / n_steps, float(lives.size[members_of].sum()) / n_steps
     )
 
@@ -137,7 +137,7 @@ def _instances(lives: Lives, mine: I64, even: I32 | I16, blocks: int) -> I64:
     return np.maximum(np.searchsorted(starts, born, side="right") - 1, 0)
 
 
-def checkpointed(lives: Lives, block: Block) -> tuple[Piece, Piece]:
+def checkpointed(lives: Lives, block: RepeatedModule) -> tuple[Piece, Piece]:
     """Pieces of the lives if each run of the block kept its output alone and made the rest again in
     the backward."""
     n = int(block.instance.max()) + 1

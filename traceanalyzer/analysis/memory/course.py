@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from traceanalyzer.analysis.memory.categories import CATEGORIES
 from traceanalyzer.analysis.memory.lives import Lives, at_moments
-from traceanalyzer.analysis.memory.phases import PHASES, Timeline, site_of
+from traceanalyzer.analysis.memory.phases import PHASES, HistoryTimeline, allocation_site
 from traceanalyzer.analysis.memory.segments import Reserved, reserved_of
 from traceanalyzer.base import MEMORY, dataclass, metric
 from traceanalyzer.trace import F64, I32
@@ -18,7 +18,7 @@ from traceanalyzer.trace.snapshot import I8, I64, DeviceMemory, Events, Stack
 CURVE_POINTS = 1000  # points that a drawn curve keeps, its extremes among them
 
 
-class Level(NamedTuple):
+class MemoryLevel(NamedTuple):
     """Bytes allocated at elements of the level, ascending, between which it is nowhere higher."""
 
     elements: I64
@@ -70,7 +70,7 @@ TOP_LINES = 8
 _Peaks = dict[tuple[int, int], int]  # bytes by step and phase
 
 
-def course_of(memory: DeviceMemory, lives: Lives, timeline: Timeline) -> Course:
+def course_of(memory: DeviceMemory, lives: Lives, timeline: HistoryTimeline) -> Course:
     """The course of one GPU's memory."""
     n = lives.n_events
     starts = np.concatenate(([0], timeline.bounds)) if n else np.empty(0, np.int64)
@@ -98,7 +98,7 @@ def course_of(memory: DeviceMemory, lives: Lives, timeline: Timeline) -> Course:
     )
 
 
-def _step_before(timeline: Timeline, moment: int) -> int | None:
+def _step_before(timeline: HistoryTimeline, moment: int) -> int | None:
     """The step of the event before an element of the level; None where there is none."""
     if not timeline.steps.ends or not moment:
         return None
@@ -115,7 +115,7 @@ def _phase_peaks(peaks: _Peaks) -> dict[str, int]:
 
 
 def _steps(
-    timeline: Timeline, level: Level, reserved: Reserved, peaks: _Peaks
+    timeline: HistoryTimeline, level: MemoryLevel, reserved: Reserved, peaks: _Peaks
 ) -> tuple[StepMemory, ...]:
     of_steps: dict[int, dict[str, int]] = {}
     for (step, phase), peak in peaks.items():
@@ -135,14 +135,14 @@ def _steps(
     )
 
 
-def _level(lives: Lives, wanted: Sequence[ArrayLike]) -> Level:
+def _level(lives: Lives, wanted: Sequence[ArrayLike]) -> MemoryLevel:
     """The level after every birth, where alone it can be highest, and at the elements that are
     wanted."""
     more = [np.asarray(rows, np.int32) for rows in wanted]
     elements: I64 = np.concatenate((lives.born + 1, *more))
     elements.sort()
     elements = elements[np.append(elements[1:] != elements[:-1], True)]
-    return Level(elements, at_moments(elements, (lives.born, lives.freed, lives.size)))
+    return MemoryLevel(elements, at_moments(elements, (lives.born, lives.freed, lives.size)))
 
 
 def edges_of(n: int) -> I64:
@@ -151,13 +151,13 @@ def edges_of(n: int) -> I64:
     return np.unique(np.linspace(0, n, count).astype(np.int64))
 
 
-def moments_of(level: Level, edges: I64) -> I64:
+def moments_of(level: MemoryLevel, edges: I64) -> I64:
     """Elements of the level to draw: the highest in each of many equal stretches of events."""
     return level.first_highest(edges[:-1] + 1, edges[1:])
 
 
 def _points(
-    events: Events, moments: I64, level: Level, reserved: Reserved
+    events: Events, moments: I64, level: MemoryLevel, reserved: Reserved
 ) -> tuple[tuple[float, int, int], ...]:
     if not len(moments):
         return ()
@@ -167,7 +167,7 @@ def _points(
     return tuple(zip(seconds.tolist(), allocated, reserved.at(moments).tolist(), strict=True))
 
 
-def _peaks(level: Level, timeline: Timeline, starts: I64) -> _Peaks:
+def _peaks(level: MemoryLevel, timeline: HistoryTimeline, starts: I64) -> _Peaks:
     """The most bytes allocated in each, the level that it begins with included."""
     best: _Peaks = {}
     if not len(starts):
@@ -204,7 +204,7 @@ def consumers_of(
     if not len(moments):
         return ()
     by_category = _over_time(lives, categories, CATEGORIES, moments)
-    names = [site_of(stack) or "(no Python stack)" for stack in stacks]
+    names = [allocation_site(stack) or "(no Python stack)" for stack in stacks]
     texts = sorted(set(names))
     number = {text: i for i, text in enumerate(texts)}
     of_stack = np.array([number[name] for name in names], np.int32)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from traceanalyzer.analysis.memory.lives import Lives, Rows, at_moments
-from traceanalyzer.analysis.memory.phases import Timeline, site_of
+from traceanalyzer.analysis.memory.phases import HistoryTimeline, allocation_site
 from traceanalyzer.base import MEMORY, dataclass, metric
 from traceanalyzer.trace import F64
 from traceanalyzer.trace.snapshot import I64, Stack
@@ -64,7 +64,7 @@ UNKNOWN = Growth(None, None, None, "unknown", 0, ())
 
 
 def growth_of(
-    lives: Lives, timeline: Timeline, stacks: Sequence[Stack], last: int | None = None
+    lives: Lives, timeline: HistoryTimeline, stacks: Sequence[Stack], last: int | None = None
 ) -> Growth:
     """The growth after warm-up. `last`: the row at which memory ran out, after which a program
     frees what it has; else the history's end. What is freed by then is no leak."""
@@ -134,7 +134,7 @@ def _by_site(
     places: dict[str, int] = {}
     number = np.zeros(len(stacks), np.int32)
     for stack in of_stacks.tolist():
-        name = site_of(stacks[stack]) or "(no Python stack)"
+        name = allocation_site(stacks[stack]) or "(no Python stack)"
         number[stack] = places.setdefault(name, len(places))
     place = number[lives.stack[chosen]]
     by_place = chosen[np.argsort(place, kind="stable")]

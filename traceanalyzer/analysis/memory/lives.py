@@ -120,7 +120,7 @@ def rounding(settings: Mapping[str, object]) -> dict[int, int]:
         return {}
 
 
-def rounded(size: int, divisions: Mapping[int, int]) -> int:
+def rounded_request(size: int, divisions: Mapping[int, int]) -> int:
     """What the allocator makes of a request."""
     if size < ALIGNMENT:
         return ALIGNMENT
@@ -273,7 +273,7 @@ class _Replay:
             self._add(address, requested, BEFORE, stack, size)
 
     def _add(self, address: int, requested: int, born: int, stack: int, size: int = 0) -> None:
-        block = size or rounded(requested, self._divisions)
+        block = size or rounded_request(requested, self._divisions)
         segment = self._segments.find(address)
         if segment is not None:
             rest = self._segments.put(segment, address) - address - block

@@ -11,8 +11,8 @@ from traceanalyzer.analysis.memory.course import Consumer, StepMemory, consumers
 from traceanalyzer.analysis.memory.growth import Growth, Verdict, growth_of
 from traceanalyzer.analysis.memory.lives import lives_of
 from traceanalyzer.analysis.memory.oom import Oom, last_oom, oom_of
-from traceanalyzer.analysis.memory.phases import BACKWARD, PHASES, site_of, timeline_of
-from traceanalyzer.analysis.memory.room import LargerBatch, larger_batch
+from traceanalyzer.analysis.memory.phases import BACKWARD, PHASES, allocation_site, timeline_of
+from traceanalyzer.analysis.memory.room import LargerBatch, largest_batch
 from traceanalyzer.analysis.memory.segments import held_at
 from traceanalyzer.analysis.memory.stacks import StackAtPeak, stacks_at
 from traceanalyzer.analysis.memory.whatif import Scenario, Subject, scenarios_of, unmade_state
@@ -97,7 +97,7 @@ class MemoryOfDevice:
 _NO_PHASES = "; null where neither steps nor autograd tell the phases"
 
 
-def measured(
+def measured_memory(
     snapshot: Snapshot, ranks: int = 8, capacity: Mapping[int, int] | None = None
 ) -> tuple[MemoryOfDevice, ...]:
     """Every GPU of the snapshot that held memory; `capacity` is what each has, bytes by device,
@@ -142,7 +142,7 @@ def _device(
         fragmentation=_fragmentation(subject),
         oom=oom,
         scenarios=scenarios_of(replace(subject, unmade=unmade), peak, course.reserved_bytes),
-        larger_batch=larger_batch(subject, peak, capacity, oom.usable_bytes if oom else None),
+        larger_batch=largest_batch(subject, peak, capacity, oom.usable_bytes if oom else None),
         events=len(memory.events),
         unexplained_bytes=lives.unexplained_bytes,
         notes=_notes(subject, alive),
@@ -161,7 +161,7 @@ def _sites(subject: Subject, alive: I64) -> tuple[Site, ...]:
         stack = int(lives.stack[life])
         born = int(lives.born[life])
         if stack not in names:
-            names[stack] = site_of(subject.stacks[stack])
+            names[stack] = allocation_site(subject.stacks[stack])
         phase = int(timeline.phase[born]) if born >= 0 else -1
         site = names[stack] or ("(before recording)" if born < 0 else NO_SITE[phase == BACKWARD])
         total = groups.setdefault((site, int(subject.categories[life]), phase), [0, 0])
@@ -187,7 +187,7 @@ def _fragmentation(subject: Subject) -> Fragmentation:
     held = held_at(memory, lives, moment)
     pins = []
     for p in held.pinned[:MAX_PINS]:
-        site = site_of(subject.stacks[int(lives.stack[p.life])]) or NO_SITE[0]
+        site = allocation_site(subject.stacks[int(lives.stack[p.life])]) or NO_SITE[0]
         pins.append(
             Pin(site, CATEGORIES[subject.categories[p.life]], p.size, p.inactive, p.allocations)
         )

@@ -8,8 +8,8 @@ import numpy as np
 
 from traceanalyzer.analysis.memory.categories import BEFORE, CATEGORIES, STATE
 from traceanalyzer.analysis.memory.growth import Growth
-from traceanalyzer.analysis.memory.phases import OPTIMIZER, PHASES, Timeline, site_of
-from traceanalyzer.analysis.memory.segments import Held, held_at, reserved_of
+from traceanalyzer.analysis.memory.phases import OPTIMIZER, PHASES, HistoryTimeline, allocation_site
+from traceanalyzer.analysis.memory.segments import HeldBytes, held_at, reserved_of
 from traceanalyzer.analysis.memory.whatif import Subject, scaling_with_batch
 from traceanalyzer.base import MEMORY, dataclass, metric, ratio
 from traceanalyzer.trace.snapshot import CODE, Events
@@ -110,7 +110,7 @@ def _failed_at(subject: Subject, growth: Growth, row: int) -> Oom:
     missing = max(-room, 0)
     fragmented = not any(segment.is_expandable for segment in memory.segments)
 
-    site = site_of(subject.stacks[int(memory.events.stack[row])])
+    site = allocation_site(subject.stacks[int(memory.events.stack[row])])
     failure = _Failure(row, asked, usable, missing, held.inactive if fragmented else None)
     verdict = _verdict(subject, growth, failure)
     return Oom(
@@ -223,11 +223,11 @@ def _batch_share(usable: int, needed: int, variable: int) -> float | None:
     return round(min((usable - fixed) / variable, 1.0), 4)
 
 
-def _phase_of(timeline: Timeline, row: int) -> str | None:
+def _phase_of(timeline: HistoryTimeline, row: int) -> str | None:
     return PHASES[int(timeline.phase[row])] if timeline.known else None
 
 
-def _step_of(timeline: Timeline, row: int) -> int | None:
+def _step_of(timeline: HistoryTimeline, row: int) -> int | None:
     """The step that an event is in; None where there are no steps."""
     if not timeline.steps.ends:
         return None
@@ -244,7 +244,7 @@ def _by_line(subject: Subject, rows: Iterable[tuple[int, int]]) -> list[Culprit]
     groups: dict[tuple[str, int], list[int]] = {}
     for life, size in rows:
         stack = subject.stacks[int(subject.lives.stack[life])]
-        key = (site_of(stack), int(subject.categories[life]))
+        key = (allocation_site(stack), int(subject.categories[life]))
         total = groups.setdefault(key, [0, 0])
         total[0] += size
         total[1] += 1
@@ -259,7 +259,7 @@ def _named(
     growth: Growth,
     verdict: OomVerdict,
     culprits: list[Culprit],
-    held: Held,
+    held: HeldBytes,
     site: str,
     asked: int,
 ) -> tuple[Culprit, ...]:

@@ -53,7 +53,7 @@ ALLOCATING = re.compile(
 
 
 @dataclass(frozen=True)
-class Steps:
+class HistorySteps:
     """`ends[k]` is the row of the history where step k ends and the next begins; the first one
     begins at `start`."""
 
@@ -71,12 +71,12 @@ class Steps:
 
 
 @dataclass(frozen=True)
-class Timeline:
+class HistoryTimeline:
     """Phase of every event (index into PHASES) and the steps. `known` is False where nothing told a
     phase."""
 
     phase: I8
-    steps: Steps
+    steps: HistorySteps
     trains: bool
     known: bool
     quiet: tuple[
@@ -133,7 +133,7 @@ def label_of(stack: Stack) -> int:
     )
 
 
-def timeline_of(events: Events, snapshot: Snapshot, device: int) -> Timeline:
+def timeline_of(events: Events, snapshot: Snapshot, device: int) -> HistoryTimeline:
     """Phases and steps of one GPU's history."""
     labels = np.array([label_of(stack) for stack in snapshot.stacks], np.int8)
     raw = labels[events.stack] if len(events) else np.empty(0, np.int8)
@@ -152,10 +152,10 @@ def timeline_of(events: Events, snapshot: Snapshot, device: int) -> Timeline:
     phase = _of_program(phase, events, steps)
     before = phase[: steps.start]
     before[before == FORWARD] = OTHER
-    return Timeline(phase, steps, trains, named, tuple(quiet))
+    return HistoryTimeline(phase, steps, trains, named, tuple(quiet))
 
 
-def _of_program(phase: I8, events: Events, steps: Steps) -> I8:
+def _of_program(phase: I8, events: Events, steps: HistorySteps) -> I8:
     """The program's own code is the forward pass, but for what follows the backward and comes
     before the update, or the update and before zero_grad. What it frees before it allocates (the
     loss) belongs to what is before it."""
@@ -179,7 +179,7 @@ def _starts(labels: I8) -> I64:
     return np.flatnonzero(np.append(True, np.diff(labels) != 0))
 
 
-def _after_frees(phase: I8, events: Events, steps: Steps) -> I8:
+def _after_frees(phase: I8, events: Events, steps: HistorySteps) -> I8:
     """The labels, the program's events before its next allocation with the one before, or between
     steps with OTHER."""
     result = phase.copy()
@@ -211,12 +211,12 @@ def _ranges(snapshot: Snapshot, device: int, name: str) -> list[tuple[int, int]]
     return sorted(ranges)
 
 
-def steps_of(events: Events, snapshot: Snapshot, device: int, labels: I8) -> Steps:
+def steps_of(events: Events, snapshot: Snapshot, device: int, labels: I8) -> HistorySteps:
     """The steps, by the best evidence that there is."""
     profiled = _ranges(snapshot, device, "ProfilerStep#")
     if len(profiled) >= MIN_STEPS:
         ends = tuple(events.row_at(end, "right") for _, end in profiled)
-        return Steps(events.row_at(profiled[0][0]), ends, "annotation")
+        return HistorySteps(events.row_at(profiled[0][0]), ends, "annotation")
     annotated = _ranges(snapshot, device, "Optimizer.step#")
     updated = [events.row_at(end, "right") for _, end in annotated]
     if len(updated) > 1:  # the gradients that are freed right after it are of the step
@@ -247,7 +247,7 @@ def _runs(labels: I8, wanted: tuple[int, ...]) -> list[int]:
     return (np.flatnonzero(inside[:-1] & ~inside[1:]) + 1).tolist()
 
 
-def _with_start(events: Events, ends: list[int], labels: I8, source: str) -> Steps:
+def _with_start(events: Events, ends: list[int], labels: I8, source: str) -> HistorySteps:
     """Ends without doubles, runs joined that no allocation lies between, and the first step's
     beginning."""
     allocates = np.flatnonzero(
@@ -260,7 +260,7 @@ def _with_start(events: Events, ends: list[int], labels: I8, source: str) -> Ste
         else:
             kept[-1] = end
     if not kept:
-        return Steps(0, (), "none")
+        return HistorySteps(0, (), "none")
     start = 0
     kept = _whole_steps(events, kept)
     if len(kept) > 1:  # the first step begins at the stack that the later ones begin with
@@ -269,7 +269,7 @@ def _with_start(events: Events, ends: list[int], labels: I8, source: str) -> Ste
         stacks = events.stack[kept[0] + later]
         alike = (np.flatnonzero(events.stack[: kept[0]] == stack) for stack in stacks)
         start = next((int(rows[0]) for rows in alike if len(rows)), 0)
-    return Steps(start, tuple(kept), source)
+    return HistorySteps(start, tuple(kept), source)
 
 
 def _whole_steps(events: Events, ends: list[int]) -> list[int]:
@@ -288,7 +288,7 @@ def _whole_steps(events: Events, ends: list[int]) -> list[int]:
     return ends
 
 
-def periodic_steps(events: Events, labels: I8, stacks: Sequence[Stack] = ()) -> Steps:
+def periodic_steps(events: Events, labels: I8, stacks: Sequence[Stack] = ()) -> HistorySteps:
     """Steps of a program without a backward, from allocations whose stacks come back in turn."""
     rows = np.flatnonzero((events.action == CODE["alloc"]) & (labels == PROGRAM))
     kinds, kind, counts = np.unique(events.stack[rows], return_inverse=True, return_counts=True)
@@ -296,14 +296,14 @@ def periodic_steps(events: Events, labels: I8, stacks: Sequence[Stack] = ()) -> 
     if stacks:
         often &= ~_of_layers([stacks[one] for one in kinds.tolist()], counts)
     if not often.any():
-        return Steps(0, (), "none")
+        return HistorySteps(0, (), "none")
     count = _steps_counted(kind, counts, often)
     anchors = [np.flatnonzero(kind == one) for one in np.flatnonzero(counts == count)]
     starts = rows[min(anchors, key=lambda at: int(at[0]))]
     # what follows the last step takes the program down
     last = int(starts[-1]) + int(np.median(np.diff(starts)))
     ends = (*starts[1:].tolist(), min(last, len(events)))
-    return Steps(int(starts[0]), ends, "stacks")
+    return HistorySteps(int(starts[0]), ends, "stacks")
 
 
 def _steps_counted(kind: I64, counts: I64, often: Bool) -> int:
@@ -318,7 +318,7 @@ def _steps_counted(kind: I64, counts: I64, often: Bool) -> int:
 def _of_layers(stacks: Sequence[Stack], counts: I64) -> Bool:
     """Which stacks may come back with the layers of a model instead of its steps: those within a
     module of the model, and within a model that does something else less often."""
-    calls = [module_calls(stack) for stack in stacks]
+    calls = [module_frames(stack) for stack in stacks]
     pairs = zip(stacks, calls, strict=True)
     model = [stack[at[-1] :] if at else None for stack, at in pairs]
     least: dict[Stack | None, int] = {}
@@ -348,10 +348,10 @@ def _is_period(stacks: I64, counts: I64, count: int) -> bool:
     return bool(even[stacks[inside]].mean() >= EVEN_SHARE)
 
 
-def site_of(stack: Stack) -> str:
+def allocation_site(stack: Stack) -> str:
     """The line of the program that a stack is of: its innermost frame outside of libraries; without
     one the operator that frames of C++ name."""
-    python = python_frames(stack)
+    python = frames_of_python(stack)
     program = next((frame for frame in python if not LIBRARY.search(frame.file)), None)
     if program is not None:
         return line_of(program.file, program.line, program.name)
@@ -363,7 +363,7 @@ def site_of(stack: Stack) -> str:
     return line_of(found.file, found.line, found.name) if found else ""
 
 
-def python_frames(stack: Stack) -> Stack:
+def frames_of_python(stack: Stack) -> Stack:
     """The frames of Python: stacks='all' has those of C++ and of the interpreter between them."""
     return tuple(frame for frame in stack if frame.file.endswith(".py") and "::" not in frame.name)
 
@@ -376,7 +376,7 @@ def operator_of(stack: Stack) -> str:
     return backward or next((f"aten::{named[2]}" for named in found if named[2]), "")
 
 
-def module_calls(stack: Stack) -> list[int]:
+def module_frames(stack: Stack) -> list[int]:
     """The places of the frames that call a module, the innermost first."""
     return [
         at

@@ -40,7 +40,7 @@ class LargerBatch:
     reason: str | None = metric("why a figure is null", default=None)
 
 
-def larger_batch(
+def largest_batch(
     subject: Subject, peak: int, capacity: int | None, limit: int | None
 ) -> LargerBatch:
     """The largest batch on a GPU of `capacity` bytes, or under the `limit` that an allocation

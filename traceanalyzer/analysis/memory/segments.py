@@ -24,7 +24,7 @@ class Pinned(NamedTuple):
     allocations: int
 
 
-class Held(NamedTuple):
+class HeldBytes(NamedTuple):
     """All segments at a moment, bytes."""
 
     reserved: int
@@ -108,7 +108,7 @@ def _covered(pieces: list[tuple[int, int, int]]) -> list[tuple[int, int]]:
     return result
 
 
-def held_at(memory: DeviceMemory, lives: Lives, moment: int) -> Held:
+def held_at(memory: DeviceMemory, lives: Lives, moment: int) -> HeldBytes:
     """The segments at element `moment` of the level."""
     rows = np.flatnonzero((lives.born < moment) & (lives.completed >= moment))
     address = lives.addresses(memory, rows)
@@ -129,7 +129,7 @@ def held_at(memory: DeviceMemory, lives: Lives, moment: int) -> Held:
         elif inactive:
             life = int(rows[lo + int(np.argmax(size[lo:hi]))])
             pinned.append(Pinned(start, length, inactive, int(holes.max()), life, hi - lo))
-    return Held(
+    return HeldBytes(
         reserved=sum(length for _, length in ranges),
         active=int(size.sum()),
         internal=_internal(lives, lives.alive(moment)),

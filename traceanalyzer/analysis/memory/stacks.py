@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from traceanalyzer.analysis.memory.lives import Lives
-from traceanalyzer.analysis.memory.phases import LIBRARY, line_of, python_frames, site_of
+from traceanalyzer.analysis.memory.phases import LIBRARY, allocation_site, frames_of_python, line_of
 from traceanalyzer.base import MEMORY, dataclass, metric
 from traceanalyzer.trace.snapshot import I64, Stack
 
@@ -33,6 +33,6 @@ def stacks_at(lives: Lives, stacks: Sequence[Stack], alive: I64) -> tuple[StackA
 
 
 def _frames(stack: Stack) -> tuple[str, ...]:
-    own = [frame for frame in python_frames(stack) if not LIBRARY.search(frame.file)]
+    own = [frame for frame in frames_of_python(stack) if not LIBRARY.search(frame.file)]
     lines = tuple(line_of(frame.file, frame.line, frame.name) for frame in reversed(own))
-    return lines or (site_of(stack) or NO_FRAMES,)
+    return lines or (allocation_site(stack) or NO_FRAMES,)

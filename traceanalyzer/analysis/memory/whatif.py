@@ -17,7 +17,13 @@ from traceanalyzer.analysis.memory.categories import (
 )
 from traceanalyzer.analysis.memory.checkpointing import checkpointed, repeated_block
 from traceanalyzer.analysis.memory.lives import Lives, highest
-from traceanalyzer.analysis.memory.phases import BACKWARD, FORWARD, OPTIMIZER, Timeline, site_of
+from traceanalyzer.analysis.memory.phases import (
+    BACKWARD,
+    FORWARD,
+    OPTIMIZER,
+    HistoryTimeline,
+    allocation_site,
+)
 from traceanalyzer.base import MEMORY, dataclass, metric, ratio
 from traceanalyzer.trace import distinct
 from traceanalyzer.trace.snapshot import I8, I64, DeviceMemory, Stack
@@ -70,7 +76,7 @@ class Subject:
 
     memory: DeviceMemory
     lives: Lives
-    timeline: Timeline
+    timeline: HistoryTimeline
     categories: I8
     stacks: Sequence[Stack]
     moment: int  # the peak, as an element of the level
@@ -386,7 +392,7 @@ def _made_again(subject: Subject, kept: I64, first_step: I64, last_step: I64) ->
     return np.array(again, np.int64).reshape(-1, 3)
 
 
-def _backward_spans(timeline: Timeline) -> dict[int, tuple[int, int]]:
+def _backward_spans(timeline: HistoryTimeline) -> dict[int, tuple[int, int]]:
     starts = np.concatenate(([0], timeline.bounds))
     ends = np.append(timeline.bounds, len(timeline.phase))
     backward = np.flatnonzero(timeline.phase[starts] == BACKWARD)
@@ -413,7 +419,7 @@ def _chunked_loss(subject: Subject, peak: int) -> Scenario | None:
     of_batch = goes_with_batch & np.isin(subject.phase, (FORWARD, BACKWARD))
     family = of_batch & np.isin(lives.requested, (largest, largest // 2, largest * 2))
     life = np.flatnonzero(candidates)[lives.requested[candidates].argmax()]
-    site = site_of(subject.stacks[int(lives.stack[life])])
+    site = allocation_site(subject.stacks[int(lives.stack[life])])
     return Scenario(
         "chunked-loss",
         "chunked_loss",

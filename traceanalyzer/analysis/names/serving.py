@@ -54,7 +54,7 @@ def iteration(name: str) -> Iteration | None:
         generation = int(match[4])
         return _summed(
             VLLM,
-            phase_of(context, generation),
+            iteration_phase(context, generation),
             context + generation,
             [_vllm(match[3]), _vllm(match[5])],
         )
@@ -77,7 +77,7 @@ def iteration(name: str) -> Iteration | None:
         generation = int(match[3])
         tokens = None if match[2] is None else int(match[2]) + generation
         return Iteration(
-            "TensorRT-LLM", phase_of(context, generation), context + generation, tokens
+            "TensorRT-LLM", iteration_phase(context, generation), context + generation, tokens
         )
     return None
 
@@ -192,7 +192,7 @@ def _fields(text: str) -> Sums:
     return {key: int(value) for key, value in re.findall(r"(?:^|\s)([a-z_]+)=(\d{1,18})", text)}
 
 
-def phase_of(context: int, generation: int) -> str:
+def iteration_phase(context: int, generation: int) -> str:
     """The phase of an iteration with so many prefills and decodes."""
     if context and generation:
         return "mixed"

@@ -14,7 +14,7 @@ from itertools import islice, pairwise
 import numpy as np
 
 from traceanalyzer.analysis.algebra import measure, union
-from traceanalyzer.analysis.ranks.digest import Claim, RankDigest
+from traceanalyzer.analysis.ranks.digest import RankDigest, RunClaim
 from traceanalyzer.analysis.ranks.late import LateRank, gains_ms, late_ranks
 from traceanalyzer.analysis.ranks.matches import Matches, match_collectives
 from traceanalyzer.analysis.ranks.pipeline.job import PipelineJob, pipeline_job
@@ -406,7 +406,7 @@ def _busiest(ranks: _Ranks) -> int | None:
     return chosen[most] if more > least else None
 
 
-def why_not_one_run(claims: Sequence[Claim]) -> str:
+def why_not_one_run(claims: Sequence[RunClaim]) -> str:
     """What tells that the recordings are not ranks of one run; empty if nothing does."""
     if len(claims) < 2:
         return ""

@@ -19,7 +19,7 @@ Count = Annotated[
 ]  # of ranks, devices or steps: what a digest may be read with
 
 
-class Claim(NamedTuple):
+class RunClaim(NamedTuple):
     """What a recording says of itself, by which ranks of one run are told from those of several."""
 
     rank: Count | None
@@ -91,7 +91,7 @@ class RankDigest:
     """One rank of a run."""
 
     path: str
-    claim: Claim
+    claim: RunClaim
     host: str | None
     epoch_ns: int
     device: int | None  # device of its steps; None without device work

@@ -14,12 +14,12 @@ from traceanalyzer.analysis.phases.roles import find_phases
 from traceanalyzer.analysis.ranks import digest
 from traceanalyzer.analysis.ranks.digest import (
     SENDS,
-    Claim,
     DigestedCalls,
     Family,
     Pieces,
     ProcessGroup,
     RankDigest,
+    RunClaim,
 )
 from traceanalyzer.analysis.time.step_evidence import extent
 from traceanalyzer.analysis.time.timed import Timed
@@ -34,10 +34,12 @@ MOST_FAMILIES = 12  # kernels by name that take most of the time; the rest is on
 OTHERS = "other kernels"
 
 
-def claim_of(trace: Trace) -> Claim:
+def claim_of(trace: Trace) -> RunClaim:
     """What the recording says of itself."""
     start, end = extent(trace.host_ranges, trace.api_calls, trace.device_ops)
-    return Claim(trace.rank, trace.process.world_size, start + trace.epoch_ns, end + trace.epoch_ns)
+    return RunClaim(
+        trace.rank, trace.process.world_size, start + trace.epoch_ns, end + trace.epoch_ns
+    )
 
 
 def digest_of(timed: Timed) -> RankDigest:

@@ -14,7 +14,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra import Groups, counts, one_of, stable_order, where_changed
 from traceanalyzer.analysis.names.collectives import KINDS, SYNCHRONISING
 from traceanalyzer.analysis.ranks.digest import SENDS, RankDigest
-from traceanalyzer.analysis.ranks.rank_clocks import Clocks, align_clocks, members
+from traceanalyzer.analysis.ranks.rank_clocks import Clocks, align_clocks, member_sums
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64, Bool
 
@@ -148,7 +148,7 @@ class Matches:
     @cached_property
     def members(self) -> I64:
         """A number for each collective that is the same where the same ranks take part."""
-        return members(self.first, self.rank)
+        return member_sums(self.first, self.rank)
 
     def least(self, values: I64) -> I64:
         """The smallest value of the parts of each collective."""

@@ -87,7 +87,7 @@ def _ends_by_rank(count: int, first: I64, rank: I32, end: I64) -> list[_Ends]:
     return [_Ends(of_rank, times) for of_rank, times in zip(collectives, ends, strict=True)]
 
 
-def members(first: I64, rank: I32) -> I64:
+def member_sums(first: I64, rank: I32) -> I64:
     """A number for each collective that is the same where the same ranks take part: a sum of random
     numbers."""
     if len(first) < 2:
@@ -117,7 +117,7 @@ def _groups_by_rank(groups: list[I32], count: int) -> list[list[int]]:
 
 def _most_shared_first(count: int, first: I64, ranks_of: I32) -> Iterator[_Edge]:
     """Each recording but the first: a spanning tree, grown by its strongest edge (Prim)."""
-    sets = Groups.of(members(first, ranks_of))
+    sets = Groups.of(member_sums(first, ranks_of))
     groups = [ranks_of[first[i] : first[i + 1]] for i in sets.first.tolist()]
     of_rank = _groups_by_rank(groups, count)
     reference = np.zeros(count, np.int64)

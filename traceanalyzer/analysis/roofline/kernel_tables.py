@@ -23,7 +23,7 @@ class Slots(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Pass:
+class TensorPasses:
     """How often the kernels of such a name go over a tensor as large as their operator's
     largest."""
 
@@ -47,7 +47,7 @@ class KernelTables:
 
     torch: str  # version of PyTorch, major and minor, whose kernels were counted
     slots: tuple[Slots, ...]
-    passes: tuple[Pass, ...]
+    passes: tuple[TensorPasses, ...]
     operator_flops: Mapping[str, float]
     """FLOPs an element of the operators that Inductor's names of kernels are made of."""
 
@@ -65,7 +65,8 @@ def kernel_tables() -> KernelTables:
             for entry in known["instructions"]
         ),
         passes=tuple(
-            Pass(**entry | {"kernel": re.compile(entry["kernel"])}) for entry in known["passes"]
+            TensorPasses(**entry | {"kernel": re.compile(entry["kernel"])})
+            for entry in known["passes"]
         ),
         operator_flops=known["operator_flops"],
     )

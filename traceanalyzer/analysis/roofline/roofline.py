@@ -36,7 +36,7 @@ from traceanalyzer.analysis.roofline.bounds import (
     bounds,
     tensor_cores,
 )
-from traceanalyzer.analysis.roofline.op_models import Figure, OpWork, Precision, model_ops
+from traceanalyzer.analysis.roofline.op_models import OpWork, Precision, WorkColumn, model_ops
 from traceanalyzer.analysis.roofline.waves import resident_blocks, waves_of
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_S, dataclass
@@ -238,9 +238,11 @@ def _share_out(
     has_matrix = np.bincount(group, weights=matrix[rows]) > 0
     by_time = np.zeros(count, np.int64)
     by_time[rows] = np.where(has_matrix[group] & ~matrix[rows], 0, duration[rows])
-    flops[rows] = work.of(Figure.FLOPS, row[rows]) * flow.share_of_group(by_time, rows, group)
-    traffic[rows] = work.of(Figure.BYTES, row[rows]) * flow.share_of_group(duration, rows, group)
-    precision[rows] = work.of(Figure.PRECISION, row[rows])
+    flops[rows] = work.of(WorkColumn.FLOPS, row[rows]) * flow.share_of_group(by_time, rows, group)
+    traffic[rows] = work.of(WorkColumn.BYTES, row[rows]) * flow.share_of_group(
+        duration, rows, group
+    )
+    precision[rows] = work.of(WorkColumn.PRECISION, row[rows])
     moved = (
         (traffic - np.nan_to_num(linked.limit("cache_bytes")))
         / linked.limit("bandwidth")

@@ -24,7 +24,7 @@ from traceanalyzer.analysis.algebra import Groups, at, isin_few
 from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.names.collectives import KINDS, bus_factor
 from traceanalyzer.analysis.roofline.kernel_tables import kernel_tables
-from traceanalyzer.analysis.roofline.op_models import Figure, OpWork
+from traceanalyzer.analysis.roofline.op_models import OpWork, WorkColumn
 from traceanalyzer.analysis.roofline.op_models.tensors import FLOAT
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_S
@@ -98,7 +98,9 @@ def issue_time(linked: TraceJoins, work: OpWork, row: I64) -> F64:
     element, block, thread, operation = by_name(linked, slots).T
     blocks = np.maximum(ops.blocks, 0).astype(np.float64)
     threads = np.maximum(ops.threads, 0)
-    elements, operations = (work.of(column, row) for column in (Figure.ELEMENTS, Figure.FLOPS))
+    elements, operations = (
+        work.of(column, row) for column in (WorkColumn.ELEMENTS, WorkColumn.FLOPS)
+    )
     needed = elements * element + blocks * (block + threads * thread) + operations * operation
     time = needed / linked.limit("issue_rate") * NS_PER_S
     return np.where(linked.is_kernel & (time <= ops.end - ops.start), time, np.nan)
@@ -127,7 +129,7 @@ def passes_of(linked: TraceJoins, row: I64) -> I64:
     return np.where(linked.is_kernel & (row >= 0), place, -1)
 
 
-class Operators(NamedTuple):
+class OperatorFigures(NamedTuple):
     """What traffic depends on of each device op's operator, as `Figure` has it; NaN where it has
     none."""
 
@@ -160,8 +162,8 @@ def expected_traffic(
     flops, least = share
     if not (row >= 0).any():
         return least
-    figures = (work.of(column, row) for column in Figure if column is not Figure.PRECISION)
-    operators = Operators(*figures)
+    figures = (work.of(column, row) for column in WorkColumn if column is not WorkColumn.PRECISION)
+    operators = OperatorFigures(*figures)
     result = np.where(passes >= 0, _passes(linked, operators, passes, resident), least)
     _leave_to_matrix_kernels(linked, operators, row, passes >= 0, result)
     cache = linked.limit("cache_bytes")
@@ -181,7 +183,7 @@ def expected_traffic(
 
 
 def _leave_to_matrix_kernels(
-    linked: TraceJoins, of: Operators, row: I64, described: Bool, traffic: F64
+    linked: TraceJoins, of: OperatorFigures, row: I64, described: Bool, traffic: F64
 ) -> None:
     """Of operators with described kernels the matrix kernels have the operator's traffic, the
     others (which clear counters and the like) none; written into `traffic`."""
@@ -193,7 +195,7 @@ def _leave_to_matrix_kernels(
         traffic[main] = of.bytes[main] / kernels
 
 
-def _passes(linked: TraceJoins, of: Operators, passes: I64, resident: F64) -> F64:
+def _passes(linked: TraceJoins, of: OperatorFigures, passes: I64, resident: F64) -> F64:
     """Bytes by passes over tensors."""
     tensors, again, times, in_fp32, each, inputs = (
         np.array([getattr(p, name) for p in PASSES])[passes]
@@ -212,7 +214,7 @@ def _passes(linked: TraceJoins, of: Operators, passes: I64, resident: F64) -> F6
     )
 
 
-def _wave_reads(linked: TraceJoins, of: Operators, flops: F64, resident: F64) -> F64:
+def _wave_reads(linked: TraceJoins, of: OperatorFigures, flops: F64, resident: F64) -> F64:
     """Bytes that each product reads wave by wave, were its operands larger than the cache.
 
     Rows and columns of its result (which is which is not told) follow from its operations and its

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from traceanalyzer.analysis.serving.rows import IterationRow, column
+from traceanalyzer.analysis.serving.rows import IterationRow, figure_column
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import F64
 
@@ -142,7 +142,7 @@ def work_ms(row: IterationRow) -> float:
 def decode_fit(rows: Sequence[IterationRow]) -> DecodeFit | None:
     """The fit; None where the decodes are too few or too alike."""
     chosen = decodes(rows)
-    requests, kv, time = columns_of(chosen)
+    requests, kv, time = decode_columns(chosen)
     if len(chosen) < MIN_ITERATIONS or len(np.unique(requests)) < MIN_BATCHES:
         return None
     found = curve(requests, kv, time)
@@ -164,11 +164,11 @@ def decode_fit(rows: Sequence[IterationRow]) -> DecodeFit | None:
     )
 
 
-def columns_of(rows: Sequence[IterationRow]) -> tuple[F64, F64, F64]:
+def decode_columns(rows: Sequence[IterationRow]) -> tuple[F64, F64, F64]:
     """Requests, KV tokens (NaN: unknown) and time of decodes, ms."""
     return (
-        column(rows, "requests"),
-        column(rows, "kv_tokens"),
+        figure_column(rows, "requests"),
+        figure_column(rows, "kv_tokens"),
         np.array([work_ms(row) for row in rows], np.float64),
     )
 

@@ -35,7 +35,7 @@ CAUSES = (UNKNOWN, PYTHON, *STAGES, SYNC, LAUNCH)
 QUEUED_NS = 100_000  # a launched op begins within this, as in `analysis/time/launch_queue.py`
 
 
-def stage_of(name: str) -> str | None:
+def serving_stage(name: str) -> str | None:
     """The stage that a range of this name is; None for most. Of a Python function the file's name
     counts, too."""
     frame = _FRAME.search(name)
@@ -107,6 +107,6 @@ def _within(rows: ApiCalls | HostRanges, start: int, end: int, thread: int) -> I
 
 def _stage_codes(linked: Linked) -> I64:
     """For each string the place of its stage in `CAUSES`, -1 for none; one more for the code -1."""
-    stages = [*map(stage_of, linked.trace.strings), None]
+    stages = [*map(serving_stage, linked.trace.strings), None]
     places = [-1 if stage is None else CAUSES.index(stage) for stage in stages]
     return np.array(places, np.int64)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.serving.rows import IterationRow, column
+from traceanalyzer.analysis.serving.rows import IterationRow, figure_column
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import F64
 
@@ -17,7 +17,7 @@ NOT_SHOWN = "what the recording does not show"
 
 
 @dataclass(frozen=True)
-class Kind:
+class IterationKind:
     """The iterations of a phase that reach the GPU in one way, ms."""
 
     phase: str
@@ -41,7 +41,7 @@ class _Part(NamedTuple):
     cause: str
 
 
-def kinds(rows: Sequence[IterationRow]) -> list[Kind]:
+def iteration_kinds(rows: Sequence[IterationRow]) -> list[IterationKind]:
     """The kinds with most time first; those whose phase is not known are left out."""
     groups: dict[tuple[str, str | None], list[IterationRow]] = {}
     for row in rows:
@@ -51,12 +51,12 @@ def kinds(rows: Sequence[IterationRow]) -> list[Kind]:
     return sorted(found, key=lambda kind: -kind.iterations * kind.p50_ms)
 
 
-def _kind(phase: str, graph: str | None, rows: list[IterationRow]) -> Kind:
+def _kind(phase: str, graph: str | None, rows: list[IterationRow]) -> IterationKind:
     times = np.array([_time_ms(row) for row in rows], np.float64)
     middle, high, highest = np.percentile(times, (50, 90, 99)).tolist()
     slow = [rows[i] for i in np.flatnonzero(times >= SLOW * middle)]
     cause = _cause(slow, rows) if slow and len(rows) >= FEW else None
-    return Kind(
+    return IterationKind(
         phase=phase,
         graph=graph,
         iterations=len(rows),
@@ -86,8 +86,8 @@ def _cause(slow: list[IterationRow], rows: list[IterationRow]) -> _Part | None:
 
     times = np.array([_time_ms(row) for row in rows], np.float64)
     of_slow = np.array([_time_ms(row) for row in slow], np.float64)
-    busy = beyond(column(rows, "gpu_busy_ms"), column(slow, "gpu_busy_ms"))
-    host = beyond(column(rows, "host_idle_ms"), column(slow, "host_idle_ms"))
+    busy = beyond(figure_column(rows, "gpu_busy_ms"), figure_column(slow, "gpu_busy_ms"))
+    host = beyond(figure_column(rows, "host_idle_ms"), figure_column(slow, "host_idle_ms"))
     rest = beyond(times, of_slow) - busy - host
     parts = (
         _Part(busy, "work of the GPU"),

@@ -7,7 +7,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra import at, complement
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import ApiKind
-from traceanalyzer.analysis.names.serving import phase_of
+from traceanalyzer.analysis.names.serving import iteration_phase
 from traceanalyzer.analysis.serving.cut import Iterations, find_iterations
 from traceanalyzer.analysis.serving.gap_causes import gap_causes
 from traceanalyzer.analysis.serving.logged import Logged, logged
@@ -116,7 +116,7 @@ def by_phase(rows: Sequence[IterationRow]) -> dict[str, list[IterationRow]]:
     return found
 
 
-def column(rows: Sequence[IterationRow], figure: str) -> F64:
+def figure_column(rows: Sequence[IterationRow], figure: str) -> F64:
     """A figure of each iteration; NaN where it is not known."""
     return np.array([getattr(row, figure) for row in rows], np.float64)
 
@@ -151,7 +151,7 @@ def _of_log(log: StepTimings) -> list[IterationRow]:
         IterationRow(
             iteration=i,
             start_ms=ms(start),
-            phase=phase_of(prefills, decodes) if min(prefills, decodes) >= 0 else None,
+            phase=iteration_phase(prefills, decodes) if min(prefills, decodes) >= 0 else None,
             requests=prefills + decodes if min(prefills, decodes) >= 0 else None,
             context_tokens=_known(context),
             generation_tokens=_known(tokens),

@@ -19,8 +19,8 @@ from traceanalyzer.analysis.tables.roofline_rows import (
     RatedRow,
     by_group,
     entry,
-    listed,
     rated_columns,
+    without_nan,
 )
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_US, dataclass, maybe, metric, ms
@@ -364,7 +364,7 @@ def _mean(kernels: KernelGroups, figure: Callable[[I32 | I64], F64]) -> list[flo
     known = np.isfinite(values)
     total = kernels.groups.sum(np.where(known, values, 0) * weight)
     time = kernels.groups.sum(known * weight)
-    return listed(np.where(time > 0, total / np.maximum(time, 1), np.nan))
+    return without_nan(np.where(time > 0, total / np.maximum(time, 1), np.nan))
 
 
 def shares_of_step(timed: Timed, total_ns: NDArray[Any]) -> list[float | None]:

@@ -19,8 +19,8 @@ from traceanalyzer.analysis.tables.roofline_rows import (
     RatedRow,
     by_group,
     entry,
-    listed,
     rated_columns,
+    without_nan,
 )
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_MS, dataclass, maybe, metric, ms
@@ -158,9 +158,9 @@ def _figures(rated: WithRoofline, work: _PlacedWork) -> Columns:
         "recomputed_ms": np.where(repeated > 0, repeated, np.nan),
     }
     return {
-        **{name: listed(ns / steps / NS_PER_MS) for name, ns in spent.items()},
+        **{name: without_nan(ns / steps / NS_PER_MS) for name, ns in spent.items()},
         "share_of_step": shares_of_step(rated.timed, device),
-        "share_of_device": listed(device / max(float(length[work.ops].sum()), 1.0)),
+        "share_of_device": without_nan(device / max(float(length[work.ops].sum()), 1.0)),
         **rated_columns(rated, by_group(work.place, work.held, work.count)),
     }
 

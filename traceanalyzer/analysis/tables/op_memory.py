@@ -57,7 +57,7 @@ def op_memory(timed: Timed) -> list[OpMemory]:
     events = timed.trace.memory_events
     events = events.take(np.flatnonzero((events.device >= 0) & (events.address >= 0)))
     if not len(events) and trace.memory is not None:
-        of_snapshot = events_of(trace.memory, trace)
+        of_snapshot = memory_events_of(trace.memory, trace)
         events = of_snapshot if _clocks_agree(timed, of_snapshot) else events
     if not len(events):
         return []
@@ -194,7 +194,7 @@ def _innermost(timed: Timed, time: I64, chosen: Bool) -> I64:
     return best
 
 
-def events_of(snapshot: Snapshot, trace: Trace) -> MemoryEvents:
+def memory_events_of(snapshot: Snapshot, trace: Trace) -> MemoryEvents:
     """The allocations and frees of each GPU within the trace's host ranges, sizes as asked for;
     empty where the two were not recorded at the same time. Both have wall-clock times of the
     process, the snapshot's in whole us."""

@@ -31,8 +31,8 @@ from traceanalyzer.analysis.tables.roofline_rows import (
     RatedRow,
     by_subtree,
     entry,
-    listed,
     rated_columns,
+    without_nan,
 )
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_MS, NS_PER_US, dataclass, maybe, metric, ms
@@ -199,12 +199,12 @@ def _times(timed: Timed, calls: _Calls, groups: Groups) -> tuple[Columns, F64]:
     unit = np.where(device.total > 0, NS_PER_US, np.nan)  # of what has no device work no figure
     us_a_call = {name: ns / unit for name, ns in of_a_call.items()}
     columns: Columns = {
-        "calls": listed(groups.count / steps),
-        **{name: listed(ns / NS_PER_MS / steps) for name, ns in a_step.items()},
+        "calls": without_nan(groups.count / steps),
+        **{name: without_nan(ns / NS_PER_MS / steps) for name, ns in a_step.items()},
         "share_of_step": shares_of_step(timed, device.total),
-        **{name: listed(us) for name, us in us_a_call.items()},
-        "kernels_per_call": listed(device.kernels / groups.count),
-        "backward_share": listed(groups.sum(timed.joined.in_backward[node]) / groups.count),
+        **{name: without_nan(us) for name, us in us_a_call.items()},
+        "kernels_per_call": without_nan(device.kernels / groups.count),
+        "backward_share": without_nan(groups.sum(timed.joined.in_backward[node]) / groups.count),
     }
     return columns, device.own
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from traceanalyzer.analysis.algebra import Column, at, blockwise, isin_few, run_lengths, texts_where
-from traceanalyzer.analysis.causes.critical_path import CriticalPath, Part, PathKind
+from traceanalyzer.analysis.causes.critical_path import CriticalPath, PathKind, SegmentPart
 from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.time.timed import Timed
@@ -14,10 +14,10 @@ from traceanalyzer.base import dataclass, metric, ms
 from traceanalyzer.trace import I32, I64, Bool, RangeKind
 
 PART_NAMES = {
-    Part.LATENCY: "from launch to start",
-    Part.PAUSE: "between queued ops",
-    Part.UNKNOWN: "not recorded",
-    Part.HOST: "outside operators and calls",
+    SegmentPart.LATENCY: "from launch to start",
+    SegmentPart.PAUSE: "between queued ops",
+    SegmentPart.UNKNOWN: "not recorded",
+    SegmentPart.HOST: "outside operators and calls",
 }
 """Names of segments that no kernel, operator or call gives one."""
 
@@ -78,7 +78,7 @@ def path_tables(
 ) -> tuple[PathTime | None, list[PathRow]]:
     """The time of each kind of segment in a mean steady step (None without segments), and a row for
     each kind and name of segments, by time."""
-    sums = _Sums(len(timed.trace.strings) + len(Part))
+    sums = _Sums(len(timed.trace.strings) + len(SegmentPart))
     names = NodeNames.of(timed)
     for part in parts:
         sums.add(_segment_codes(names, part), part)
@@ -113,7 +113,7 @@ class _Sums:
         largest = np.flatnonzero(duration == self.longest.reshape(-1)[group])
         self.node.reshape(-1)[group[largest]] = path.node[largest]
         self.place.reshape(-1)[group[largest]] = largest + self.segments
-        self.running[code[path.part == Part.OP]] = True
+        self.running[code[path.part == SegmentPart.OP]] = True
         self.segments += len(path)
 
 
@@ -166,8 +166,8 @@ def segment_names(timed: Timed, path: CriticalPath) -> tuple[I32, list[str]]:
     (shortened), the operator or range that the host is in, the call that waits, or what lies
     between."""
     code = _segment_codes(NodeNames.of(timed), path)
-    codes = len(timed.trace.strings) + len(Part)
-    running = np.bincount(code[path.part == Part.OP], minlength=codes) > 0
+    codes = len(timed.trace.strings) + len(SegmentPart)
+    running = np.bincount(code[path.part == SegmentPart.OP], minlength=codes) > 0
     names, index = _names(timed.trace.strings, np.bincount(code), running)
     return index[code], names
 
@@ -175,10 +175,12 @@ def segment_names(timed: Timed, path: CriticalPath) -> tuple[I32, list[str]]:
 def _names(strings: list[str], count: I64, running: Bool) -> tuple[list[str], I32]:
     """The distinct names of the codes that occur, and of each code the index of its name."""
     texts: dict[str, int] = {}
-    index = np.zeros(len(strings) + len(Part), np.int32)
+    index = np.zeros(len(strings) + len(SegmentPart), np.int32)
     for used in np.flatnonzero(count).tolist():
         text = (
-            f"({PART_NAMES[Part(used - len(strings))]})" if used >= len(strings) else strings[used]
+            f"({PART_NAMES[SegmentPart(used - len(strings))]})"
+            if used >= len(strings)
+            else strings[used]
         )
         index[used] = texts.setdefault(short_name(text) if running[used] else text, len(texts))
     return list(texts), index
@@ -190,11 +192,11 @@ def _segment_codes(names: "NodeNames", path: CriticalPath) -> I32:
     tree = names.timed.linked.tree
     code = path.part.astype(np.int32)
     code += len(trace.strings)
-    runs = path.part == Part.OP
-    waits = path.part == Part.RETURN
+    runs = path.part == SegmentPart.OP
+    waits = path.part == SegmentPart.RETURN
     code[runs] = trace.device_ops.name[path.op[runs]]
-    inside = (path.part == Part.HOST) & (path.node >= 0)
-    code[inside] = names.at(path.node[inside], len(trace.strings) + Part.HOST)
+    inside = (path.part == SegmentPart.HOST) & (path.node >= 0)
+    code[inside] = names.at(path.node[inside], len(trace.strings) + SegmentPart.HOST)
     code[waits] = trace.api_calls.name[tree.row[path.node[waits]]]
     return code
 

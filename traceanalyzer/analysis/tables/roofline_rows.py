@@ -255,7 +255,7 @@ class RatedRow:
 Columns = dict[str, list[Any]]  # columns of rows by name, an entry a row
 
 
-def listed(values: F64) -> list[float | None]:
+def without_nan(values: F64) -> list[float | None]:
     """These values, None for NaN."""
     return [None if np.isnan(value) else value for value in values.tolist()]
 
@@ -366,7 +366,7 @@ def _bound_by(groups: RatedGroups) -> list[Any]:
 
 
 def _sol(groups: RatedGroups) -> list[Any]:
-    return listed(np.minimum(groups.sol, 1.0) * groups.possible)
+    return without_nan(np.minimum(groups.sol, 1.0) * groups.possible)
 
 
 def _headroom_ms(groups: RatedGroups) -> list[Any]:
@@ -379,16 +379,16 @@ def _headroom_ms(groups: RatedGroups) -> list[Any]:
         return np.where(np.isfinite(attainable[rows]), spare, 0)
 
     headroom = groups.total(left) / NS_PER_MS / groups.steps
-    return listed(np.where(np.isnan(groups.rated_time), np.nan, headroom))
+    return without_nan(np.where(np.isnan(groups.rated_time), np.nan, headroom))
 
 
 def _gflop(groups: RatedGroups) -> list[Any]:
     operations = groups.flops / groups.steps / GIGA
-    return listed(np.where(np.isnan(groups.flop_time), np.nan, operations))
+    return without_nan(np.where(np.isnan(groups.flop_time), np.nan, operations))
 
 
 def _bytes(groups: RatedGroups) -> list[Any]:
-    return listed(np.where(np.isnan(groups.byte_time), np.nan, groups.moved / groups.steps))
+    return without_nan(np.where(np.isnan(groups.byte_time), np.nan, groups.moved / groups.steps))
 
 
 def _intensity(groups: RatedGroups) -> list[Any]:
@@ -397,15 +397,15 @@ def _intensity(groups: RatedGroups) -> list[Any]:
     intensity = np.full(len(traffic), np.nan)
     np.divide(operations, traffic, out=intensity, where=traffic > 0)
     both = groups.flop_time + groups.byte_time
-    return listed(np.where(np.isnan(both), np.nan, intensity))
+    return without_nan(np.where(np.isnan(both), np.nan, intensity))
 
 
 def _tflops(groups: RatedGroups) -> list[Any]:
-    return listed(groups.flops / 1e3 / groups.flop_time)
+    return without_nan(groups.flops / 1e3 / groups.flop_time)
 
 
 def _traffic_gbs(groups: RatedGroups) -> list[Any]:
-    return listed(groups.moved / groups.byte_time * groups.possible)
+    return without_nan(groups.moved / groups.byte_time * groups.possible)
 
 
 def rated_columns(rated: WithRoofline, total: Sum) -> Columns:

@@ -178,7 +178,7 @@ class NewShapes:
     idle_ms: float
 
 
-def new_shapes(explained: Causes, pattern: str) -> NewShapes | None:
+def shape_changes(explained: Causes, pattern: str) -> NewShapes | None:
     """Operators with such a name (regular expression) whose shapes change; None where they do
     not."""
     ranges = explained.trace.host_ranges

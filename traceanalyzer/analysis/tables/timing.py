@@ -267,7 +267,7 @@ def latency(timed: Timed) -> Latency | None:
         requests=len(time),
         mean_ms=float(time.mean()),
         median_ms=float(np.median(time)),
-        p95_ms=stats.percentile(time, 95),
-        p99_ms=stats.percentile(time, 99),
+        p95_ms=stats.percentile_of(time, 95),
+        p99_ms=stats.percentile_of(time, 99),
         max_ms=float(time.max()),
     )

@@ -32,10 +32,10 @@ def concurrent_kernel_share(timed: Timed) -> float | None:
     start = ops.start[kernels]
     end = ops.end[kernels]
     any_ = union(start, end).total_within(window)
-    return side_by_side(start, end).total_within(window) / any_ if any_ else None
+    return time_side_by_side(start, end).total_within(window) / any_ if any_ else None
 
 
-def side_by_side(start: I64, end: I64) -> IntervalSet:
+def time_side_by_side(start: I64, end: I64) -> IntervalSet:
     """The time that at least two of these intervals cover."""
     if (start[1:] >= end[:-1]).all():
         return EMPTY

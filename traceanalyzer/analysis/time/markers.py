@@ -119,7 +119,7 @@ def _marks_iteration(linked: TraceJoins) -> Callable[[str], object]:
     return iteration if own is None else re.compile(own).search
 
 
-def module_calls(linked: TraceJoins) -> HostSteps | None:
+def calls_of_only_module(linked: TraceJoins) -> HostSteps | None:
     """The calls of the one module, in no other, that launch nearly all device work of the
     recording."""
     rows = outermost_modules(linked)

@@ -28,7 +28,7 @@ recur with the same launch configurations and sizes to count."""
 
 
 @dataclass(frozen=True, eq=False)
-class Period:
+class Repetitions:
     """Repetitions of one sequence of device ops, in time order, one behind the other."""
 
     bounds: I64  # positions in `rows` at which a repetition begins, and where the last one ends
@@ -80,7 +80,7 @@ class _NumberedMark(NamedTuple):
     name: int  # code
 
 
-def numbered_part(linked: TraceJoins, found: Period) -> str | None:
+def numbered_part(linked: TraceJoins, found: Repetitions) -> str | None:
     """The annotation, its number written as #, of which (nearly) every repetition holds one, of
     another number than the one before: `blocks.7`, `blocks.8`. The repetitions are then parts of a
     model; None where there is none."""
@@ -99,7 +99,7 @@ def numbered_part(linked: TraceJoins, found: Period) -> str | None:
     return next(parts, None)
 
 
-def _repetition_of(linked: TraceJoins, found: Period, rows: I64) -> I64:
+def _repetition_of(linked: TraceJoins, found: Repetitions, rows: I64) -> I64:
     """The repetition in which each of these host ranges begins, -1 before and after all."""
     start = linked.trace.host_ranges.start[rows]
     launched = np.maximum.accumulate(np.maximum(linked.launch_time[found.rows], 0))
@@ -125,7 +125,7 @@ def inference_only(linked: TraceJoins) -> bool:
     return any(map(FRAMEWORK.search, names)) and not any(map(TRAINING.search, names))
 
 
-def find_period(linked: TraceJoins, rows: I64, *, whole: bool) -> Period | None:
+def find_period(linked: TraceJoins, rows: I64, *, whole: bool) -> Repetitions | None:
     """The longest sequence of ops that repeats thrice or more; with `whole` it splits no launch,
     call or iteration."""
     ops = linked.trace.device_ops
@@ -146,10 +146,10 @@ def find_period(linked: TraceJoins, rows: I64, *, whole: bool) -> Period | None:
     median = np.median(pause[window].reshape(repeats, length), axis=0)
     cut = first + int(np.where(allowed, median, -1).argmax())  # before it the device pauses longest
     bounds = _alike(linked, rows, np.arange(cut % length, len(rows) + 1, length))
-    return Period(bounds, rows) if len(bounds) > MIN_COMPLETE else None
+    return Repetitions(bounds, rows) if len(bounds) > MIN_COMPLETE else None
 
 
-def _share(linked: TraceJoins, found: Period) -> float:
+def _share(linked: TraceJoins, found: Repetitions) -> float:
     """Share of the device's work that the repetitions hold; parts of one more before and after do
     not count."""
     ops = linked.trace.device_ops

@@ -91,7 +91,7 @@ def excess_share(time: F64, slow: Bool) -> float:
     return float(excess.sum() / time.sum())
 
 
-def percentile(time: F64, q: float) -> float | None:
+def percentile_of(time: F64, q: float) -> float | None:
     """The q-th percentile, linearly interpolated; None where fewer than one value in expectation
     lies beyond it."""
     return float(np.percentile(time, q)) if len(time) * (100 - q) >= 100 else None

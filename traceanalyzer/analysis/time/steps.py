@@ -33,7 +33,7 @@ EVIDENCE: tuple[
     markers.step_annotations,
     markers.iterations,
     step_evidence.annotated,
-    markers.module_calls,
+    markers.calls_of_only_module,
     step_evidence.between_optimizer_steps,
     markers.one_marked_step,
     periodic,

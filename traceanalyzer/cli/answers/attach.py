@@ -95,7 +95,7 @@ def attach(
     made before."""
     from traceanalyzer.cli.io import github
     from traceanalyzer.cli.io.output import check_writable, write
-    from traceanalyzer.cli.io.reports import cleaned_with, report_named
+    from traceanalyzer.cli.io.reports import cleaned_with, report_of_reference
     from traceanalyzer.report.parts.hashed import hashed
 
     if publish and issue is None:
@@ -103,8 +103,8 @@ def attach(
     if picture is not None and picture.suffix.lower() != ".svg":
         raise click.UsageError(f"--picture writes SVG, and {picture} does not end in .svg")
     check_writable(picture)
-    value = hashed(report_named(report))
-    before = report_named(base) if base else None
+    value = hashed(report_of_reference(report))
+    before = report_of_reference(base) if base else None
     if before is None:
         value, _ = cleaned_with(value, None, hidden)
         text, drawn = _alone(value, max_chars)

@@ -122,14 +122,14 @@ def _judge(
     baseline."""
     from traceanalyzer.agent.claims import Claim, judged, page
     from traceanalyzer.cli.io.output import emit
-    from traceanalyzer.cli.io.reports import cleaned, report_named
+    from traceanalyzer.cli.io.reports import cleaned, report_of_reference
     from traceanalyzer.comparison.compare import compare_reports
 
     if baseline is None:
         raise click.UsageError("--claim needs --baseline: the run before the change")
     asked = Claim.of(claim)
-    before = report_named(baseline, knowledge=scope.knowledge)
-    after = report_named(report, *scope)
+    before = report_of_reference(baseline, knowledge=scope.knowledge)
+    after = report_of_reference(report, *scope)
     judgement = judged(asked, compare_reports(before, after, (baseline, report)))
     emit(page(cleaned(judgement, hidden)), output)
     holds = judgement.verdict != "does not hold"
@@ -165,13 +165,15 @@ def _limit(bound: "Bound", text: str) -> "Limit":
 
 
 def _checked(name: str, policy: "Policy", scope: Scope, hidden: Hidden) -> "Checked":
-    from traceanalyzer.cli.io.reports import cleaned, report_named
+    from traceanalyzer.cli.io.reports import cleaned, report_of_reference
     from traceanalyzer.comparison.compare import compare_reports
     from traceanalyzer.comparison.limits import check_limits
     from traceanalyzer.comparison.verdicts import Checked
 
-    report = report_named(name, *scope)
-    baseline = report_named(policy.baseline, knowledge=scope.knowledge) if policy.baseline else None
+    report = report_of_reference(name, *scope)
+    baseline = (
+        report_of_reference(policy.baseline, knowledge=scope.knowledge) if policy.baseline else None
+    )
     names = (policy.baseline or "", name) if hidden is None else ("baseline", "run")
     comparison = compare_reports(baseline, report, names) if baseline else None
     verdicts = check_limits(

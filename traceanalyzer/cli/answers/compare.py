@@ -85,11 +85,11 @@ def compare(
 
 def _several(names: list[str], scope: Scope, hidden: Hidden) -> "Several":
     """Each run but the first compared with it."""
-    from traceanalyzer.cli.io.reports import cleaned_with, report_named
+    from traceanalyzer.cli.io.reports import cleaned_with, report_of_reference
     from traceanalyzer.comparison.compare import compare_reports
     from traceanalyzer.comparison.document import Several
 
-    reports = [report_named(name, *scope) for name in names]
+    reports = [report_of_reference(name, *scope) for name in names]
     if hidden is not None:
         first, others = cleaned_with(reports[0], reports[1:], hidden)
         reports = [first, *others]

@@ -65,7 +65,7 @@ def compile(  # noqa: A001 (the command's name)
     """Say what torch.compile cost, where it broke and what it left eager."""
     from traceanalyzer.cli.io.output import check_writable, emit, write
     from traceanalyzer.cli.io.reports import cleaned
-    from traceanalyzer.replay.compile.steps import Stopwatch
+    from traceanalyzer.replay.compile.steps import StopwatchTimes
     from traceanalyzer.report.compile.build import compile_report
     from traceanalyzer.report.compile.document import compile_document
 
@@ -77,17 +77,17 @@ def compile(  # noqa: A001 (the command's name)
         from traceanalyzer.export.perfetto.compile_tracks import compile_tracks
 
         write(compile_tracks(logs, run), overlay)
-    report = cleaned(compile_report(logs, run, Stopwatch(step_ms, eager_step_ms)), hidden, run)
+    report = cleaned(compile_report(logs, run, StopwatchTimes(step_ms, eager_step_ms)), hidden, run)
     emit(compile_document(report, full or output.file is not None), output)
 
 
 def _read(log: Path, trace: str | None) -> "tuple[list[CompileLog], Run | None]":
     """The logs, and the run with the trace; a recording in the place of the log is a trace without
     one."""
-    from traceanalyzer.cli.io.reports import read
+    from traceanalyzer.cli.io.reports import read_run
     from traceanalyzer.ingest.detect import is_recording
     from traceanalyzer.ingest.torch_log import is_log, read_logs
 
     if trace is None and log.is_file() and not is_log(log) and is_recording(log):
-        return [], read([str(log)])
-    return read_logs(log), None if trace is None else read([trace])
+        return [], read_run([str(log)])
+    return read_logs(log), None if trace is None else read_run([trace])

@@ -14,7 +14,7 @@ from traceanalyzer.diagnosis.finding import BottleneckClass
 if TYPE_CHECKING:
     from sqlite_utils import Database
 
-    from traceanalyzer.report.printed import Result, Rows
+    from traceanalyzer.report.printed import PrintedRows, Result
 
 AGO = re.compile(r"(\d{1,6})([dhm])")
 UNITS = {"d": "days", "h": "hours", "m": "minutes"}
@@ -106,12 +106,12 @@ def _made(
     return RunsPage(_rows("runs", runs, StoredRun, output), runs, series)
 
 
-def _rows(name: str, rows: list[Any], row_type: type[Any], output: Output) -> "Rows":
+def _rows(name: str, rows: list[Any], row_type: type[Any], output: Output) -> "PrintedRows":
     from dataclasses import replace
 
     from traceanalyzer.history.page import NO_RUN
-    from traceanalyzer.report.printed import Rows
+    from traceanalyzer.report.printed import PrintedRows
 
     if output.format == "csv" and "tags" in row_type.__dataclass_fields__:
         rows = [replace(row, tags=str(row.tags)) for row in rows]
-    return Rows(name, rows, row_type, none=NO_RUN)
+    return PrintedRows(name, rows, row_type, none=NO_RUN)

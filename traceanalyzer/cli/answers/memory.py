@@ -67,10 +67,10 @@ def memory(
     if trace is None:
         trace = _trace_in(Path(snapshot), first.path)
     if trace is not None:
-        from traceanalyzer.cli.io.reports import read
+        from traceanalyzer.cli.io.reports import read_run
         from traceanalyzer.report.memory.traced import traced
 
-        beside = traced(read([trace]), first)
+        beside = traced(read_run([trace]), first)
     report = memory_report(first, beside, second, ranks)
     del first, second
     from traceanalyzer.report.memory.document import memory_document  # after the history is freed

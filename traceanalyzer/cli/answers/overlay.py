@@ -51,7 +51,7 @@ def write_overlay(
     if file is None:
         write(b"".join(pieces).decode("utf-8", "replace"), None)
     else:
-        write_pieces(compressed(pieces) if file.suffix == ".gz" else pieces, file)
+        write_pieces(gzipped(pieces) if file.suffix == ".gz" else pieces, file)
 
 
 def merged_pieces(made: "Overlay") -> Iterator[bytes]:
@@ -69,7 +69,7 @@ def merged_pieces(made: "Overlay") -> Iterator[bytes]:
         yield from merged(made, iter(stream.read, b""))
 
 
-def compressed(pieces: Iterator[bytes]) -> Iterator[bytes]:
+def gzipped(pieces: Iterator[bytes]) -> Iterator[bytes]:
     """The pieces as gzip, compressed while the next pieces are made."""
     from isal import isal_zlib
 

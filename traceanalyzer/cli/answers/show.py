@@ -2,11 +2,11 @@
 
 import click
 
-from traceanalyzer.cli.options import about
+from traceanalyzer.cli.options import help_of
 from traceanalyzer.report.table_entries import BY_COMMAND
 
 
-class Tables(click.Group):
+class ShownTables(click.Group):
     """The tables by name, each made on use."""
 
     def list_commands(self, _: click.Context) -> list[str]:
@@ -22,6 +22,6 @@ class Tables(click.Group):
         return table_command(name)
 
 
-@click.group("show", cls=Tables, subcommand_metavar="TABLE PATH...", **about("show"))
+@click.group("show", cls=ShownTables, subcommand_metavar="TABLE PATH...", **help_of("show"))
 def show() -> None:
     """Print a table of a recording."""

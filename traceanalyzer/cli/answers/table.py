@@ -15,12 +15,12 @@ from traceanalyzer.cli.scope import Scope, selection_options
 from traceanalyzer.report.table_entries import (
     BY_NAME,
     largest_first,
-    named,
+    table_named,
 )
-from traceanalyzer.report.table_entries.kinds import RowFilter, Table
+from traceanalyzer.report.table_entries.kinds import RowFilter, TableEntry
 
 if TYPE_CHECKING:
-    from traceanalyzer.report.printed import Rows
+    from traceanalyzer.report.printed import PrintedRows
 
 SHOWN_ROWS = 20
 """Rows that people are shown at most unless they ask for more; a terminal those that fit 24 lines,
@@ -132,10 +132,10 @@ def _print(
     run = opened(paths)
     from traceanalyzer.diagnosis.question import Query
     from traceanalyzer.report.kept import kept_rows
-    from traceanalyzer.report.printed import Rows
+    from traceanalyzer.report.printed import PrintedRows
 
     sums = any(trace.profiler_rows for trace in run.traces)
-    table = named(_table_for(name, sums, sort, columns))
+    table = table_named(_table_for(name, sums, sort, columns))
     names = _columns(table.row, columns)
     order = _order(table, sort)
     show = _Show.of(
@@ -153,7 +153,7 @@ def _print(
         summary = table.summary(asked if rows else None, shown)
     answer: list[Any] = [show.first(rows), totals, summary]
     rows, totals, summary = cleaned(answer, hidden, run)
-    printed = Rows(
+    printed = PrintedRows(
         table.asked_as,
         rows,
         table.row,
@@ -167,9 +167,9 @@ def _print(
     emit(_with_totals(printed, table, summed, totals), output)
 
 
-def _order(table: Table, sort: str | None) -> str:
+def _order(table: TableEntry, sort: str | None) -> str:
     """The column by which rows are largest first; empty where they stand as they come."""
-    if sort == MEMORY and table.asked_as == named(OF_MEMORY).asked_as:
+    if sort == MEMORY and table.asked_as == table_named(OF_MEMORY).asked_as:
         return ""
     sorted_by = _columns(table.row, sort)
     return sorted_by[0] if sorted_by else ""
@@ -185,21 +185,24 @@ def _table_for(name: str, sums: bool, sort: str | None, columns: str | None) -> 
     return name
 
 
-def _cut_rows(table: Table) -> str:
+def _cut_rows(table: TableEntry) -> str:
     """Which rows are shown where there are more."""
     return "longest" if table.events else "first"
 
 
 def _with_totals(
-    printed: "Rows", table: Table, summed: Sequence[Table], totals: Sequence[Sequence[Any]]
-) -> "Rows":
+    printed: "PrintedRows",
+    table: TableEntry,
+    summed: Sequence[TableEntry],
+    totals: Sequence[Sequence[Any]],
+) -> "PrintedRows":
     """The rows with those of other tables above that sum them up."""
-    from traceanalyzer.report.printed import Rows
+    from traceanalyzer.report.printed import PrintedRows
 
     for total, places in zip(summed, totals, strict=True):
         heads = _by_cause(printed.rows, places)
         shown = SHOWN_TOTALS - 1 if len(heads) > 1 else SHOWN_TOTALS
-        above = Rows(total.name, places[:shown], total.row, title=total.title)
+        above = PrintedRows(total.name, places[:shown], total.row, title=total.title)
         title = table.title if places else ""
         printed = replace(printed, totals=above, heads=heads, title=title)
     return printed
@@ -211,11 +214,11 @@ class _Show(NamedTuple):
     rows: int | None
     order: str  # the column by which they are largest first; empty: they stand as they come
     fits: bool = False
-    totals: Sequence[Table] = ()  # what sums them up, for people
+    totals: Sequence[TableEntry] = ()  # what sums them up, for people
 
     @classmethod
     def of(
-        cls, table: Table, form: str, chosen: bool, *, top: int | None, order: str, by: str
+        cls, table: TableEntry, form: str, chosen: bool, *, top: int | None, order: str, by: str
     ) -> "_Show":
         """`chosen`: the user says how many; single events come in the order of time, or `by` their
         worth."""
@@ -276,8 +279,8 @@ def _rank_sentence(rank: int | None, places: Sequence[Any], each: str) -> str:
 def _of_memory(sort: str | None, columns: str | None) -> bool:
     """Whether operators are asked for by what they allocate: `memory`, or a column that only that
     table has."""
-    of_memory = {f.name for f in fields(named(OF_MEMORY).row)}
-    of_ops = {f.name for f in fields(named("ops").row)}
+    of_memory = {f.name for f in fields(table_named(OF_MEMORY).row)}
+    of_ops = {f.name for f in fields(table_named("ops").row)}
     asked = {part.strip() for part in f"{sort or ''},{columns or ''}".split(",")}
     return sort == MEMORY or bool(asked & (of_memory - of_ops))
 

@@ -77,14 +77,14 @@ def emitted(document: "Result", output: Output) -> Iterator[None]:
     about = _about_command()
     if KEEP in about and WARNED not in about:
         about[KEEP](text)
-    with written(text, output.file):
+    with written_after(text, output.file):
         yield
 
 
 def write(text: str, file: Path | None) -> None:
     """Write the result. Raises TraceAnalyzerError if the file cannot be written; what it held then
     stays."""
-    with written(text, file):
+    with written_after(text, file):
         pass
 
 
@@ -95,7 +95,7 @@ def write_pieces(pieces: Iterable[bytes], file: Path) -> None:
 
 
 @contextmanager
-def written(text: str, file: Path | None) -> Iterator[None]:
+def written_after(text: str, file: Path | None) -> Iterator[None]:
     """As `write`, but a file takes its place only after the block: what else belongs to the result
     is done there, and both are done, or neither. Standard output is written before the block."""
     if file is None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def read(paths: Sequence[str], pattern: str | None = None) -> "Run":
+def read_run(paths: Sequence[str], pattern: str | None = None) -> "Run":
     """The run in the given files and folders; `pattern` describes lines of timing logs. Raises
     TraceAnalyzerError."""
     from traceanalyzer.ingest import load
@@ -42,7 +42,7 @@ def opened(paths: Sequence[str], pattern: str | None = None, *, timeless: bool =
     TraceAnalyzerError; also where nothing given tells times, unless it may be `timeless`."""
     from traceanalyzer.base.errors import TraceAnalyzerError
 
-    run = read(paths, pattern)
+    run = read_run(paths, pattern)
     if not timeless and run.traces and all(trace.is_companion for trace in run.traces):
         only_trace = run.traces[0]
         what, command = (
@@ -83,14 +83,14 @@ def cleaned_with(
     return redact_with(report, shown, hidden)
 
 
-def report_named(
+def report_of_reference(
     reference: str, selection: "Selection | None" = None, knowledge: "Knowledge | None" = None
 ) -> "Report":
     """The report of what `reference` names. Raises TraceAnalyzerError."""
-    return named(reference, selection, knowledge).report
+    return read_reference(reference, selection, knowledge).report
 
 
-def named(
+def read_reference(
     reference: str, selection: "Selection | None" = None, knowledge: "Knowledge | None" = None
 ) -> "Named":
     """The report with what it was made from, where that was a recording. Raises
@@ -104,4 +104,4 @@ def named(
             analysis.enter_context(working(f"Analyzing {reference}"))
             return run
 
-        return references.named(reference, then_analyzing, selection, knowledge)
+        return references.referenced(reference, then_analyzing, selection, knowledge)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 CAPTURE = "environment.json"  # what every capture holds
 
 
-class Side(NamedTuple):
+class ReadSide(NamedTuple):
     """The report, and a step of it event by event where a page shows that; what else was measured
     is let go."""
 
@@ -31,7 +31,7 @@ class Side(NamedTuple):
 
 def sides_of(
     a: str, b: str, selection: "Selection", knowledge: "Knowledge", *, drawn: bool
-) -> tuple[Side, Side]:
+) -> tuple[ReadSide, ReadSide]:
     """What the two references name. `drawn`: with a step. Raises TraceAnalyzerError, that of A
     first."""
     asked = [(reference, selection, knowledge, drawn) for reference in (a, b)]
@@ -42,7 +42,7 @@ def sides_of(
         children(lambda: [_side(*asked[0])], 1) as others,
     ):
         try:
-            second: Side | Exception = _side(*asked[1])
+            second: ReadSide | Exception = _side(*asked[1])
         except Exception as error:
             second = error
         found = [side for other in others for side in other.values()]
@@ -62,12 +62,12 @@ def runs_in(reference: str) -> list[str]:
     return [str(path) for path in captures] if len(captures) > 1 else [reference]
 
 
-def _side(reference: str, selection: "Selection", knowledge: "Knowledge", drawn: bool) -> Side:
-    from traceanalyzer.cli.io.reports import named
+def _side(reference: str, selection: "Selection", knowledge: "Knowledge", drawn: bool) -> ReadSide:
+    from traceanalyzer.cli.io.reports import read_reference
     from traceanalyzer.report.timeline.step_timeline import step_timeline
 
-    found = named(reference, selection, knowledge)
-    return Side(
+    found = read_reference(reference, selection, knowledge)
+    return ReadSide(
         found.report,
         step_timeline(found.asked.measured.critical) if drawn and found.asked else None,
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from traceanalyzer.cli.options import Number, about
+from traceanalyzer.cli.options import Number, help_of
 from traceanalyzer.collect.plan import ACTIVE, LIGHT_STEPS, UNPROFILED_STEPS, WAIT, WARMUP
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ COMMAND = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 """Everything after the first word that is no option of ours belongs to the command."""
 
 
-@click.group("collect", **about("collect"))
+@click.group("collect", **help_of("collect"))
 def collect() -> None:
     """Record a command on the GPU host, without a change to its script."""
 
@@ -46,7 +46,7 @@ def _count(
 
 def _recorder(name: str) -> Callable[[Callable[..., None]], click.Command]:
     return collect.command(
-        name, cls=click.Command, context_settings=COMMAND, **about(f"collect_{name}")
+        name, cls=click.Command, context_settings=COMMAND, **help_of(f"collect_{name}")
     )
 
 

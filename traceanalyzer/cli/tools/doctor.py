@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from traceanalyzer.base import TraceAnalyzerError
-from traceanalyzer.cli.options import about
+from traceanalyzer.cli.options import help_of
 
 SELF_TEST_SECONDS = 120  # the self-test takes about ten; a cold file system many more
 
@@ -34,7 +34,7 @@ class Tools(click.Group):
         return found
 
 
-@click.group("doctor", cls=Tools, invoke_without_command=True, **about("doctor"))
+@click.group("doctor", cls=Tools, invoke_without_command=True, **help_of("doctor"))
 @click.option(
     "--self-test/--no-self-test",
     default=True,

@@ -31,7 +31,7 @@ def explain(words: tuple[str, ...]) -> None:
 
 def _meaning(name: str) -> str:
     """What a figure of that name means, wherever there is one. Raises UsageError."""
-    from traceanalyzer.report.explain import entries, explained
+    from traceanalyzer.report.explain import explained, explanations
 
     places: dict[str, list[str]] = {}
     for entry in explained(name):
@@ -46,7 +46,7 @@ def _meaning(name: str) -> str:
 
         known = [
             *(page.id for page in finding_pages().values()),
-            *(entry.name for entry in entries()),
+            *(entry.name for entry in explanations()),
         ]
         near = get_close_matches(name, known, 1)
         hint = f"did you mean {near[0]}?" if near else "`traceanalyzer explain` lists the findings"

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from traceanalyzer.cli.options import command, output_option
-from traceanalyzer.report.table_entries import BY_COMMAND, named
+from traceanalyzer.report.table_entries import BY_COMMAND, table_named
 
 DOCUMENTS = ("report", *BY_COMMAND, "whatif", "compare", "runs", "metric")
 """What has a schema: the report of `analyze`, other commands' documents by their names, `history`'s
@@ -37,6 +37,6 @@ def schema(document: str, file: Path | None) -> None:
         found = schemas.document_schema(documents[document])
     else:
         found = schemas.rows_schema(
-            document, StoredRun if document == "runs" else named(document).row
+            document, StoredRun if document == "runs" else table_named(document).row
         )
     write(dump(found), file)

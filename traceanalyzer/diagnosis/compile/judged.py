@@ -99,7 +99,7 @@ def _start_advice(
     )
 
 
-def count(number: int, what: str) -> str:
+def number_of(number: int, what: str) -> str:
     """A number of things in words."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
@@ -199,7 +199,7 @@ def recompiles(compiled: Compiled) -> Iterator[Pair]:
         seconds = [
             c.seconds for c in done if c.function and f"{c.function} ({c.location})" == row.function
         ]
-        title = f"Recompiled {count(row.count, 'time')}: {row.guard}, in {row.function}"
+        title = f"Recompiled {number_of(row.count, 'time')}: {row.guard}, in {row.function}"
         if row.refused:
             title += f"; {row.refused} more refused (recompile limit): runs eager"
         evidence = [
@@ -255,10 +255,12 @@ def cache(compiled: Compiled) -> Iterator[Pair]:
     if use is None or not (use.bypasses or use.off):
         return
     if use.off:
-        title = f"{count(use.off, 'graph')} compiled with the cache off: every start compiles again"
+        title = (
+            f"{number_of(use.off, 'graph')} compiled with the cache off: every start compiles again"
+        )
     else:
         reasons = "; ".join(use.bypass_reasons) or "the log does not say why"
-        title = f"Caches bypassed {count(use.bypasses, 'time')}: {reasons}"
+        title = f"Caches bypassed {number_of(use.bypasses, 'time')}: {reasons}"
     evidence = [
         Evidence("compile time that every start pays", use.cold_s, "s", "AOT, inductor, kernels"),
         Evidence("hits", use.hits, "", "FX graph cache"),

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from traceanalyzer.analysis.groups.first_steps import saved_of
 from traceanalyzer.base import NS_PER_MS, digits
 from traceanalyzer.diagnosis.compile import judged
-from traceanalyzer.diagnosis.compile.judged import CompileAdvice, CompileDiagnosis, count
+from traceanalyzer.diagnosis.compile.judged import CompileAdvice, CompileDiagnosis, number_of
 from traceanalyzer.diagnosis.finding import Finding, Recommendation
 from traceanalyzer.replay.compile.measure import headline_log, measure_logs
 from traceanalyzer.replay.compile.model import EMPTY
 from traceanalyzer.replay.compile.regions import REGION
 from traceanalyzer.replay.compile.shares import with_trace
-from traceanalyzer.replay.compile.steps import Stopwatch, with_steps, with_stopwatch
+from traceanalyzer.replay.compile.steps import StopwatchTimes, with_steps, with_stopwatch
 
 if TYPE_CHECKING:
     from traceanalyzer.diagnosis.measurements import Measurements
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from traceanalyzer.trace import Trace
     from traceanalyzer.trace.compile_log import CompileLog
 
-UNTIMED = Stopwatch()
+UNTIMED = StopwatchTimes()
 IN_EACH_STEP = ("graph-break", "recompilation")
 """Ids begin so of findings whose remedy comes first: what they leave eager would be captured, not
 compiled."""
@@ -38,7 +38,7 @@ class CompiledBy(NamedTuple):
 
 
 def compiled_by(
-    m: "Measurements", logs: "Sequence[CompileLog]", stopwatch: Stopwatch = UNTIMED
+    m: "Measurements", logs: "Sequence[CompileLog]", stopwatch: StopwatchTimes = UNTIMED
 ) -> CompiledBy:
     """What logs and a trace say together; either may be missing."""
     if m.trace.is_companion:
@@ -139,25 +139,27 @@ def diagnose_compile(compiled: "Compiled", step_ms: float | None) -> CompileDiag
     advice.sort(
         key=lambda one: float("inf") if one.predicted_step_ms is None else one.predicted_step_ms
     )
-    return CompileDiagnosis(headline(compiled), findings, advice)
+    return CompileDiagnosis(compile_headline(compiled), findings, advice)
 
 
-def headline(compiled: "Compiled") -> str:
+def compile_headline(compiled: "Compiled") -> str:
     """The answer in two sentences."""
     sentences = []
     if compiled.compile_s is not None:
         most = max(compiled.stages_s, key=lambda stage: compiled.stages_s[stage], default="")
         sentences.append(
-            f"{compiled.compile_s:.3g} s of compilation for {count(compiled.graphs or 0, 'graph')}"
+            f"{compiled.compile_s:.3g} s of compilation for {number_of(compiled.graphs or 0, 'graph')}"
             + (
                 f", most of it {most} ({compiled.stages_s[most]:.3g} s)."
                 if compiled.compile_s
                 else "."
             )
         )
-        broken = count(sum(row.count for row in compiled.graph_breaks), "graph break")
+        broken = number_of(sum(row.count for row in compiled.graph_breaks), "graph break")
         end = ", the recompile limit was hit." if compiled.recompile_limit_hit else "."
-        sentences.append(f"{broken} and {count(compiled.recompiles or 0, 'recompilation')}{end}")
+        sentences.append(
+            f"{broken} and {number_of(compiled.recompiles or 0, 'recompilation')}{end}"
+        )
     use = compiled.trace
     if use is not None and use.compiled_share is not None:
         sentences.append(f"{use.compiled_share:.0%} of the step's GPU time is compiled.")

@@ -9,7 +9,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra import one_of, texts_where
 from traceanalyzer.analysis.causes.draining import only_searches
 from traceanalyzer.analysis.names.api import ApiKind
-from traceanalyzer.analysis.tables.shape_rows import new_shapes
+from traceanalyzer.analysis.tables.shape_rows import shape_changes
 from traceanalyzer.analysis.tables.syncs import SyncRow
 from traceanalyzer.diagnosis.finding import Words
 from traceanalyzer.diagnosis.measurements import Measurements
@@ -138,5 +138,5 @@ def avoid_allocations(m: Measurements) -> Offer:
 @remedy("fixed_shapes", "host", "new-shapes")
 def fixed_shapes(m: Measurements) -> Offer | None:
     """Where cuDNN's operators get new shapes from step to step."""
-    changing = new_shapes(m.causes, PREPARED) is not None
+    changing = shape_changes(m.causes, PREPARED) is not None
     return Offer(words("fixed_shapes"), PREPARED_BEFORE) if changing else None

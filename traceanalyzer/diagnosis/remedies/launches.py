@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from traceanalyzer.analysis.algebra import where_changed
-from traceanalyzer.analysis.tables.shape_rows import new_shapes
+from traceanalyzer.analysis.tables.shape_rows import shape_changes
 from traceanalyzer.diagnosis.finding import Words
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.host import PREPARED
@@ -81,7 +81,7 @@ def cuda_graph(m: Measurements) -> Offer | None:
         return None
     if tape.communication.any() and reduced_by_hooks(m):
         return None
-    prepares = new_shapes(m.causes, PREPARED) is not None
+    prepares = shape_changes(m.causes, PREPARED) is not None
     if not known.training and (grows(tape) or (prepares and same_every_step(tape))):
         return _static_first(tape)
     if not same_every_step(tape):

@@ -150,7 +150,7 @@ def _uneven(_: Measurements, run: _Run) -> Offer | None:
 
 def _with_more_to_do(_m: Measurements, run: _Run) -> Offer | None:
     """One that is late does what the others do not."""
-    slow, late_ms = latest(run.replay)
+    slow, late_ms = latest_rank(run.replay)
     work = run.work
     step_ms = run.replay.base_ms
     name = run.names[slow]
@@ -328,7 +328,7 @@ def _rank(tape: Tape) -> int | None:
     return tape.source.trace.process.rank
 
 
-def latest(replay: Replay) -> tuple[int, float]:
+def latest_rank(replay: Replay) -> tuple[int, float]:
     """The position of the rank whose step is longest without the profiler and without waiting for
     others, and by how much it is longer than that of the middle one, ms. How fast their hosts
     dispatch is not what tells ranks apart."""

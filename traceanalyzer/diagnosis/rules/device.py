@@ -73,7 +73,7 @@ def undersized(m: Measurements, _free: Bool) -> Iterator[Draft]:
 
 def optimizer_passes(m: Measurements, free: Bool) -> Iterator[Draft]:
     """An optimizer step written as many passes over its state."""
-    found = passes.optimizer_passes(m.rated, free)
+    found = passes.find_optimizer_passes(m.rated, free)
     if found is None:
         return
     total = found.kernels.total_ms
@@ -207,7 +207,7 @@ def _at_the_roofline(m: Measurements) -> Iterator[Evidence]:
 def above_roofline(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Kernels faster than their roofline: their data was in a cache, or their model does not
     fit."""
-    found = bounds.above_roofline(m.rated)
+    found = bounds.kernels_above_roofline(m.rated)
     if found is None:
         return
     cached = "their data fits the last cache, written just before"
@@ -230,7 +230,7 @@ def above_roofline(m: Measurements, _free: Bool) -> Iterator[Draft]:
 def fp32_matmul(m: Measurements, free: Bool) -> Iterator[Draft]:
     """Matrix products in fp32 on the ordinary cores; what TF32 would give is computed, bf16 is
     named beside it."""
-    found = products.fp32_products(m.rated, free)
+    found = products.fp32_matrix_products(m.rated, free)
     if found is None:
         return
     total = found.kernels.total_ms
@@ -314,7 +314,7 @@ def wave_quantisation(m: Measurements, free: Bool) -> Iterator[Draft]:
 def small_products(m: Measurements, free: Bool) -> Iterator[Draft]:
     """Runs of small matrix products of one shape, none of which needs another: one batched product
     could do them."""
-    found = patterns.small_products(m.rated, free)
+    found = patterns.small_product_runs(m.rated, free)
     if found is None:
         return
     total = found.kernels.total_ms

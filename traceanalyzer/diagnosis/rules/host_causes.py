@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from traceanalyzer.analysis.causes.details import IdleDetail
-from traceanalyzer.analysis.groups.idle import detail_ms, longest_gaps
-from traceanalyzer.analysis.tables.shape_rows import new_shapes as find_new_shapes
+from traceanalyzer.analysis.groups.idle import detail_ms, longest_gaps_of
+from traceanalyzer.analysis.tables.shape_rows import shape_changes as find_new_shapes
 from traceanalyzer.base import ms
 from traceanalyzer.diagnosis.draft import Draft, Proposal, finding, share
 from traceanalyzer.diagnosis.finding import Evidence
@@ -115,7 +115,7 @@ def gpus_by_turns(m: Measurements, _free: Bool) -> Iterator[Draft]:
 def _longest(m: Measurements, detail: IdleDetail) -> list[Evidence]:
     return [
         Evidence("longest gap", length, "ms", text)
-        for length, text in longest_gaps(m.causes, detail=detail)
+        for length, text in longest_gaps_of(m.causes, detail=detail)
     ]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from traceanalyzer.analysis.causes.details import IdleDetail
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
-from traceanalyzer.analysis.groups.idle import longest_gaps, named_host_share, queued_idle_ms
+from traceanalyzer.analysis.groups.idle import longest_gaps_of, named_host_share, queued_idle_ms
 from traceanalyzer.analysis.tables.syncs import SyncRow
 from traceanalyzer.diagnosis import loader_advice
 from traceanalyzer.diagnosis.draft import Draft, Proposal, finding, share
@@ -109,7 +109,7 @@ def input_wait(m: Measurements, _free: Bool) -> Iterator[Draft]:
     evidence += loader_advice.evidence(m, m.loading) if m.loading is not None else ()
     evidence += [
         Evidence("longest gap", d, "ms", text)
-        for d, text in longest_gaps(m.causes, IdleCause.INPUT)
+        for d, text in longest_gaps_of(m.causes, IdleCause.INPUT)
     ]
     basis = (
         "idle time while data was awaited; assumes that loading can be hidden behind GPU "
@@ -132,7 +132,7 @@ def host_work(m: Measurements, _free: Bool) -> Iterator[Draft]:
     if m.host is not None:
         where = f"stretches from 0.1 ms on, {m.timed.steps.per}"
         evidence.append(Evidence("CPU work without API calls", m.host.work_ms, "ms", where))
-    gaps = longest_gaps(m.causes, IdleCause.HOST, IdleDetail.NONE)
+    gaps = longest_gaps_of(m.causes, IdleCause.HOST, IdleDetail.NONE)
     evidence += [Evidence("longest gap", d, "ms", text) for d, text in gaps]
     yield finding("host-work", "idle.host", left, evidence, basis=ALL_GONE, name="move_host_work")
 
@@ -154,7 +154,7 @@ def unexplained(m: Measurements, _free: Bool) -> Iterator[Draft]:
     evidence = [share(m, idle.other, "idle for reasons not recorded")]
     evidence += [
         Evidence("longest gap", d, "ms", text)
-        for d, text in longest_gaps(m.causes, IdleCause.OTHER)
+        for d, text in longest_gaps_of(m.causes, IdleCause.OTHER)
     ]
     yield finding("idle-unexplained", "idle.other", idle.other, evidence)
 

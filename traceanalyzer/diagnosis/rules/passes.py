@@ -6,8 +6,8 @@ import numpy as np
 
 from traceanalyzer.analysis.groups import layout
 from traceanalyzer.analysis.groups.layout import SECTOR_BYTES, strided_work
+from traceanalyzer.analysis.groups.ops import find_written_out_attention as find_attention
 from traceanalyzer.analysis.groups.ops import group, per_step, steady
-from traceanalyzer.analysis.groups.ops import written_out_attention as find_attention
 from traceanalyzer.diagnosis.draft import Draft, Proposal, finding, share, times
 from traceanalyzer.diagnosis.finding import Evidence, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
@@ -98,7 +98,7 @@ def repeated_casts(m: Measurements, free: Bool) -> Iterator[Draft]:
 
 def layout_copies(m: Measurements, free: Bool) -> Iterator[Draft]:
     """Copies that only make a tensor contiguous."""
-    found = layout.layout_copies(m.timed, free)
+    found = layout.layout_copy_ops(m.timed, free)
     if found is None:
         return
     evidence = [

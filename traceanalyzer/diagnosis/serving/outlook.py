@@ -12,12 +12,12 @@ from traceanalyzer.analysis.serving.cut import find_iterations
 from traceanalyzer.analysis.serving.fit import (
     Curve,
     DecodeFit,
-    columns_of,
     curve,
+    decode_columns,
     decode_fit,
     decodes,
 )
-from traceanalyzer.analysis.serving.rows import IterationRow, by_phase, column
+from traceanalyzer.analysis.serving.rows import IterationRow, by_phase, figure_column
 from traceanalyzer.base import MS_PER_S, NS_PER_MS, dataclass, span
 from traceanalyzer.diagnosis.draft import Draft
 from traceanalyzer.diagnosis.finding import Recommendation
@@ -94,7 +94,7 @@ def outlook(m: Measurements) -> Outlook:
     gains = launched_otherwise(m)
     if fit is None or fit.error_share > TRUSTED_ERROR:
         return Outlook(gains=gains)
-    requests, kv, _ = columns_of(decodes(m.iterations))
+    requests, kv, _ = decode_columns(decodes(m.iterations))
     size = float(np.median(requests))
     length = float(np.median(np.nan_to_num(kv)))
     predict = Predictor.of(m, fit)
@@ -126,7 +126,7 @@ class Predictor:
         if served is None:
             return cls(fit, None, None, rows, 1.0)
         numbers = [row.iteration for row in rows]
-        requests = columns_of(rows)[0]
+        requests = decode_columns(rows)[0]
         known = unprofiled(m, rows)
         replayed = served.median_ms(served.usual, numbers)
         host = served.host_ns(served.usual)[numbers]
@@ -153,7 +153,7 @@ class Predictor:
         count = len(self.served.found)
         device = np.ones(count)
         host = np.ones(count)
-        own = columns_of(self.rows)[2]
+        own = decode_columns(self.rows)[2]
         spent = self.served.host_ns(self.served.usual)
         for row, time in zip(self.rows, own.tolist(), strict=True):
             device[row.iteration] = work / time
@@ -183,7 +183,8 @@ def _mixed(m: Measurements, predict: Predictor, now: Batch) -> tuple[float | Non
     ]
     besides = now.decode_ms - predict.fit.gpu_ms(now.requests, now.kv_tokens or 0.0)
     requests, kv, tokens = (
-        column(rows, figure) for figure in ("generation_tokens", "kv_tokens", "context_tokens")
+        figure_column(rows, figure)
+        for figure in ("generation_tokens", "kv_tokens", "context_tokens")
     )
     lengths = np.maximum(np.nan_to_num(kv) - tokens, 0.0)
     batches = zip(requests.tolist(), lengths.tolist(), strict=True)
@@ -345,7 +346,7 @@ def _time(row: IterationRow) -> float | None:
     )
 
 
-class Found(NamedTuple):
+class VerifiedPair(NamedTuple):
     """An iteration that verifies guesses, and a decode of its requests without them."""
 
     source: str
@@ -358,7 +359,7 @@ class Found(NamedTuple):
 
 def _recorded(
     m: Measurements, verifying: Mapping[float, Sequence[IterationRow]], count: int
-) -> Found | str:
+) -> VerifiedPair | str:
     """Requests and times of the usual batch, of the recorded iterations by their guesses."""
     if count not in verifying:
         counts = ", ".join(f"{guesses:g}" for guesses in sorted(verifying))
@@ -367,19 +368,19 @@ def _recorded(
     alike = [row for row in verifying[count] if row.requests == requests]
     known = unprofiled(m, alike)
     if known is not None:
-        return Found("verify", requests, known.ms, known.low_ms, known.high_ms)
+        return VerifiedPair("verify", requests, known.ms, known.low_ms, known.high_ms)
     times = np.array([_time(row) for row in alike], np.float64)
     low, time, high = np.percentile(times, (5, 50, 95)).tolist()
     low = min(low, time * (1 - SPREAD))
     high = max(high, time * (1 + SPREAD))
-    return Found("verify", requests, time, low, high)
+    return VerifiedPair("verify", requests, time, low, high)
 
 
-def _predicted(m: Measurements, count: int) -> Found | str:
+def _predicted(m: Measurements, count: int) -> VerifiedPair | str:
     """Requests and times of the usual batch by the decodes: a token more is as much work as a
     request more, but for the KV cache."""
     fit = m.memo(fit_of_decodes)
-    (requests, kv, _) = columns_of(decodes(m.iterations))
+    (requests, kv, _) = decode_columns(decodes(m.iterations))
     if fit is None:
         return "neither iterations that verify guesses nor decodes of three batches are recorded"
     if fit.error_share > TRUSTED_ERROR:
@@ -398,4 +399,4 @@ def _predicted(m: Measurements, count: int) -> Found | str:
     time = predict.ms(size, length, tokens)
     low = time * (1 - spread)
     high = time * (1 + spread)
-    return Found("fit", size, time, low, high, predict.ms(size, length))
+    return VerifiedPair("fit", size, time, low, high, predict.ms(size, length))

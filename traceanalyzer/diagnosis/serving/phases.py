@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from traceanalyzer.analysis.serving.cut import find_iterations
-from traceanalyzer.analysis.serving.rows import IterationRow, by_phase, column, found_in_log
+from traceanalyzer.analysis.serving.rows import IterationRow, by_phase, figure_column, found_in_log
 from traceanalyzer.base import MS_PER_S, NS_PER_MS, NS_PER_S, dataclass, ratio
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.replay.iterations import FAITHFUL
@@ -18,7 +18,7 @@ LOG_SPREAD = 0.05  # from one run of a server to the next, decodes differ by thi
 
 
 @dataclass(frozen=True)
-class Unprofiled:
+class UnprofiledIteration:
     """An iteration without the profiler, ms, with its 90 % range."""
 
     ms: float
@@ -46,7 +46,7 @@ class Phase:
     """What the traffic of its kernels needs at the memory's bandwidth, a mean; None where too few
     have a model."""
     arithmetic_ms: float | None  # what those need that arithmetic limits
-    unprofiled: Unprofiled | None
+    unprofiled: UnprofiledIteration | None
 
 
 def phases(m: Measurements) -> list[Phase]:
@@ -58,20 +58,20 @@ def phases(m: Measurements) -> list[Phase]:
 
 def _phase(m: Measurements, name: str, rows: list[IterationRow]) -> Phase:
     followed = [row for row in rows if row.period_ms is not None] or rows
-    period = column(followed, "period_ms")
-    times = np.where(np.isnan(period), column(followed, "gpu_span_ms"), period)
+    period = figure_column(followed, "period_ms")
+    times = np.where(np.isnan(period), figure_column(followed, "gpu_span_ms"), period)
     time_ms = float(np.median(times))
-    busy_ms = float(np.median(column(followed, "gpu_busy_ms")))
-    idle_ms = float(np.median(column(followed, "host_idle_ms")))
-    generated = float(np.nansum(column(followed, "generation_tokens"))) or None
+    busy_ms = float(np.median(figure_column(followed, "gpu_busy_ms")))
+    idle_ms = float(np.median(figure_column(followed, "host_idle_ms")))
+    generated = float(np.nansum(figure_column(followed, "generation_tokens"))) or None
     per_ms = ratio(generated, sum(times.tolist()))
     memory_ms, arithmetic_ms = _ceilings(m, rows)
     return Phase(
         name,
         len(rows),
-        requests=_median(column(rows, "requests")),
-        context_tokens=_median(column(rows, "context_tokens")),
-        generation_tokens=_median(column(rows, "generation_tokens")),
+        requests=_median(figure_column(rows, "requests")),
+        context_tokens=_median(figure_column(rows, "context_tokens")),
+        generation_tokens=_median(figure_column(rows, "generation_tokens")),
         iteration_ms=time_ms,
         busy_ms=busy_ms,
         host_idle_ms=idle_ms,
@@ -93,18 +93,20 @@ def _median(values: F64) -> float | None:
     return None if np.isnan(values).all() else float(np.nanmedian(values))
 
 
-def unprofiled(m: Measurements, rows: Sequence[IterationRow]) -> Unprofiled | None:
+def unprofiled(m: Measurements, rows: Sequence[IterationRow]) -> UnprofiledIteration | None:
     """The median of these iterations without the profiler: as logged, else replayed; None where
     neither tells."""
     found = m.timed.memo(find_iterations)
     log = m.timed.memo(found_in_log)
     if found is None:
         return None
-    numbers = column(rows, "iteration").astype(int).tolist()
+    numbers = figure_column(rows, "iteration").astype(int).tolist()
     if np.isnan(found.period_ns[numbers]).all():
         alone = m.unprofiled if len(m.iterations) == len(rows) == 1 else None
         return (
-            Unprofiled(alone.step_time_ms, alone.low_ms, alone.high_ms, "replay") if alone else None
+            UnprofiledIteration(alone.step_time_ms, alone.low_ms, alone.high_ms, "replay")
+            if alone
+            else None
         )
     time = float(np.nanmedian(found.period_ns[numbers])) / NS_PER_MS
     replayed = [np.nan] * 4 if m.served is None else m.served.medians_ms(numbers)
@@ -116,10 +118,10 @@ def unprofiled(m: Measurements, rows: Sequence[IterationRow]) -> Unprofiled | No
     if not abs(recorded / time - 1.0) <= FAITHFUL:  # a replay that takes as long as was recorded
         return None
     least, likely, most = (min(one * time / recorded, time) for one in hosts)
-    return Unprofiled(likely, least, most, "replay")
+    return UnprofiledIteration(likely, least, most, "replay")
 
 
-def _by_log(time: float, fast: float, usual: float, slow: float) -> Unprofiled:
+def _by_log(time: float, fast: float, usual: float, slow: float) -> UnprofiledIteration:
     """As a log has it; from run to run, and by its host's speed (NaN: not known), it may differ."""
     ends = (
         time * (1 - LOG_SPREAD),
@@ -127,7 +129,7 @@ def _by_log(time: float, fast: float, usual: float, slow: float) -> Unprofiled:
         time * fast / usual,
         time * slow / usual,
     )
-    return Unprofiled(time, float(np.nanmin(ends)), float(np.nanmax(ends)), "log")
+    return UnprofiledIteration(time, float(np.nanmin(ends)), float(np.nanmax(ends)), "log")
 
 
 def _ceilings(m: Measurements, rows: list[IterationRow]) -> tuple[float | None, float | None]:

@@ -10,8 +10,8 @@ from traceanalyzer.analysis.joined.graph_names import named_in_graphs
 from traceanalyzer.analysis.serving.cut import find_iterations
 from traceanalyzer.analysis.serving.fit import DecodeFit
 from traceanalyzer.analysis.serving.kinds import FEW as FEW_ITERATIONS
-from traceanalyzer.analysis.serving.kinds import kinds
-from traceanalyzer.analysis.serving.rows import by_phase, column, found_in_log
+from traceanalyzer.analysis.serving.kinds import iteration_kinds
+from traceanalyzer.analysis.serving.rows import by_phase, figure_column, found_in_log
 from traceanalyzer.base import digits, plural
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.serving.outlook import (
@@ -51,7 +51,7 @@ def serving_values(m: Measurements, guesses: tuple[int, float] | None = None) ->
     return {
         "server": SERVERS.get(name, name) if name else None,
         "phases": phases(m),
-        "kinds": kinds(m.iterations),
+        "kinds": iteration_kinds(m.iterations),
         "decode_fit": m.memo(fit_of_decodes),
         "outlook": m.memo(outlook),
         "speculation": brought if isinstance(brought, Guesses) else None,
@@ -87,7 +87,7 @@ def sentences(m: Measurements, guesses: tuple[int, float] | None = None) -> Iter
 
 def _tails(m: Measurements) -> Iterator[str]:
     """How the times of each kind of iteration are spread, and why the slow ones are."""
-    for kind in kinds(m.iterations):
+    for kind in iteration_kinds(m.iterations):
         if kind.iterations < FEW_ITERATIONS:
             continue
         what = f"{kind.phase} iterations"
@@ -119,8 +119,8 @@ def _log(m: Measurements) -> Iterator[str]:
         )
         return
     decodes = by_phase(m.iterations).get("decode", [])
-    recorded = column(decodes, "period_ms")
-    logged = column(decodes, "logged_ms")
+    recorded = figure_column(decodes, "period_ms")
+    logged = figure_column(decodes, "logged_ms")
     both = (recorded > 0) & (logged > 0)
     if both.any():
         logged_ms, recorded_ms = (

@@ -21,7 +21,7 @@ class Spelling:
 
 
 @dataclass(frozen=True)
-class Switch:
+class ServingSwitch:
     """A change of how iterations are launched."""
 
     change: str
@@ -42,12 +42,12 @@ class Switch:
 
 
 @cache
-def switches() -> dict[str, Switch]:
+def switches() -> dict[str, ServingSwitch]:
     """The switches of `switches.toml`, by what they change."""
     text = Path(__file__).with_name("switches.toml").read_text(encoding="utf-8")
     entries = tomllib.loads(text)["switch"]
     return {
-        entry["change"]: Switch(
+        entry["change"]: ServingSwitch(
             change=entry["change"],
             cls=entry["class"],
             remedy=entry["remedy"],

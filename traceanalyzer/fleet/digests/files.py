@@ -18,7 +18,6 @@ import orjson
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.names.collectives import KINDS
 from traceanalyzer.analysis.ranks.digest import (
-    Claim,
     Count,
     DigestedCalls,
     Family,
@@ -26,6 +25,7 @@ from traceanalyzer.analysis.ranks.digest import (
     Pieces,
     ProcessGroup,
     RankDigest,
+    RunClaim,
     Why,
 )
 from traceanalyzer.analysis.time.steps import Steps
@@ -122,7 +122,7 @@ class _About(msgspec.Struct):
     first: Long = 0
     incomplete: Long = 0
     unlike: bool = False
-    claim: Claim = Claim(None, None, 0, 0)
+    claim: RunClaim = RunClaim(None, None, 0, 0)
     groups: tuple[ProcessGroup, ...] = ()
     families: tuple[Family, ...] | None = None
     clock_mhz: float | None = None

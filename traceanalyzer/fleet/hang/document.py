@@ -15,7 +15,7 @@ from traceanalyzer.report.document import (
     Document,
     Drawing,
     Facts,
-    Line,
+    Paragraph,
     Part,
     Section,
     Table,
@@ -232,7 +232,7 @@ def _screen(hang: Hang) -> list[Section]:
         found.append(Section("Culprits", [Bullets(each)], is_minor=True))
     if waiting:
         found.append(Section("Who waits", [Bullets(waiting)], is_minor=True))
-    shown = [Line(text, "yellow") for text in list(notes(hang))[:SHOWN_NOTES]]
+    shown = [Paragraph(text, "yellow") for text in list(notes(hang))[:SHOWN_NOTES]]
     return [
         *found,
         Section("Next", [Bullets(next_steps(hang)[:SHOWN_STEPS], ">"), *shown], is_minor=True),

@@ -13,7 +13,7 @@ from traceanalyzer.report.document import (
     Document,
     Drawing,
     Facts,
-    Line,
+    Paragraph,
     Section,
     Table,
     TextTable,
@@ -55,7 +55,7 @@ def _answer(job: Job) -> Verdict:
 
 def _screen(job: Job) -> list[Section]:
     gains = [_gain(change) for change in job.changes[:SHOWN_CHANGES]]
-    notes = [Line(text, "yellow") for text in (*gone(job), *job.notes[:SHOWN_NOTES])]
+    notes = [Paragraph(text, "yellow") for text in (*gone(job), *job.notes[:SHOWN_NOTES])]
     found = [
         Section(TITLE, [_answer(job)], untitled=True),
         Section("What the job gains", [Bullets(gains)] if gains else [], is_minor=True),

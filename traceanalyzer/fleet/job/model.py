@@ -137,7 +137,9 @@ class Job:
     culprits: list[Culprit]
     changes: list[Change]
     slowdown: Slowdown
-    pipeline: pipeline.Slowdown | None  # of a pipeline what arXiv 2505.05713 asks, under its names
+    pipeline: (
+        pipeline.PipelineSlowdown | None
+    )  # of a pipeline what arXiv 2505.05713 asks, under its names
     worst: list[
         Culprit
         # the five ranks by what the job gains without them, whether or not that is enough to be named

@@ -9,8 +9,8 @@ import numpy as np
 from traceanalyzer.analysis.ranks.pipeline.operation_log import COLUMNS, operations
 from traceanalyzer.analysis.ranks.pipeline.operations import KINDS, Operations
 from traceanalyzer.analysis.ranks.pipeline.slowdown import (
-    Slowdown,
-    StepRow,
+    PipelineSlowdown,
+    PipelineStep,
     WorkerRow,
     pipeline,
     slowdown,
@@ -105,7 +105,7 @@ def page(
     return Printed(Document(headline, _sections(headline, ops, found, workers, steps)), values)
 
 
-def _explained_by(found: Slowdown) -> tuple[bool, bool, bool]:
+def _explained_by(found: PipelineSlowdown) -> tuple[bool, bool, bool]:
     """Whether the worst workers, the last stage, the work of microbatches explain a slowdown worth
     a search."""
     slow = found.s >= LEAST_SLOWDOWN
@@ -120,7 +120,7 @@ def _explained_by(found: Slowdown) -> tuple[bool, bool, bool]:
     return workers, stage, work
 
 
-def _causes(found: Slowdown) -> Iterator[str]:
+def _causes(found: PipelineSlowdown) -> Iterator[str]:
     workers, stage, work = _explained_by(found)
     if workers:
         ranks = ", ".join(map(str, found.s_worst_ranks[:SHOWN]))
@@ -135,12 +135,16 @@ def _causes(found: Slowdown) -> Iterator[str]:
         yield f"no worker and no stage stands out; {kind} alone makes {number(s_t)}x"
 
 
-def _of_step(gain: tuple[float, float, float], found: Slowdown) -> str:
+def _of_step(gain: tuple[float, float, float], found: PipelineSlowdown) -> str:
     return f"{figure(gain[0], 'ms')} of each {figure(found.simulated_ms, 'ms')} step"
 
 
 def _sections(
-    headline: str, ops: Operations, found: Slowdown, workers: list[WorkerRow], steps: list[StepRow]
+    headline: str,
+    ops: Operations,
+    found: PipelineSlowdown,
+    workers: list[WorkerRow],
+    steps: list[PipelineStep],
 ) -> list[Section]:
     size = f"{len(ops.worker)} data-parallel ranks, {ops.stages} stages, {len(steps)} steps"
     do = (
@@ -166,9 +170,9 @@ def _sections(
     ]
 
 
-def slowdown_facts(found: Slowdown) -> Facts:
+def slowdown_facts(found: PipelineSlowdown) -> Facts:
     """S and what explains it."""
-    meaning = {one.name: one for one in definitions(Slowdown)}
+    meaning = {one.name: one for one in definitions(PipelineSlowdown)}
     figures = (
         ("S", "s"),
         ("M_W", "m_w"),

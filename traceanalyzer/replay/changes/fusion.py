@@ -14,10 +14,10 @@ import numpy as np
 from traceanalyzer.analysis.algebra import where_changed
 from traceanalyzer.analysis.groups.passes import (
     ASIDE,
+    bytes_written,
     crossing,
     largest_operands,
     split_by_size,
-    written,
 )
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.base import NS_PER_S
@@ -205,7 +205,7 @@ def _moved(tape: Tape, runs: Runs, traffic: F64, time: F64, *, kept: bool) -> F6
     rate, ns, else NaN."""
     out = np.zeros(len(traffic))
     moving = np.flatnonzero(traffic > 0)
-    out[moving] = written(tape.source, tape.row[moving])
+    out[moving] = bytes_written(tape.source, tape.row[moving])
     crosses = _per_run(
         np.add, runs, crossing(runs.number, traffic, out, tape.of_classes(*REDUCING))
     )

@@ -9,7 +9,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra import where_changed
 from traceanalyzer.analysis.groups import layout, products
-from traceanalyzer.analysis.groups.ops import Group
+from traceanalyzer.analysis.groups.ops import OpsGroup
 from traceanalyzer.analysis.time.launch_queue import UNEXPLAINED_NS
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_S
@@ -19,7 +19,7 @@ from traceanalyzer.replay.changes.warmup import OWN_WORK_NS, prepared_before
 from traceanalyzer.replay.patterns.named import kernels_named, launched_within
 from traceanalyzer.replay.patterns.operators import JOINING, Operator, operators
 from traceanalyzer.replay.patterns.repeats import after_each, every
-from traceanalyzer.replay.patterns.small_products import small_products
+from traceanalyzer.replay.patterns.small_products import small_product_runs
 from traceanalyzer.replay.tape import Tape, parametric
 from traceanalyzer.trace import I64, Bool
 
@@ -103,7 +103,7 @@ def padded(tape: Tape) -> Tape | None:
     return odd_padded(tape, [] if waves is None else [(waves.kernels, waves.lost_ms)])
 
 
-def odd_padded(tape: Tape, others: Sequence[tuple[Group, float]] = ()) -> Tape | None:
+def odd_padded(tape: Tape, others: Sequence[tuple[OpsGroup, float]] = ()) -> Tape | None:
     """Products of odd sizes as fast as aligned ones, and other kernels without what they lose a
     step, ms; None without any."""
     odd = products.odd_products(tape.source, _all(tape.source.timed))
@@ -119,7 +119,7 @@ def products_batched(tape: Tape) -> Tape | None:
     """Runs of small products of one shape as one batched product each, whose operands nobody takes
     apart and whose results nobody puts together, and what they give rise to in the backward pass;
     None without any."""
-    found = small_products(tape.source, _all(tape.source.timed))
+    found = small_product_runs(tape.source, _all(tape.source.timed))
     if found is None:
         return None
     small = found.kernels.rows[tape.row]

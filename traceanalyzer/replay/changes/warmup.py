@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from traceanalyzer.analysis.algebra import IntervalSet, join, union
-from traceanalyzer.analysis.causes.details import IdleDetail, host_work
+from traceanalyzer.analysis.causes.details import IdleDetail, host_work_times
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.replay.patterns.named import operators_named
@@ -72,7 +72,7 @@ def no_work_of_its_own(tape: Tape) -> Tape | None:
     """No host work between launches that is the program's own, but what has a name (and a remedy)
     of its own: allocation, first use, compilation, building of graphs; None without any."""
     mine, ends = programs_own(tape)
-    named = np.minimum(_time(tape, *tape.source.timed.memo(host_work)), tape.work)
+    named = np.minimum(_time(tape, *tape.source.timed.memo(host_work_times)), tape.work)
     left = np.where(mine, named, tape.work)
     tail = tape.tail._replace(work=0) if ends else tape.tail
     return (
@@ -122,7 +122,7 @@ def programs_own(tape: Tape) -> tuple[Bool, bool]:
 
 def _time(tape: Tape, *details: IdleDetail) -> I64:
     """Host time before each event in work of these kinds, ns."""
-    work = [tape.source.timed.memo(host_work)[detail] for detail in details]
+    work = [tape.source.timed.memo(host_work_times)[detail] for detail in details]
     loading = [tape.source.timed.memo(first_launches)] if IdleDetail.LOADING in details else []
     return tape.before_events(join(*work, *loading))
 

@@ -225,7 +225,9 @@ def recompile_rows(log: CompileLog) -> list[RecompileRow]:
             compilation.recompile_reasons[0] if compilation.recompile_reasons else ""
         )
         location = (
-            guard.location if guard.location.startswith("/") else named(log, compilation).location
+            guard.location
+            if guard.location.startswith("/")
+            else naming_compilation(log, compilation).location
         )
         found[key_of(guard), location].append((compilation, guard))
     rows = [_recompile_row(log, location, met) for (_, location), met in found.items()]
@@ -305,7 +307,7 @@ def graphs_of(log: CompileLog) -> int:
 
 def function_of(log: CompileLog, compilation: Compilation) -> str:
     """Name and place of a function; of a refused compilation those of the one before it."""
-    function = named(log, compilation)
+    function = naming_compilation(log, compilation)
     return (
         f"{function.name} ({function.location})"
         if function.location
@@ -313,7 +315,7 @@ def function_of(log: CompileLog, compilation: Compilation) -> str:
     )
 
 
-def named(log: CompileLog, compilation: Compilation) -> Compilation:
+def naming_compilation(log: CompileLog, compilation: Compilation) -> Compilation:
     """The compilation, or the last one of the same frame that names its function."""
     same = [c for c in log.compilations if c.frame == compilation.frame and c.name]
     return compilation if compilation.name or not same else same[-1]

@@ -10,7 +10,7 @@ import numpy as np
 
 from traceanalyzer.base import NS_PER_MS, NS_PER_US
 from traceanalyzer.replay.compile.model import KernelRow
-from traceanalyzer.replay.compile.regions import Traced
+from traceanalyzer.replay.compile.regions import TracedCompile
 from traceanalyzer.trace import I64
 from traceanalyzer.trace.compile_log import CompileLog, GraphCode
 
@@ -67,7 +67,7 @@ def estimates_us(code: GraphCode) -> dict[str, float]:
 
 
 def measured_kernels(
-    rows: list[KernelRow], traced: Traced
+    rows: list[KernelRow], traced: TracedCompile
 ) -> tuple[list[KernelRow], float, float | None]:
     """The kernels with their times in the step, the time of all that inductor wrote (ms), and the
     share of it with a known source line (None without such kernels)."""
@@ -97,7 +97,7 @@ def _mapped_ns(rows: list[KernelRow], time: Sequence[float]) -> float:
     return float(sum(time[i] for i, row in enumerate(rows) if row.lines))
 
 
-def _place(every: list[KernelRow], traced: Traced, chosen: I64) -> I64:
+def _place(every: list[KernelRow], traced: TracedCompile, chosen: I64) -> I64:
     """Where each of these kernels is among the rows, to which those that inductor wrote are added;
     -1 for others."""
     rated = traced.rated
@@ -149,7 +149,7 @@ class _Figures(NamedTuple):
     attainable_ns: float  # NaN where it is not known
 
 
-def _measured(row: KernelRow, traced: Traced, found: _Figures, busy_ns: float) -> KernelRow:
+def _measured(row: KernelRow, traced: TracedCompile, found: _Figures, busy_ns: float) -> KernelRow:
     """A kernel with its figures; as it was where it did not run."""
     if not found.launches:
         return row

@@ -140,7 +140,7 @@ Range = tuple[float | None, float | None, float | None]  # expected, least, most
 
 
 @dataclass(frozen=True, eq=False)
-class Traced:
+class TracedCompile:
     """A trace with its joins, its replay and its compiled code."""
 
     rated: Rated

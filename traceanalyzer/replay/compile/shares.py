@@ -13,8 +13,14 @@ from traceanalyzer.base import NS_PER_MS
 from traceanalyzer.replay.changes.fusion import ELEMENTWISE, Reading, fusing
 from traceanalyzer.replay.compile.kernels import measured_kernels
 from traceanalyzer.replay.compile.model import BreakRow, Compiled, EagerRow, TraceUse
-from traceanalyzer.replay.compile.regions import OPTIMIZER, CompiledCode, Traced
-from traceanalyzer.replay.compile.windows import Seam, captured, idle_in, seams, without_windows
+from traceanalyzer.replay.compile.regions import OPTIMIZER, CompiledCode, TracedCompile
+from traceanalyzer.replay.compile.windows import (
+    Seam,
+    captured_graphs,
+    idle_in,
+    seams,
+    without_windows,
+)
 from traceanalyzer.replay.patterns.named import nodes_named
 from traceanalyzer.replay.scenarios import LAUNCHES_FREE
 from traceanalyzer.replay.whatif import Replay
@@ -58,7 +64,7 @@ AROUND = re.compile(
 them."""
 
 
-def priced(rows: list[BreakRow], log: CompileLog | None, traced: Traced) -> list[BreakRow]:
+def priced(rows: list[BreakRow], log: CompileLog | None, traced: TracedCompile) -> list[BreakRow]:
     """The graph breaks of a log with what each costs in a step; without a log those that the trace
     shows."""
     left = seams(traced.code)
@@ -100,7 +106,7 @@ def _is_seam_of(seam: Seam, row: BreakRow, log: CompileLog) -> bool:
     return broken_here or row.location == f"{after.location.rpartition(':')[0]}:{at}"
 
 
-def _with_price(row: BreakRow, mine: list[Seam], traced: Traced) -> BreakRow:
+def _with_price(row: BreakRow, mine: list[Seam], traced: TracedCompile) -> BreakRow:
     rated = traced.rated
     windows = union(
         *(np.concatenate([getattr(seam, side) for seam in mine]) for side in ("start", "end"))
@@ -116,7 +122,7 @@ def _with_price(row: BreakRow, mine: list[Seam], traced: Traced) -> BreakRow:
     return replace(row, predicted_step_ms=step, low_ms=low, high_ms=high, basis=basis)
 
 
-def _rest_eager(row: BreakRow, log: CompileLog, traced: Traced) -> BreakRow:
+def _rest_eager(row: BreakRow, log: CompileLog, traced: TracedCompile) -> BreakRow:
     """A break after which the function goes on eager (its rest was not compiled, or the recompile
     limit was hit): the host time from the end of the last graph before it to the end of the
     function."""
@@ -147,7 +153,7 @@ def _rest_eager(row: BreakRow, log: CompileLog, traced: Traced) -> BreakRow:
     )
 
 
-def _whole_function(row: BreakRow, traced: Traced) -> BreakRow:
+def _whole_function(row: BreakRow, traced: TracedCompile) -> BreakRow:
     """A function that runs eager as a whole: it idles while its operators are launched, the
     optimizer left out."""
     timed = traced.rated.timed
@@ -177,7 +183,7 @@ def _ends_of_graphs(code: CompiledCode, runs: I64) -> I64:
     return np.array(ends, np.int64)
 
 
-def eager_operators(traced: Traced) -> list[EagerRow]:
+def eager_operators(traced: TracedCompile) -> list[EagerRow]:
     """Operators outside of compiled code that have GPU work in the steady step, those with most
     first."""
     rated = traced.rated
@@ -206,7 +212,7 @@ def eager_operators(traced: Traced) -> list[EagerRow]:
 
 
 def _names_and_places(
-    traced: Traced,
+    traced: TracedCompile,
     operator: I32 | I64,
     at: I32 | I64,
 ) -> list[tuple[str, str]]:
@@ -227,7 +233,7 @@ def with_trace(
     compiled: Compiled, log: CompileLog | None, rated: Rated, replay: Replay | None
 ) -> Compiled:
     """What was measured of the log, with what the trace says."""
-    traced = Traced(rated, replay, CompiledCode(rated.joined))
+    traced = TracedCompile(rated, replay, CompiledCode(rated.joined))
     kernels, triton_ms, mapped_share = measured_kernels(compiled.kernels, traced)
     use = TraceUse(
         path=rated.trace.path,
@@ -245,12 +251,12 @@ def with_trace(
         source="trace" if log is None else "log+trace",
         graph_breaks=priced(compiled.graph_breaks, log, traced),
         kernels=kernels,
-        cudagraphs=captured(compiled, traced),
+        cudagraphs=captured_graphs(compiled, traced),
         trace=use,
     )
 
 
-def _regions_per_step(traced: Traced) -> dict[str, float]:
+def _regions_per_step(traced: TracedCompile) -> dict[str, float]:
     """Runs of each compiled region in a mean steady step, by its compile id."""
     regions = traced.code.regions
     if not len(regions):
@@ -260,7 +266,7 @@ def _regions_per_step(traced: Traced) -> dict[str, float]:
     return {name: traced.per_step(count) for name, count in sorted(runs.items())}
 
 
-def _busy_share(traced: Traced, part: Bool) -> float | None:
+def _busy_share(traced: TracedCompile, part: Bool) -> float | None:
     """Share of these ops in the GPU's busy time; None where it is never busy."""
     ops = traced.rated.trace.device_ops
     duration = (ops.end - ops.start).astype(float)
@@ -281,7 +287,7 @@ def _compiles_within(rated: Rated, log: CompileLog | None) -> int:
     )
 
 
-def _notes(traced: Traced, log: CompileLog | None) -> list[str]:
+def _notes(traced: TracedCompile, log: CompileLog | None) -> list[str]:
     code = traced.code
     keys = set(traced.code.calls.text)
     notes = [] if len(code.bodies) or code.is_triton.any() else [NO_CODE]

@@ -34,7 +34,7 @@ PAYS = "{:.3g} s of compilation over {:.4g} ms saved in each step."
 
 
 @dataclass(frozen=True)
-class Stopwatch:
+class StopwatchTimes:
     """Steps timed without a profiler, ms: of the program as it is, and of the same program without
     compilation."""
 
@@ -48,7 +48,7 @@ def with_steps(
     log: CompileLog | None,
     timed: Timed,
     step_ms: float | None,
-    stopwatch: Stopwatch,
+    stopwatch: StopwatchTimes,
 ) -> Compiled:
     """What was measured, with the steps of a trace beside the compile time; `step_ms` is without
     the profiler."""
@@ -88,7 +88,7 @@ def with_steps(
     )
 
 
-def with_stopwatch(compiled: Compiled, stopwatch: Stopwatch) -> Compiled:
+def with_stopwatch(compiled: Compiled, stopwatch: StopwatchTimes) -> Compiled:
     """What was measured, with the steps after which compilation has paid for itself."""
     step_ms = stopwatch.step_ms
     eager_ms = stopwatch.eager_step_ms

@@ -18,7 +18,7 @@ from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import dataclass, ms
 from traceanalyzer.replay.changes.kernels import in_graph
 from traceanalyzer.replay.compile.model import Compiled, CudaGraphUse
-from traceanalyzer.replay.compile.regions import CompiledCode, Traced
+from traceanalyzer.replay.compile.regions import CompiledCode, TracedCompile
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import I64, distinct
 from traceanalyzer.trace.compile_log import CompileLog
@@ -170,7 +170,7 @@ def _asked_for(log: CompileLog) -> bool | None:
     return max((one for one in asked if one is not None), default=None)
 
 
-def captured(compiled: Compiled, traced: Traced) -> CudaGraphUse:
+def captured_graphs(compiled: Compiled, traced: TracedCompile) -> CudaGraphUse:
     """CUDA graphs as the log has them, with what of the step was launched by them; where they were
     asked for and left out, the step with them."""
     rated = traced.rated

@@ -94,7 +94,7 @@ def _in_frames(linked: Linked, names: Bool) -> Bool:
     return result
 
 
-class Place(NamedTuple):
+class OperatorPlace(NamedTuple):
     """An operator among the outermost ones, in order."""
 
     node: int  # of the host tree
@@ -110,12 +110,12 @@ class Outermost:
         self.nodes: I64 = self._tree.outermost_operators
         self._launches = np.isin(self.nodes, tape.of_launches(self._tree.outer_operator))
 
-    def at(self, first: int, stop: int) -> list[Place]:
+    def at(self, first: int, stop: int) -> list[OperatorPlace]:
         """Those at these places; fewer at the ends."""
         stretch = slice(max(first, 0), max(stop, 0))
         nodes = self.nodes[stretch]
         launches = self._launches[stretch].tolist()
-        return list(map(Place, nodes.tolist(), self._known.of_nodes(nodes), launches))
+        return list(map(OperatorPlace, nodes.tolist(), self._known.of_nodes(nodes), launches))
 
     def follow(self, place: int, count: int) -> Iterator[Operator]:
         """The one at this place and those after it, so many in all, read a few at a time."""
@@ -123,11 +123,11 @@ class Outermost:
         for first in range(0, len(nodes), READ_AT_ONCE_OPERATORS):
             yield from self._known.of_nodes(nodes[first : first + READ_AT_ONCE_OPERATORS])
 
-    def after(self, place: int, count: int) -> Iterator[Place]:
+    def after(self, place: int, count: int) -> Iterator[OperatorPlace]:
         """So many right after one, up to the first that launches anything."""
         return takewhile(lambda one: not one.launches, self.at(place + 1, place + 1 + count))
 
-    def before(self, place: int, count: int) -> Iterator[Place]:
+    def before(self, place: int, count: int) -> Iterator[OperatorPlace]:
         """Operators that launch nothing, of so many right before one; the nearest first."""
         return (one for one in reversed(self.at(place - count, place)) if not one.launches)
 

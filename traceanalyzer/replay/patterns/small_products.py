@@ -49,18 +49,18 @@ class SmallProducts:
     """Runs of small products of one shape with nothing between them, of which none needs
     another."""
 
-    kernels: ops.Group
+    kernels: ops.OpsGroup
     in_a_row: float
     batched_ms: float  # time a step as batched products
 
 
-def small_products(rated: Rated, free: Bool) -> SmallProducts | None:
+def small_product_runs(rated: Rated, free: Bool) -> SmallProducts | None:
     """Such runs, of ops that are `free`; None without any."""
     roofline = rated.roofline
     order = ops.in_stream_order(rated.timed, ops.steady(rated.timed))
     small = ops.of_class(rated.joined, "gemm") & free & roofline.small & (roofline.row >= 0)
     shape = at(rated.trace.host_ranges.shapes, roofline.row, -1)[order]
-    run = ops.runs(rated.timed, order, small[order])[0].astype(np.int64)
+    run = ops.runs_of_neighbours(rated.timed, order, small[order])[0].astype(np.int64)
     # A run also ends where the shape changes.
     other_shape = np.diff(shape, prepend=shape[:1]) != 0
     shapes_met = np.cumsum(other_shape & small[order])

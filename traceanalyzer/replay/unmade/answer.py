@@ -6,8 +6,8 @@ import numpy as np
 from traceanalyzer.base import MS_PER_S, dataclass, metric
 from traceanalyzer.replay.unmade.curve import limits_on
 from traceanalyzer.replay.unmade.dimensions import NO_LENGTH, Dimensions, dimensions_of
-from traceanalyzer.replay.unmade.made import Part, Plan
-from traceanalyzer.replay.unmade.memory import Levels, growth_of, peak_bytes
+from traceanalyzer.replay.unmade.made import PlannedTape, RunPlan
+from traceanalyzer.replay.unmade.memory import Levels, growth_of_kept, peak_bytes
 from traceanalyzer.replay.unmade.question import Question, QuestionError
 from traceanalyzer.replay.unmade.resized import Sizes
 from traceanalyzer.replay.unmade.run import UnmadeRun, gpu_limit_from
@@ -68,7 +68,7 @@ def predicted(known: Known, question: Question, price: float | None = None) -> U
     replay = known.replay
     if not replay.faithful:
         raise QuestionError(f"nothing is predicted: {UNFAITHFUL}")
-    plan, now = plan_of(replay, question)
+    plan, now = run_plan_of(replay, question)
     run = UnmadeRun(replay, plan)
     step = run.step_ms()
     low, high = run.range_ms(step)
@@ -103,7 +103,7 @@ def predicted(known: Known, question: Question, price: float | None = None) -> U
     )
 
 
-def plan_of(replay: Replay, question: Question) -> tuple[Plan, Dimensions | None]:
+def run_plan_of(replay: Replay, question: Question) -> tuple[RunPlan, Dimensions | None]:
     """What changes, and the recorded sizes where shapes tell them. Raises QuestionError."""
     rated = replay.typical[0].source
     now = _dimensions(replay, question)
@@ -115,7 +115,7 @@ def plan_of(replay: Replay, question: Question) -> tuple[Plan, Dimensions | None
         gpu = gpu_named(question.gpu, rated.linked.knowledge.hardware)
         if not any(rated.linked.gpus.values()):
             raise QuestionError("the recorded GPU is not in the table: what it can do is not known")
-    return Plan(sizes, question.precision, gpu, question.ranks), now
+    return RunPlan(sizes, question.precision, gpu, question.ranks), now
 
 
 def _sizes(question: Question, now: Dimensions) -> Sizes | None:
@@ -153,10 +153,10 @@ def _tokens(samples: float | None, length: int | None, now: Dimensions | None) -
     return samples if now.is_decode else samples * length
 
 
-def _peak(known: Known, part: Part) -> int | None:
+def _peak(known: Known, part: PlannedTape) -> int | None:
     if known.levels is None:
         return None
-    return peak_bytes(known.levels, growth_of(part.tape, part.loads))
+    return peak_bytes(known.levels, growth_of_kept(part.tape, part.loads))
 
 
 def _room(replay: Replay, gpu: Hardware | None) -> float | None:
@@ -167,7 +167,7 @@ def _room(replay: Replay, gpu: Hardware | None) -> float | None:
     )
 
 
-def _mfu(known: Known, part: Part, step: float) -> float | None:
+def _mfu(known: Known, part: PlannedTape, step: float) -> float | None:
     if known.mfu is None or not step:
         return None
     mfu = known.mfu * part.loads.flops_ratio * known.replay.base_ms / step
@@ -179,7 +179,7 @@ def _mfu(known: Known, part: Part, step: float) -> float | None:
     return mfu if mfu <= 1.0 else None
 
 
-def _mean_peak(part: Part, matrix: Bool) -> float:
+def _mean_peak(part: PlannedTape, matrix: Bool) -> float:
     """The recorded peak over that asked for, by the products' operations."""
     weight = np.nan_to_num(part.loads.then.flops[matrix])
     peaks = limits_on(part.tape, part.tape.source.linked.gpus).peak[matrix]
@@ -193,7 +193,7 @@ def _price(price: float | None, step: float, amount: float | None) -> float | No
     return price / SECONDS_PER_HOUR * step / MS_PER_S / amount * MILLION
 
 
-def _basis(known: Known, plan: Plan, now: Dimensions | None, of_ranks: str) -> list[str]:
+def _basis(known: Known, plan: RunPlan, now: Dimensions | None, of_ranks: str) -> list[str]:
     measured = known.replay.measured is not None
     step = "timed without the profiler" if measured else "estimated from the trace"
     found = [f"the step now is {step}; the host's time per launch stays as it is"]

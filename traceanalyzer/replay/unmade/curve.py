@@ -13,7 +13,7 @@ from traceanalyzer.analysis.roofline.bounds import NO
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.base import NS_PER_S, dataclass
 from traceanalyzer.replay.tape import Tape
-from traceanalyzer.replay.unmade.work import Load, Loads
+from traceanalyzer.replay.unmade.work import Loads, OpLoad
 from traceanalyzer.trace import F64, Bool
 from traceanalyzer.trace.hardware import Hardware
 
@@ -59,7 +59,7 @@ STARTED = 0.5
 
 
 @dataclass(frozen=True, eq=False)
-class Limits:
+class GpuLimits:
     """What each op's GPU can do at most; NaN where it is not known."""
 
     peak: F64
@@ -69,7 +69,7 @@ class Limits:
 
 def limits_on(
     tape: Tape, gpus: dict[int, Hardware | None], formats: NDArray[np.int8] | None = None
-) -> Limits:
+) -> GpuLimits:
     """The limits of each op on these GPUs, by the devices of the recording, in these number formats
     (None: those recorded)."""
     source = tape.source
@@ -92,17 +92,17 @@ def limits_on(
         for format_ in Precision:
             rate = gpu.matrix_peak(format_.name.lower())
             peak[of_device & matrix & ~on_cores & (precision == format_)] = rate or plain
-    return Limits(peak, bandwidth, cache)
+    return GpuLimits(peak, bandwidth, cache)
 
 
-def ideal_ns(load: Load, limits: Limits) -> F64:
+def ideal_ns(load: OpLoad, limits: GpuLimits) -> F64:
     """The greater of arithmetic and traffic at the limits, ns; 0 where neither is known."""
     arithmetic = np.nan_to_num(load.flops / limits.peak)
     traffic = np.nan_to_num(load.bytes / (limits.bandwidth * _speed_up(load.bytes, limits)))
     return np.fmax(arithmetic, traffic) * NS_PER_S
 
 
-def _speed_up(bytes_: F64, limits: Limits) -> F64:
+def _speed_up(bytes_: F64, limits: GpuLimits) -> F64:
     """How many times faster than from the device memory data of this size moves."""
     part = np.nan_to_num(bytes_ / limits.cache, nan=UNCACHED)
     cached = np.clip((UNCACHED - part) / (UNCACHED - CACHED), 0.0, 1.0)
@@ -117,7 +117,7 @@ def start_ns(tape: Tape) -> F64:
     return np.minimum(start, MOST_START * tape.duration)
 
 
-def resized_ns(tape: Tape, loads: Loads, limits: Limits) -> F64:
+def resized_ns(tape: Tape, loads: Loads, limits: GpuLimits) -> F64:
     """The time of each op with its other work, ns."""
     time = tape.duration.astype(np.float64)
     start = start_ns(tape)
@@ -167,13 +167,13 @@ def product_growth(now: F64, then: F64) -> F64:
     return np.where(known, _curve_ns(then) / now_ns, np.nan)
 
 
-def _filled(tape: Tape, loads: Loads, limits: Limits) -> F64:
+def _filled(tape: Tape, loads: Loads, limits: GpuLimits) -> F64:
     """How many times longer kernels take beyond their start, as they fill the GPU."""
     waves = _waves(tape, loads, limits)
     return np.sqrt(1.0 + (waves * loads.growth) ** 2) / np.sqrt(1.0 + waves**2)
 
 
-def _out_of_cache(tape: Tape, loads: Loads, limits: Limits) -> F64:
+def _out_of_cache(tape: Tape, loads: Loads, limits: GpuLimits) -> F64:
     """How many times slower data moves that no longer fits the cache, for what the memory
     limits."""
     time = np.maximum(tape.duration, 1)
@@ -182,7 +182,7 @@ def _out_of_cache(tape: Tape, loads: Loads, limits: Limits) -> F64:
     return slower**limited
 
 
-def _waves(tape: Tape, loads: Loads, limits: Limits) -> F64:
+def _waves(tape: Tape, loads: Loads, limits: GpuLimits) -> F64:
     """How far each op fills the GPU: waves of its blocks, else its ideal time over that of an op
     that fills it."""
     ops = tape.source.trace.device_ops
@@ -199,7 +199,7 @@ def _waves(tape: Tape, loads: Loads, limits: Limits) -> F64:
     return np.minimum(np.where(known, waves, of_copies), most)
 
 
-def on_gpu_ns(tape: Tape, time: F64, load: Load, here: Limits, there: Limits) -> F64:
+def on_gpu_ns(tape: Tape, time: F64, load: OpLoad, here: GpuLimits, there: GpuLimits) -> F64:
     """The time of each op on another GPU, ns: what is limited by the memory goes with its
     bandwidth, the rest beyond the start with the rate of its cores."""
     start = np.minimum(start_ns(tape), MOST_START * time)

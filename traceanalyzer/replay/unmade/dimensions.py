@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from traceanalyzer.analysis.roofline.op_models.tensors import Kind, Shape, Tensor
+from traceanalyzer.analysis.roofline.op_models.tensors import ElementKind, Shape, Tensor
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.base import dataclass
 from traceanalyzer.replay.patterns.operators import Operator, operators
@@ -131,7 +131,7 @@ def _roots(found: list[Operator], parameters: Parameters) -> Iterator[Root]:
 def _of_indices(indices: Tensor) -> Iterator[Root]:
     """Of an embedding: positions, which all sequences share, say nothing."""
     shape = indices.shape
-    if indices.dtype.kind is not Kind.INTEGER or not shape or indices.numel < 1:
+    if indices.dtype.kind is not ElementKind.INTEGER or not shape or indices.numel < 1:
         return
     if len(shape) == 1:
         yield Root(shape[0], None, f"indices [{shape[0]}] of the first embedding")

@@ -22,9 +22,15 @@ from traceanalyzer.replay.changes.precision import (
 )
 from traceanalyzer.replay.patterns.named import kernels_named
 from traceanalyzer.replay.tape import Tape
-from traceanalyzer.replay.unmade.curve import Limits, ideal_ns, limits_on, product_growth, start_ns
+from traceanalyzer.replay.unmade.curve import (
+    GpuLimits,
+    ideal_ns,
+    limits_on,
+    product_growth,
+    start_ns,
+)
 from traceanalyzer.replay.unmade.question import QuestionError
-from traceanalyzer.replay.unmade.work import Load
+from traceanalyzer.replay.unmade.work import OpLoad
 from traceanalyzer.trace import F64, Bool
 
 TRAFFIC_LEFT = 0.6
@@ -43,12 +49,12 @@ class Formatted:
     """A tape in another number format, what its ops then have to do, and which changed."""
 
     tape: Tape
-    load: Load
-    limits: Limits
+    load: OpLoad
+    limits: GpuLimits
     changed: Bool
 
 
-def in_format(tape: Tape, load: Load, limits: Limits, precision: str) -> Formatted:
+def in_format(tape: Tape, load: OpLoad, limits: GpuLimits, precision: str) -> Formatted:
     """The tape, whose ops have this work, in a number format. Raises QuestionError where there is
     nothing to change."""
     target = CODES[precision]
@@ -70,8 +76,10 @@ def in_format(tape: Tape, load: Load, limits: Limits, precision: str) -> Formatt
     return _widened(tape, load, limits, limits_then, chosen, narrow)
 
 
-def _narrowed(tape: Tape, load: Load, here: Limits, there: Limits, chosen: Bool) -> Formatted:
-    half = Load(load.flops, load.bytes / np.where(chosen, TWICE, 1.0), load.elements)
+def _narrowed(
+    tape: Tape, load: OpLoad, here: GpuLimits, there: GpuLimits, chosen: Bool
+) -> Formatted:
+    half = OpLoad(load.flops, load.bytes / np.where(chosen, TWICE, 1.0), load.elements)
     time = _products(tape, load, half, here, there, chosen) * np.where(chosen, 1 + CAST_SHARE, 1.0)
     stays, cast = kept_in_fp32(tape)
     time = time + tape.moving_ns(chosen * cast)
@@ -81,17 +89,17 @@ def _narrowed(tape: Tape, load: Load, here: Limits, there: Limits, chosen: Bool)
     left = np.where(kernels_named(tape, INDEXING), INDEXED_LEFT, TRAFFIC_LEFT)
     shorter = time * (1.0 - (1.0 - left) * _limited(tape, load, here))
     time = np.where(moving, shorter, time)
-    moved = Load(load.flops, half.bytes / np.where(moving, TWICE, 1.0), load.elements)
+    moved = OpLoad(load.flops, half.bytes / np.where(moving, TWICE, 1.0), load.elements)
     narrowed = with_casts(tape, chosen).retimed(np.minimum(time, tape.duration))
     return Formatted(narrowed, moved, there, chosen | moving)
 
 
 def _widened(
-    tape: Tape, load: Load, here: Limits, there: Limits, chosen: Bool, narrow: Bool
+    tape: Tape, load: OpLoad, here: GpuLimits, there: GpuLimits, chosen: Bool, narrow: Bool
 ) -> Formatted:
     moving = narrow & _between(tape)
     more = np.where((chosen | moving) & narrow, TWICE, 1.0)
-    moved = Load(load.flops, load.bytes * more, load.elements)
+    moved = OpLoad(load.flops, load.bytes * more, load.elements)
     time = _products(tape, load, moved, here, there, chosen)
     longer = time * (1.0 + (TWICE - 1.0) * _limited(tape, load, here))
     widened = tape.retimed(np.where(moving, longer, time))
@@ -100,10 +108,10 @@ def _widened(
 
 def _products(
     tape: Tape,
-    now: Load,
-    then: Load,
-    here: Limits,
-    there: Limits,
+    now: OpLoad,
+    then: OpLoad,
+    here: GpuLimits,
+    there: GpuLimits,
     chosen: Bool,
 ) -> F64:
     """The time of each op, of products with their other rate and traffic, ns."""
@@ -121,7 +129,7 @@ def _between(tape: Tape) -> Bool:
     return tape.compute & ~other & ~tape.of_classes("sort", "embedding")
 
 
-def _limited(tape: Tape, load: Load, limits: Limits) -> F64:
+def _limited(tape: Tape, load: OpLoad, limits: GpuLimits) -> F64:
     """How far the memory limits each op, 0..1; 1 where that is not known."""
     reached = load.bytes / limits.bandwidth * NS_PER_S / np.maximum(tape.duration, 1)
     return np.where(np.isfinite(reached), np.clip(reached / OF_BANDWIDTH, 0.0, 1.0), 1.0)

@@ -7,12 +7,12 @@ import numpy as np
 
 from traceanalyzer.base import dataclass
 from traceanalyzer.replay.tape import Tape
-from traceanalyzer.replay.unmade.curve import Limits, limits_on, on_gpu_ns, resized_ns
+from traceanalyzer.replay.unmade.curve import GpuLimits, limits_on, on_gpu_ns, resized_ns
 from traceanalyzer.replay.unmade.formats import in_format
 from traceanalyzer.replay.unmade.parameters import parameters_of
 from traceanalyzer.replay.unmade.ranks import on_ranks
 from traceanalyzer.replay.unmade.resized import Resizer, Sizes
-from traceanalyzer.replay.unmade.work import Load, Loads, check, loads_of
+from traceanalyzer.replay.unmade.work import Loads, OpLoad, check_answerable, loads_of_tape
 from traceanalyzer.trace import F64
 from traceanalyzer.trace.hardware import Hardware
 
@@ -27,7 +27,7 @@ GPU_SPREAD = 0.08
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class RunPlan:
     """What changes: sizes (None: as recorded), number format, GPU."""
 
     sizes: Sizes | None = None
@@ -42,13 +42,13 @@ class Plan:
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class PlannedTape:
     """A rank's tape without the profiler, as it would run, and what is known of that."""
 
     tape: Tape
     loads: Loads
-    then: Load
-    limits: Limits
+    then: OpLoad
+    limits: GpuLimits
     spread: F64
     """Share of its time by which each op may be off."""
     beyond_ms: float = 0.0
@@ -56,17 +56,17 @@ class Part:
     basis: str = ""
 
 
-def made(tape: Tape, plan: Plan) -> Part:
+def planned(tape: Tape, plan: RunPlan) -> PlannedTape:
     """The tape under a plan. Raises QuestionError where the recording does not tell."""
     resizer = None
     if plan.sizes is not None:
         resizer = Resizer(plan.sizes, tape.source.joined.memo(parameters_of))
-    loads = loads_of(tape, resizer)
+    loads = loads_of_tape(tape, resizer)
     limits_now = limits_on(tape, tape.source.linked.gpus)
     changed = tape
     spread = np.zeros(len(tape.row))
     if plan.sizes is not None:
-        check(tape, loads, _what(plan.sizes))
+        check_answerable(tape, loads, _what(plan.sizes))
         changed = _loaded(tape.retimed(resized_ns(tape, loads, limits_now)), plan.loading)
         doublings = np.abs(np.log2(np.maximum(loads.growth, 1e-6)))
         spread = np.where(doublings > 0, SIZE_SPREAD + DOUBLING_SPREAD * doublings, 0.0)
@@ -83,14 +83,14 @@ def made(tape: Tape, plan: Plan) -> Part:
         moved = changed.compute
         spread = np.hypot(spread, GPU_SPREAD * moved)
     if plan.ranks is None:
-        return Part(changed, loads, then, limits, spread)
+        return PlannedTape(changed, loads, then, limits, spread)
     gpu = plan.gpu or next(iter(tape.source.linked.gpus.values()), None)
     scaled = on_ranks(changed, gpu, plan.ranks)
     spread = np.hypot(spread, scaled.spread)
-    return Part(scaled.tape, loads, then, limits, spread, scaled.beyond_ms, scaled.basis)
+    return PlannedTape(scaled.tape, loads, then, limits, spread, scaled.beyond_ms, scaled.basis)
 
 
-def with_host(part: Part, tape: Tape, base: Tape, kernels: float) -> Tape:
+def with_host(part: PlannedTape, tape: Tape, base: Tape, kernels: float) -> Tape:
     """The part's device work on the host of another tape of the same recording; `base` is the tape
     that the part was made of, `kernels` how many of its spreads the ops take more."""
     duration = part.tape.duration * (1.0 + kernels * part.spread)
@@ -100,7 +100,7 @@ def with_host(part: Part, tape: Tape, base: Tape, kernels: float) -> Tape:
     return _loaded(tape.with_dispatch(tape.dispatch + casts), times).retimed(duration)
 
 
-def _on_gpu(tape: Tape, load: Load, here: Limits, gpu: Hardware) -> tuple[Tape, Limits]:
+def _on_gpu(tape: Tape, load: OpLoad, here: GpuLimits, gpu: Hardware) -> tuple[Tape, GpuLimits]:
     gpus: dict[int, Hardware | None] = dict.fromkeys(tape.source.linked.gpus, gpu)
     limits_then = limits_on(tape, gpus, tape.source.roofline.precision[tape.row])
     return tape.retimed(
@@ -127,6 +127,6 @@ def _what(sizes: Sizes) -> str:
     return " and ".join(named) or "the batch"
 
 
-def parts_of(tapes: Sequence[Tape], plan: Plan) -> list[Part]:
+def parts_of(tapes: Sequence[Tape], plan: RunPlan) -> list[PlannedTape]:
     """The tapes of all ranks under a plan."""
-    return [made(tape, plan) for tape in tapes]
+    return [planned(tape, plan) for tape in tapes]

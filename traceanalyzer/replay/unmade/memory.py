@@ -40,7 +40,7 @@ def peak_bytes(levels: Levels, growth: float) -> int:
     return max(round(levels.always + beyond * growth), levels.optimizer)
 
 
-def growth_of(tape: Tape, loads: Loads) -> float:
+def growth_of_kept(tape: Tape, loads: Loads) -> float:
     """How many times as much a forward pass keeps: its operators by the bytes that they move."""
     counted = tape.compute & ~tape.in_backward & ~tape.in_optimizer & np.isfinite(loads.now.bytes)
     now = float(np.nansum(loads.now.bytes[counted]))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.replay.host_speed import step_ms
+from traceanalyzer.replay.host_speed import replay_step_ms
 from traceanalyzer.replay.limits import LIMITED_DUTY, PESSIMISTIC_DUTY, duties, slowed
 from traceanalyzer.replay.scenario import combined
 from traceanalyzer.replay.scenarios import (
@@ -18,7 +18,7 @@ from traceanalyzer.replay.scenarios import (
 from traceanalyzer.replay.simulate import step_times_ns
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.replay.unmade.dimensions import Dimensions
-from traceanalyzer.replay.unmade.made import Plan, parts_of, with_host
+from traceanalyzer.replay.unmade.made import RunPlan, parts_of, with_host
 from traceanalyzer.replay.unmade.question import QuestionError
 from traceanalyzer.replay.unmade.ranks import SPREAD
 from traceanalyzer.replay.unmade.resized import Sizes
@@ -37,7 +37,7 @@ OWN_SPREAD = 0.06
 class UnmadeRun:
     """The tapes of a plan, and what they take."""
 
-    def __init__(self, replay: Replay, plan: Plan) -> None:
+    def __init__(self, replay: Replay, plan: RunPlan) -> None:
         self.replay = replay
         self.plan = plan
         self.parts = parts_of(replay.typical, plan)
@@ -88,7 +88,7 @@ class UnmadeRun:
 
     def _under(self, change: Callable[[Tape], Tape | None], tapes: Sequence[Tape]) -> float:
         changed = [change(tape) or tape for tape in tapes]
-        return step_ms(changed) * self.replay.scale
+        return replay_step_ms(changed) * self.replay.scale
 
     def _on(self, hosts: Sequence[Tape], kernels: float) -> list[Tape]:
         typical = self.replay.typical
@@ -102,7 +102,7 @@ class UnmadeRun:
         replay = self.replay
         times = step_times_ns(tapes)
         lower = slowed(tapes, replay.duty, duties(tapes, times), limited)
-        return step_ms(tapes if lower is None else lower) * replay.scale
+        return replay_step_ms(tapes if lower is None else lower) * replay.scale
 
 
 def _of_gpu(tape: Tape) -> str:
@@ -116,7 +116,9 @@ def _of_gpu(tape: Tape) -> str:
     return f"GPU {what}: matrix kernels take {matrix:.0%} of its time"
 
 
-def gpu_limit_from(replay: Replay, plan: Plan, now: Dimensions | None, share: float) -> int | None:
+def gpu_limit_from(
+    replay: Replay, plan: RunPlan, now: Dimensions | None, share: float
+) -> int | None:
     """The smallest batch at which the GPU limits the step, where it does not as asked; None where
     it does already, never, or where the batch is not known."""
     if now is None or share >= GPU_LIMITED:

@@ -40,7 +40,7 @@ COMMUNICATION = re.compile(r"^(c10d::|record_param_comms|nccl:|_c10d_functional:
 
 
 @dataclass(frozen=True, eq=False)
-class Load:
+class OpLoad:
     """Work of each op of a tape; NaN where it is not known."""
 
     flops: F64
@@ -52,8 +52,8 @@ class Load:
 class Loads:
     """Work of each op of a tape, before and after."""
 
-    now: Load
-    then: Load
+    now: OpLoad
+    then: OpLoad
     known: Bool
     """Whether the shapes of its operator were recorded, or it is known not to go with them."""
 
@@ -88,7 +88,7 @@ def _ratio(then: F64, now: F64, otherwise: F64 | float = 1.0) -> F64:
     return np.where(known, then / np.where(known, now, 1.0), otherwise)
 
 
-def loads_of(tape: Tape, resizer: Resizer | None) -> Loads:
+def loads_of_tape(tape: Tape, resizer: Resizer | None) -> Loads:
     """The work of a tape's ops at other sizes; without any, as recorded."""
     recorded = _as_recorded(tape)
     if resizer is None:
@@ -109,23 +109,23 @@ def loads_of(tape: Tape, resizer: Resizer | None) -> Loads:
     products = source.linked.is_matrix[tape.row] & ~np.isfinite(recorded.flops)
     flops = np.where(products, now.flops * share, recorded.flops)
     return Loads(
-        Load(flops, bytes_, elements),
-        Load(flops * grows["flops"], bytes_ * grows["bytes"], elements * grows["elements"]),
+        OpLoad(flops, bytes_, elements),
+        OpLoad(flops * grows["flops"], bytes_ * grows["bytes"], elements * grows["elements"]),
         known,
     )
 
 
-def _as_recorded(tape: Tape) -> Load:
+def _as_recorded(tape: Tape) -> OpLoad:
     """The work of a tape's ops by their models, and of copies by the recorder; elements are not
     told."""
     source = tape.source
     copied = source.trace.device_ops.bytes[tape.row].astype(np.float64)
     bytes_ = np.where(tape.copy & (copied >= 0), copied, source.roofline.bytes[tape.row])
     flops = source.roofline.flops[tape.row]
-    return Load(flops, bytes_, np.full(len(flops), np.nan))
+    return OpLoad(flops, bytes_, np.full(len(flops), np.nan))
 
 
-def _of_calls(tape: Tape, rows: I64, resizer: Resizer) -> tuple[Load, Load]:
+def _of_calls(tape: Tape, rows: I64, resizer: Resizer) -> tuple[OpLoad, OpLoad]:
     """What the call of each op (in these host ranges) has to do, as recorded and at other sizes."""
     brings = tape.copies_of(CopyKind.HOST_TO_DEVICE)
     groups = _calls(tape.source, rows, brings)
@@ -137,7 +137,7 @@ def _of_calls(tape: Tape, rows: I64, resizer: Resizer) -> tuple[Load, Load]:
     return now, then
 
 
-def check(tape: Tape, loads: Loads, what: str) -> None:
+def check_answerable(tape: Tape, loads: Loads, what: str) -> None:
     """Raises QuestionError where too little is known, or nothing goes with the sizes."""
     time = tape.duration.astype(np.float64)
     counted = ~(tape.communication | tape.copy)
@@ -270,14 +270,14 @@ def _recurrent(call: Call) -> Work | None:
     return Work(2.0 * times * rows * weights, moved, data.dtype.precision)
 
 
-def _columns(totals: list[Totals], index: I32 | I64) -> Load:
+def _columns(totals: list[Totals], index: I32 | I64) -> OpLoad:
     flops, bytes_, elements = np.array(
         [(one.flops, one.bytes, one.elements) for one in totals], np.float64
     ).T
-    return Load(flops[index], bytes_[index], elements[index])
+    return OpLoad(flops[index], bytes_[index], elements[index])
 
 
-def _usual_growth(tape: Tape, now: Load, then: Load, known: Bool) -> float:
+def _usual_growth(tape: Tape, now: OpLoad, then: OpLoad, known: Bool) -> float:
     """How many times the data of all described ops is more, by their time."""
     growth = _ratio(then.elements, now.elements)
     weight = np.where(known, tape.duration, 0).astype(np.float64)

@@ -9,7 +9,7 @@ from traceanalyzer.diagnosis.compile.measured import UNTIMED, compiled_by, diagn
 from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.diagnosis.selection import MeasuredRanks
 from traceanalyzer.replay.compile.measure import headline_log, measure_logs
-from traceanalyzer.replay.compile.steps import Stopwatch, with_stopwatch
+from traceanalyzer.replay.compile.steps import StopwatchTimes, with_stopwatch
 from traceanalyzer.report.compile.strip import CompileReport, strip_of
 from traceanalyzer.trace import Run, Trace
 from traceanalyzer.trace.compile_log import CompileLog
@@ -21,7 +21,7 @@ COUNTED_ONCE = (
 
 
 def compile_report(
-    logs: Sequence[CompileLog], run: Run | None = None, stopwatch: Stopwatch = UNTIMED
+    logs: Sequence[CompileLog], run: Run | None = None, stopwatch: StopwatchTimes = UNTIMED
 ) -> CompileReport:
     """The report on logs, and on a run of the same program. Raises TraceAnalyzerError where the run
     has no trace."""
@@ -42,13 +42,13 @@ def compile_report(
         )
     trace = fitting(run, logs)
     inputs.append({"path": trace.path, "kind": trace.source, "rank": trace.rank, "devices": []})
-    return joined(logs, measure(trace), stopwatch, inputs)
+    return logs_with_trace(logs, measure(trace), stopwatch, inputs)
 
 
-def joined(
+def logs_with_trace(
     logs: Sequence[CompileLog],
     m: Measurements,
-    stopwatch: Stopwatch = UNTIMED,
+    stopwatch: StopwatchTimes = UNTIMED,
     inputs: Sequence[dict[str, Any]] = (),
 ) -> CompileReport:
     """What logs and a trace say together."""
@@ -62,7 +62,7 @@ def joined(
 def compile_part(logs: Sequence[CompileLog], of: MeasuredRanks) -> CompileReport | None:
     """What the logs of torch.compile in a capture say, of the rank that its report speaks of; None
     without one."""
-    return replace(joined(logs, of.critical), note=COUNTED_ONCE) if logs else None
+    return replace(logs_with_trace(logs, of.critical), note=COUNTED_ONCE) if logs else None
 
 
 def fitting(run: Run, logs: Sequence[CompileLog]) -> Trace:

@@ -9,7 +9,15 @@ from traceanalyzer.diagnosis.compile.judged import CompileDiagnosis
 from traceanalyzer.replay.compile.model import Compiled, StepsUse
 from traceanalyzer.report.brief import first_screen, shown_path
 from traceanalyzer.report.compile.strip import STAGE_NAMES, CompileReport, strip_svg
-from traceanalyzer.report.document import Document, Drawing, Line, Part, Section, TextTable, Verdict
+from traceanalyzer.report.document import (
+    Document,
+    Drawing,
+    Paragraph,
+    Part,
+    Section,
+    TextTable,
+    Verdict,
+)
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.printed import Printed
 from traceanalyzer.version import __version__
@@ -30,7 +38,7 @@ def compile_document(report: CompileReport, full: bool = True) -> Printed:
         "findings": diagnosis.findings,
         "recommendations": diagnosis.recommendations,
     }
-    document = Document(f"torch.compile: {diagnosis.headline}", sections(report))
+    document = Document(f"torch.compile: {diagnosis.headline}", compile_sections(report))
     return Printed(document, values, screen=None if full else _screen(report))
 
 
@@ -58,7 +66,7 @@ def _screen(report: CompileReport) -> Document:
     return first_screen(answer.text, lines, advice, notes, more)
 
 
-def sections(report: CompileReport) -> list[Section]:
+def compile_sections(report: CompileReport) -> list[Section]:
     """The report's sections in order; those with nothing to say are left out."""
     compiled = report.compiled
     diagnosis = report.diagnosis
@@ -315,7 +323,7 @@ def _table(headers: str, rows: Sequence[Sequence[object]]) -> list[Part]:
     )
     return [
         table,
-        *([Line(f"{left} more rows; --format json has all.", "dim")] if left > 0 else []),
+        *([Paragraph(f"{left} more rows; --format json has all.", "dim")] if left > 0 else []),
     ]
 
 

@@ -8,19 +8,19 @@ from traceanalyzer.base import definitions
 from traceanalyzer.diagnosis.finding import Recommendation
 from traceanalyzer.report.document import Fact
 from traceanalyzer.report.figures import step_times
-from traceanalyzer.report.format import figure, label, measured
+from traceanalyzer.report.format import figure, is_figure, label
 from traceanalyzer.report.html.frame import heading
 from traceanalyzer.report.html.markup import Markup, join, tag
 from traceanalyzer.report.html.table_parts import facts, term
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import breakdown, gains, opening, step_facts
-from traceanalyzer.report.outline.breakdown import Share
+from traceanalyzer.report.outline.breakdown import BudgetShare
 from traceanalyzer.report.parts.effort import effort_of
 
 FIRST = 3  # recommendations that are open, and warnings that are shown
 
 
-def answer(report: Report) -> Markup:
+def answer_section(report: Report) -> Markup:
     """Verdict, step time, budget, the first remedy and warnings."""
     culprit = report.summary.culprit
     hardware = opening.hardware(report)
@@ -102,7 +102,7 @@ def _budget_bar(report: Report) -> Markup | None:
     )
 
 
-def _entry(share: Share, drawn: list[Share]) -> Iterator[str]:
+def _entry(share: BudgetShare, drawn: list[BudgetShare]) -> Iterator[str]:
     """A line of the bar's legend: with its colour where it is drawn, not only its parts."""
     if share in drawn:
         yield tag(
@@ -136,7 +136,7 @@ def _remedy(report: Report, advice: Recommendation) -> Markup:
     gain = advice.as_much_work.speedup if advice.as_much_work else advice.predicted_speedup
     return tag(
         "li",
-        tag("span", figure(gain, "x") if measured(gain) else "gain unknown", class_="gain"),
+        tag("span", figure(gain, "x") if is_figure(gain) else "gain unknown", class_="gain"),
         tag("span", advice.action, class_="action"),
         tag(
             "span",

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from traceanalyzer.base import dataclass
-from traceanalyzer.report.format import figure, measured, plain, shorten
-from traceanalyzer.report.html.pictures.plot import Axis, Box, Plot, Rects, Words
+from traceanalyzer.report.format import figure, is_figure, plain, shorten
+from traceanalyzer.report.html.pictures.plot import Axis, Box, Plot, PlotTexts, Rects
 from traceanalyzer.trace import F64
 
 MAX_NAME = 60  # characters of a name at an axis
@@ -43,7 +43,7 @@ class Series:
 
     def known(self) -> F64:
         """The values, 0 where there is none."""
-        return np.array([v if measured(v) else 0.0 for v in self.values], float)
+        return np.array([v if is_figure(v) else 0.0 for v in self.values], float)
 
     def hints_of(self, places: Sequence[str]) -> Sequence[str]:
         """The hint of each value."""
@@ -77,7 +77,7 @@ def side_by_side(places: Sequence[str], groups: Sequence[Sequence[Series]], y: s
             ]
             marks.append(Rects(series.name, series.colour, boxes))
             base = after
-    return Plot(marks, Axis(names=[name_of(p) for p in places]), Axis(y))
+    return Plot(marks, Axis(names=[axis_name(p) for p in places]), Axis(y))
 
 
 def rows(
@@ -89,7 +89,7 @@ def rows(
 ) -> Plot:
     """Bars from top to bottom, each below its name; the values of a place behind each other, `ends`
     after them."""
-    marks: list[Rects | Words] = []
+    marks: list[Rects | PlotTexts] = []
     base = np.zeros(len(names))
     top = [i - 0.5 + NAME_SHARE for i in range(len(names))]
     for values in series:
@@ -98,10 +98,10 @@ def rows(
         marks.append(Rects(values.name, values.colour, _bars(base, after, top, looks)))
         base = after
     titles = zip(top, names, strict=True)
-    marks.append(Words([(0.0, y - NAME_SHARE / 2, name_of(name)) for y, name in titles]))
+    marks.append(PlotTexts([(0.0, y - NAME_SHARE / 2, axis_name(name)) for y, name in titles]))
     if ends:
         after_bars = zip(base.tolist(), top, ends, strict=True)
-        marks.append(Words([(x, y + (1 - NAME_SHARE) / 2, end) for x, y, end in after_bars]))
+        marks.append(PlotTexts([(x, y + (1 - NAME_SHARE) / 2, end) for x, y, end in after_bars]))
     longest = float(base.max(initial=0.0))
     across = Axis(x, range=(0.0, longest * (1.18 if ends else 1.0)))
     return Plot(marks, across, Axis(names=names, hidden=True), down=True)
@@ -134,6 +134,6 @@ def means(values: Sequence[float | None], block: int) -> list[float]:
     return [float(np.mean(known[first : first + block])) for first in starts]
 
 
-def name_of(text: str) -> str:
+def axis_name(text: str) -> str:
     """A name that fits at an axis."""
     return shorten(plain(text), MAX_NAME)

@@ -9,7 +9,7 @@ import orjson
 
 from traceanalyzer.report.format import figure, plain
 from traceanalyzer.report.html.markup import Markup, tag
-from traceanalyzer.report.timeline.lanes import Events, Shown, Timeline
+from traceanalyzer.report.timeline.lanes import DrawnEvents, Shown, Timeline
 from traceanalyzer.trace import I32, I64
 
 T = TypeVar("T")
@@ -138,7 +138,7 @@ def _columns(timeline: Timeline) -> dict[str, Any]:
     }
 
 
-def _linked(events: Events) -> I64:
+def _linked(events: DrawnEvents) -> I64:
     """For each event the index of the one that it is linked to, -1 without."""
     order = np.argsort(events.own, kind="stable")
     own = events.own[order]

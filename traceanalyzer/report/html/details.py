@@ -12,7 +12,7 @@ from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.selection import MeasuredRanks
 from traceanalyzer.report.halves import with_roofline
 from traceanalyzer.report.timeline import distributions as of_events
-from traceanalyzer.report.timeline.icicle import Box, device_time, idle_time
+from traceanalyzer.report.timeline.icicle import IcicleBox, device_time, idle_time
 from traceanalyzer.report.timeline.lanes import Timeline
 from traceanalyzer.report.timeline.path_line import ShownPath
 from traceanalyzer.report.timeline.several import timelines
@@ -23,7 +23,7 @@ TERA = 1e12
 
 
 @dataclass(frozen=True)
-class Ceilings:
+class RooflineCeilings:
     """What the GPU can do at most, as far as the recorded kernels are concerned."""
 
     name: str
@@ -37,16 +37,16 @@ class Details:
 
     timelines: list[Timeline] = field(default_factory=list)  # the representative step first
     memory: list[of_events.MemoryTrack] = field(default_factory=list)
-    ceilings: Ceilings | None = None
+    ceilings: RooflineCeilings | None = None
     lengths: of_events.Lengths | None = None
     queue: of_events.Queue | None = None
     by_rank: list[of_events.StepsOfRank] = field(default_factory=list)
-    logged: list[of_events.Logged] = field(default_factory=list)
-    boxes: list[Box] = field(
+    logged: list[of_events.LoggedStep] = field(default_factory=list)
+    boxes: list[IcicleBox] = field(
         default_factory=list
     )  # device time of the representative step by who launched it
-    idle_boxes: list[Box] = field(default_factory=list)  # its idle time by who is behind it
-    messages: list[of_events.Message] = field(default_factory=list)  # its collectives
+    idle_boxes: list[IcicleBox] = field(default_factory=list)  # its idle time by who is behind it
+    messages: list[of_events.CollectiveMessage] = field(default_factory=list)  # its collectives
     idle_of_steps: dict[int, Idle] = field(default_factory=dict)  # idle time of each step by cause
     idle_of_ranks: dict[int | None, Idle] = field(
         default_factory=dict
@@ -69,7 +69,7 @@ class Details:
             of_events.kernel_lengths(m),
             of_events.launch_queue(m),
             of_events.steps_of_ranks(measured),
-            of_events.logged_steps(m),
+            of_events.logged_loading(m),
             device_time(m),
             idle_time(m),
             of_events.messages(m),
@@ -86,7 +86,7 @@ class Details:
         return self.timelines[0] if self.timelines else None
 
 
-def _ceilings(m: Measurements) -> Ceilings | None:
+def _ceilings(m: Measurements) -> RooflineCeilings | None:
     gpu = None if m.timed.device is None else m.linked.gpus[m.timed.device]
     if gpu is None:
         return None
@@ -98,4 +98,4 @@ def _ceilings(m: Measurements) -> Ceilings | None:
         peaks[f"{name} on tensor cores"] = gpu.tensor.get(name)
     tera = ((name, peak / TERA) for name, peak in peaks.items() if peak)
     known = sorted(tera, key=lambda pair: -pair[1])
-    return Ceilings(gpu.name, gpu.bandwidth / TERA, dict(known))
+    return RooflineCeilings(gpu.name, gpu.bandwidth / TERA, dict(known))

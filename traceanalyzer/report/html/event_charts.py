@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from traceanalyzer.base import NS_PER_MS
-from traceanalyzer.report.format import figure, measured, number
-from traceanalyzer.report.html.charts import Chart, Series, height_of, name_of, stacked
+from traceanalyzer.report.format import figure, is_figure, number
+from traceanalyzer.report.html.charts import Chart, Series, axis_name, height_of, stacked
 from traceanalyzer.report.html.charts import rows as rows_of
 from traceanalyzer.report.html.details import Details
 from traceanalyzer.report.html.pictures.colours import light
-from traceanalyzer.report.html.pictures.plot import Axis, Lines, Mark, Plot, Rects, Words
+from traceanalyzer.report.html.pictures.plot import Axis, Lines, Mark, Plot, PlotTexts, Rects
 from traceanalyzer.report.html.pictures.plot import Box as Rectangle
 from traceanalyzer.report.model import Report
-from traceanalyzer.report.timeline.icicle import Box
+from traceanalyzer.report.timeline.icicle import IcicleBox
 from traceanalyzer.trace import F64
 
 LEAST_KERNELS = 20  # fewer make no distribution
@@ -31,7 +31,7 @@ MAX_BOXES = 300
 def idle_places(report: Report) -> Chart | None:
     """Idle time by the call that waited, or the operator whose launch ended it."""
     places = report.tables.get("gap_places", [])
-    rows = [row for row in places if measured(row.idle_ms)][:PLACES]
+    rows = [row for row in places if is_figure(row.idle_ms)][:PLACES]
     if len(rows) < 2:
         return None
     names = []
@@ -62,7 +62,7 @@ def idle_places(report: Report) -> Chart | None:
     return Chart("places", "Idle time by place", caption, plot, height_of(len(rows)))
 
 
-def kernel_lengths(report: Report, details: Details) -> Chart | None:
+def kernel_lengths_chart(report: Report, details: Details) -> Chart | None:
     """Kernels by length, with what it costs to launch one."""
     known = details.lengths
     if known is None or known.kernels.sum() < LEAST_KERNELS:
@@ -77,7 +77,7 @@ def kernel_lengths(report: Report, details: Details) -> Chart | None:
     if launch:
         top = float(known.kernels.max())
         marks.append(Lines("cost of a launch", "more", [launch, launch], [0.0, top]))
-        marks.append(Words([(launch, top, f"a launch takes {figure(launch, 'us')}")]))
+        marks.append(PlotTexts([(launch, top, f"a launch takes {figure(launch, 'us')}")]))
         ends = (min(ends[0], launch / 2), max(ends[1], launch * 2))
     caption = (
         "Kernels of a mean steady step by their length. Kernels to the left of the line take less time than the CPU "
@@ -87,7 +87,7 @@ def kernel_lengths(report: Report, details: Details) -> Chart | None:
     return Chart("lengths", "Kernels by length", caption, plot, 260)
 
 
-def launch_queue(details: Details) -> Chart | None:
+def launch_queue_chart(details: Details) -> Chart | None:
     """How far the host is ahead of the device."""
     queue = details.queue
     if queue is None or queue.depth.max() < 2:
@@ -123,7 +123,7 @@ def _bins(edges: F64, heights: Any, hints: Sequence[str], unit: str) -> list[Rec
     ]
 
 
-def step_times(report: Report) -> Chart | None:
+def step_times_chart(report: Report) -> Chart | None:
     """How step times are distributed."""
     times = [row.duration_ms for row in report.tables.get("steps", []) if not row.warmup]
     if len(times) < LEAST_STEPS:
@@ -146,7 +146,7 @@ def step_times(report: Report) -> Chart | None:
     )
 
 
-def logged(details: Details) -> Chart | None:
+def logged_chart(details: Details) -> Chart | None:
     """What of the steps of a timing log was waiting for data."""
     rows = details.logged[-MAX_LOGGED:]
     if not rows:
@@ -182,7 +182,7 @@ def _icicle(
     id_: str,
     title: str,
     caption: str,
-    boxes: Sequence[Box],
+    boxes: Sequence[IcicleBox],
     least: int,
 ) -> Chart | None:
     """Boxes below each other, the innermost in their own colour; None with fewer levels than the
@@ -199,7 +199,7 @@ def _icicle(
             f"{(b.end_ms - b.begin_ms) / total:.1%}"
         )
         place = (b.begin_ms, b.end_ms, b.level + 0.03, b.level + 0.97)
-        drawn.append(Rectangle(*place, hint, name_of(b.name), b.sort or "operator"))
+        drawn.append(Rectangle(*place, hint, axis_name(b.name), b.sort or "operator"))
     sorts = dict.fromkeys(b.colour for b in drawn)
     keys = [
         ("phase or operator" if sort == "operator" else sort.replace("idle-", ""), sort, "")

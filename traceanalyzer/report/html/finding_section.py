@@ -12,7 +12,7 @@ from traceanalyzer.diagnosis.finding import Evidence, Finding
 from traceanalyzer.diagnosis.pages import finding_page
 from traceanalyzer.report.html.charts import Chart
 from traceanalyzer.report.html.markup import Markup, join, tag
-from traceanalyzer.report.html.pictures.summary import predictions
+from traceanalyzer.report.html.pictures.summary import predictions_ladder
 from traceanalyzer.report.html.table_parts import plain_table, term
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import gains, step_facts
@@ -43,15 +43,15 @@ DETAIL = {
 NOWHERE = ("profiler-cost", "condition-")  # findings about the whole recording
 
 
-def findings(report: Report, timeline: Timeline | None) -> Markup:
+def drawn_findings(report: Report, timeline: Timeline | None) -> Markup:
     """Every finding, in the report's order."""
     numbered = enumerate(report.findings, 1)
     return join(*(_finding(report, timeline, number, found) for number, found in numbered))
 
 
-def predicted(report: Report) -> Chart | None:
+def predicted_chart(report: Report) -> Chart | None:
     """The ladder from today's step down to what the GPU could do."""
-    ladder = predictions(report)
+    ladder = predictions_ladder(report)
     if ladder is None:
         return None
     caption = (
@@ -61,7 +61,7 @@ def predicted(report: Report) -> Chart | None:
     return Chart("ladder", "What each change alone would bring", caption, *ladder)
 
 
-def link_to(place: "Place | None") -> Markup | None:
+def link_to(place: "TimelinePlace | None") -> Markup | None:
     """A link to a place on the timeline, None where there is none."""
     return (
         tag("a", "show", href=place.anchor, aria_label="Show it on the timeline") if place else None
@@ -95,7 +95,7 @@ def _finding(report: Report, timeline: Timeline | None, position: int, finding: 
             open=position == 1,
             class_="evidence",
         ),
-        explained(finding.id),
+        finding_text(finding.id),
         class_="finding",
         id=f"finding-{position}",
     )
@@ -114,7 +114,7 @@ def _evidence(timeline: Timeline | None, finding: Finding) -> Markup:
     return plain_table(f"Evidence: {finding.title}", heads[:columns], rows, numeric[:columns])
 
 
-def explained(finding_id: str) -> Markup | None:
+def finding_text(finding_id: str) -> Markup | None:
     """The page without its title and its example: the report's own finding is one; None where there
     is no page."""
     page = finding_page(finding_id)
@@ -134,7 +134,7 @@ def explained(finding_id: str) -> Markup | None:
 
 
 @dataclass(frozen=True)
-class Place:
+class TimelinePlace:
     """A stretch of the timeline, ns from its origin."""
 
     start: int
@@ -146,7 +146,7 @@ class Place:
         return f"#at={self.start}-{self.end}"
 
 
-def of_finding(timeline: Timeline | None, finding: Finding) -> Place | None:
+def of_finding(timeline: Timeline | None, finding: Finding) -> TimelinePlace | None:
     """The place of a finding: the longest event of what its class is about, else the first that
     evidence names."""
     if timeline is None or finding.id.startswith(NOWHERE):
@@ -159,21 +159,21 @@ def of_finding(timeline: Timeline | None, finding: Finding) -> Place | None:
     return _longest(timeline, chosen) or next((place for place in named if place), None)
 
 
-def of_evidence(timeline: Timeline | None, item: Evidence) -> Place | None:
+def of_evidence(timeline: Timeline | None, item: Evidence) -> TimelinePlace | None:
     """The longest event that the words of `where` name, None where they name none."""
     return None if timeline is None else _longest(timeline, _named(timeline, item.where))
 
 
-def of_moment(timeline: Timeline | None, start_ns: int, duration_ns: int) -> Place | None:
+def of_moment(timeline: Timeline | None, start_ns: int, duration_ns: int) -> TimelinePlace | None:
     """A stretch of the recording, None where the timeline does not show it."""
     if timeline is None:
         return None
     start = start_ns - timeline.origin_ns
     inside = timeline.extent[0] <= start and start + duration_ns <= timeline.extent[1]
-    return Place(start, start + duration_ns) if inside else None
+    return TimelinePlace(start, start + duration_ns) if inside else None
 
 
-def _longest(timeline: Timeline, chosen: Bool) -> Place | None:
+def _longest(timeline: Timeline, chosen: Bool) -> TimelinePlace | None:
     rows = np.flatnonzero(chosen)
     if not len(rows):
         return None
@@ -182,7 +182,7 @@ def _longest(timeline: Timeline, chosen: Bool) -> Place | None:
         for times in (timeline.events.start, timeline.events.end)
     )
     best = int((end - start).argmax())
-    return Place(int(start[best]), int(end[best]))
+    return TimelinePlace(int(start[best]), int(end[best]))
 
 
 def _named(timeline: Timeline, where: str) -> Bool:

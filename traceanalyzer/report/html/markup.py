@@ -26,18 +26,16 @@ def tag(
         if value is True:
             start += f" {_published(key)}"
         elif value is not None and value is not False:
-            start += (
-                f' {_published(key)}="{value if isinstance(value, int | float) else text(value)}"'
-            )
+            start += f' {_published(key)}="{value if isinstance(value, int | float) else as_markup(value)}"'
     return Markup(f"{start}>" if name in VOID else f"{start}>{join(*children)}</{name}>")
 
 
 def join(*children: str | None) -> Markup:
     """Children one after the other."""
-    return Markup("".join([text(child) for child in children if child is not None]))
+    return Markup("".join([as_markup(child) for child in children if child is not None]))
 
 
-def text(value: str) -> Markup:
+def as_markup(value: str) -> Markup:
     """Text as HTML: markup as it is, anything else on one line, without control characters,
     escaped."""
     return value if isinstance(value, Markup) else _escaped(value)

@@ -11,12 +11,12 @@ import numpy as np
 from traceanalyzer.analysis.algebra import IntervalSet, intersect, union
 from traceanalyzer.base import NS_PER_MS
 from traceanalyzer.report.format import figure
-from traceanalyzer.report.html.charts import Chart, name_of
+from traceanalyzer.report.html.charts import Chart, axis_name
 from traceanalyzer.report.html.details import Details
 from traceanalyzer.report.html.pictures.plot import Axis, Box, Dot, Dots, Plot, Rects
 from traceanalyzer.report.html.pictures.svg import CHARACTER_PX, USUAL_PX
 from traceanalyzer.report.model import Report
-from traceanalyzer.report.timeline.distributions import Message, StepsOfRank
+from traceanalyzer.report.timeline.distributions import CollectiveMessage, StepsOfRank
 from traceanalyzer.report.timeline.lanes import Category, Timeline
 
 ROW_PX = 24
@@ -54,7 +54,9 @@ def overlap(details: Details) -> Chart | None:
     return Chart("overlap", "Overlap", caption, plot, EDGES_PX + STRIP_PX * len(names))
 
 
-def _strips(timeline: Timeline, messages: Sequence[Message], streams: Sequence[int]) -> list[Rects]:
+def _strips(
+    timeline: Timeline, messages: Sequence[CollectiveMessage], streams: Sequence[int]
+) -> list[Rects]:
     """Compute, collectives, what of these overlaps, and their names."""
     compute = _compute(timeline)
     length = timeline.window[1] - timeline.window[0]
@@ -110,7 +112,7 @@ def _strip(
     return Rects(name, colour, boxes)
 
 
-def _named(message: Message, place: int, whole: int) -> Box:
+def _named(message: CollectiveMessage, place: int, whole: int) -> Box:
     """The name of a collective, or its number where there is no room, in a box that is not seen."""
     name = f"{message.kind} {message.number}/{message.count}"
     length = message.end - message.start
@@ -145,7 +147,7 @@ def bandwidths(report: Report) -> Chart | None:
             Dot(row.message_bytes / 1e6, row.bus_gbs, 6.0, hint)
         )
     dots = [
-        Dots(name_of(kind), colour, some)
+        Dots(axis_name(kind), colour, some)
         for (kind, some), colour in zip(kinds.items(), cycle(PALETTE))
     ]
     caption = (
@@ -268,7 +270,7 @@ def _traffic_cells(rows: Sequence[Any], place: dict[int, int]) -> list[tuple[int
     return cells
 
 
-def traffic(report: Report) -> Chart | None:
+def traffic_chart(report: Report) -> Chart | None:
     """What each rank sends each other one."""
     rows = [row for row in report.tables.get("traffic", []) if row.bytes]
     peers = sorted({row.sender for row in rows} | {row.receiver for row in rows})

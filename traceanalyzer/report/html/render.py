@@ -9,12 +9,12 @@ from traceanalyzer.report import document as doc
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.html.frame import framed, heading, page_scripts
 from traceanalyzer.report.html.markup import Markup, join, tag
-from traceanalyzer.report.html.table_parts import facts, plain_table, table
+from traceanalyzer.report.html.table_parts import facts, html_table, plain_table
 
 ROWS = 100  # rows that a table shows
 
 
-def render_html(document: doc.Document, rows: int = ROWS) -> str:
+def document_html(document: doc.Document, rows: int = ROWS) -> str:
     """The document as a self-contained page whose tables show so many `rows`; sections without
     content are left out."""
     drawn = [(section, _body(section, rows)) for section in _headed(document.sections)]
@@ -78,7 +78,7 @@ def _renderers() -> dict[type[Any], Callable[[Any, str, int], Markup | None]]:
     """How each kind of part is drawn."""
     return {
         str: lambda part, *_: tag("p", part),
-        doc.Line: lambda part, *_: tag(
+        doc.Paragraph: lambda part, *_: tag(
             "p",
             part.text,
             class_="quiet" if part.style == "dim" else None,
@@ -93,12 +93,12 @@ def _renderers() -> dict[type[Any], Callable[[Any, str, int], Markup | None]]:
         ),
         doc.Table: _table,
         doc.TextTable: _texts,
-        doc.Fold: _fold,
+        doc.FoldedParts: _fold,
         doc.Drawing: lambda part, *_: None if part.make is None else part.make(),
     }
 
 
-def _fold(part: doc.Fold, title: str, rows: int) -> Markup | None:
+def _fold(part: doc.FoldedParts, title: str, rows: int) -> Markup | None:
     inner = join(*(_drawn(one, title, rows) for one in part.parts if one))
     return tag("details", tag("summary", part.title), inner) if inner else None
 
@@ -131,7 +131,7 @@ def _table(part: doc.Table, title: str, rows: int) -> Markup | None:
         return None
     title = part.title or title
     more = f"; `traceanalyzer {part.command}` prints all" if part.command else ""
-    drawn = table(
+    drawn = html_table(
         title,
         part.rows,
         limit=rows,

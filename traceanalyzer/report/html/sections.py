@@ -13,7 +13,7 @@ from traceanalyzer.report.document import (
     Drawing,
     Fact,
     Facts,
-    Fold,
+    FoldedParts,
     Part,
     Section,
     Table,
@@ -21,10 +21,15 @@ from traceanalyzer.report.document import (
 )
 from traceanalyzer.report.format import NOT_AVAILABLE, figure
 from traceanalyzer.report.html import event_charts, rank_charts, render, step_charts, work_charts
-from traceanalyzer.report.html.answer import advice, answer
+from traceanalyzer.report.html.answer import advice, answer_section
 from traceanalyzer.report.html.charts import Chart
 from traceanalyzer.report.html.details import Details
-from traceanalyzer.report.html.finding_section import findings, link_to, of_moment, predicted
+from traceanalyzer.report.html.finding_section import (
+    drawn_findings,
+    link_to,
+    of_moment,
+    predicted_chart,
+)
 from traceanalyzer.report.html.frame import chart_place
 from traceanalyzer.report.html.markup import Markup, join, tag
 from traceanalyzer.report.html.table_parts import Link, definition_list, term
@@ -32,7 +37,7 @@ from traceanalyzer.report.html.timeline_section import SCRIPTS, timeline
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import opening, step_facts
 from traceanalyzer.report.parts.in_brief import environment, how_to_reproduce
-from traceanalyzer.report.whole import NO_FINDING, quoted
+from traceanalyzer.report.whole import NO_FINDING, figures_quoted
 
 MAX_NOTES = 100  # notes that are shown: a run of a thousand ranks may have one for each
 IN_TABLES = " The figures are in the tables of this page."
@@ -78,7 +83,9 @@ def render_html(
     """The report as a self-contained HTML document of less than 3 MB; `details` adds timelines,
     memory and ceilings, `more` sections at its end."""
     details = details or Details()
-    first = Section("Summary", [Drawing(partial(answer, report))], untitled=True, id="answer")
+    first = Section(
+        "Summary", [Drawing(partial(answer_section, report))], untitled=True, id="answer"
+    )
     sections = [
         first,
         *(Section(name, make(report, details), id=id_) for id_, name, make in _sections()),
@@ -88,7 +95,7 @@ def render_html(
     scripts = SCRIPTS if details.timelines else ()
     document = Document(title, sections, scripts, f"{report.tool.name} {report.tool.version}")
     for rows in ROWS:
-        page = render.render_html(document, rows)
+        page = render.document_html(document, rows)
         if len(page.encode("utf-8", "replace")) < MAX_BYTES:
             break
     return page
@@ -102,7 +109,7 @@ def _sections() -> tuple[tuple[str, str, Callable[[Report, Details], list[Part |
             "findings",
             "Findings",
             lambda report, details: [
-                Drawing(partial(findings, report, details.timeline))
+                Drawing(partial(drawn_findings, report, details.timeline))
                 if report.findings
                 else NO_FINDING
             ],
@@ -110,7 +117,7 @@ def _sections() -> tuple[tuple[str, str, Callable[[Report, Details], list[Part |
         (
             "change",
             "Recommendations",
-            lambda report, _: [Drawing(partial(advice, report)), _chart(predicted(report))],
+            lambda report, _: [Drawing(partial(advice, report)), _chart(predicted_chart(report))],
         ),
         ("step", "The step", _step),
         ("idle-time", "Idle time", _idle),
@@ -154,7 +161,7 @@ def _table(
     return Table(
         report.tables.get(name, []),
         step_facts.table_title(name),
-        command=step_facts.table_command(name),
+        command=step_facts.command_of_table(name),
         origin_ns=step_facts.moments_origin(report),
         link=link,
         folded=folded,
@@ -168,10 +175,10 @@ def _folded(report: Report, *names: str) -> list[Table]:
 def _metrics(report: Report, details: Details) -> list[Part | None]:
     """Key figures and where it ran. Of a log nearly none is known, and no option of the recording
     would tell it."""
-    key = quoted(report)
+    key = figures_quoted(report)
     shown = _known(key)[0] if report.metrics.budget_ms is None else key
     where = [part for section in environment(report) for part in section.parts]
-    return [Facts(shown), *(Fold("Environment", [part]) for part in where)]
+    return [Facts(shown), *(FoldedParts("Environment", [part]) for part in where)]
 
 
 def _step(report: Report, details: Details) -> list[Part | None]:
@@ -179,14 +186,14 @@ def _step(report: Report, details: Details) -> list[Part | None]:
     times = [] if time is None else step_facts.facts_of(step_facts.shown_step_time(time))
     known, unknown = _known([*times, *step_facts.step_figures(report)])
     if report.metrics.budget_ms is None:
-        unknown += _known(quoted(report))[1]
+        unknown += _known(figures_quoted(report))[1]
     groups = (one for one in step_facts.step_groups(report) if one[0] not in ELSEWHERE)
     return [
-        _chart(event_charts.logged(details) or step_charts.step_budget(report, details)),
-        _chart(event_charts.step_times(report)),
+        _chart(event_charts.logged_chart(details) or step_charts.step_budget(report, details)),
+        _chart(event_charts.step_times_chart(report)),
         Facts(known),
         Drawing(partial(_not_known, unknown)) if unknown else None,
-        *(Fold(title, [Facts(facts)]) for title, facts in groups),
+        *(FoldedParts(title, [Facts(facts)]) for title, facts in groups),
         *_folded(report, "steps", "critical_path", "phases", "modules"),
     ]
 
@@ -213,7 +220,7 @@ def _idle(report: Report, details: Details) -> list[Part | None]:
         _pair(step_charts.idle_causes(report), step_charts.gap_lengths(report, details)),
         _chart(event_charts.idle_places(report)),
         _chart(event_charts.idle_icicle(details)),
-        _chart(event_charts.launch_queue(details)),
+        _chart(event_charts.launch_queue_chart(details)),
         *_folded(report, "gap_places", "gap_histogram"),
         _table(report, "gaps", link, folded=True),
         _table(report, "syncs"),
@@ -226,7 +233,7 @@ def _work(report: Report, details: Details) -> list[Part | None]:
     return [
         _chart(event_charts.icicle(details)),
         _chart(work_charts.kernel_classes(report)),
-        _chart(event_charts.kernel_lengths(report, details)),
+        _chart(event_charts.kernel_lengths_chart(report, details)),
         *_folded(report, "kernel_classes"),
         _table(report, "kernels"),
         _table(report, "ops"),
@@ -256,7 +263,7 @@ def _communication(report: Report, details: Details) -> list[Part | None]:
 
 
 def _memory(report: Report, details: Details) -> list[Part | None]:
-    chart = _chart(work_charts.memory(details))
+    chart = _chart(work_charts.memory_chart(details))
     if chart is None:
         return []
     peaks = [
@@ -280,9 +287,9 @@ def _ranks(report: Report, details: Details) -> list[Part | None]:
         return []
     maps = [make(details) for make in (rank_charts.ranks_by_step, rank_charts.waiting_by_step)]
     return [
-        _chart(step_charts.ranks(report, details)),
+        _chart(step_charts.rank_bars(report, details)),
         _pair(*maps) if all(maps) else _chart(maps[0]),
-        _chart(rank_charts.traffic(report)),
+        _chart(rank_charts.traffic_chart(report)),
         _table(report, "ranks"),
         *_folded(report, "traffic"),
     ]
@@ -324,5 +331,7 @@ def _definitions(report: Report, details: Details) -> list[Part | None]:
         )
 
     return [
-        Fold("All of them (each is shown for a name that has the focus, too)", [Drawing(drawn)])
+        FoldedParts(
+            "All of them (each is shown for a name that has the focus, too)", [Drawing(drawn)]
+        )
     ]

@@ -6,7 +6,7 @@ from operator import attrgetter
 from typing import Any
 
 from traceanalyzer.report.figures.step_times import recorded_ms
-from traceanalyzer.report.format import figure, label, measured, number
+from traceanalyzer.report.format import figure, is_figure, label, number
 from traceanalyzer.report.html.charts import Chart, Series, height_of, means, side_by_side, stacked
 from traceanalyzer.report.html.charts import rows as rows_of
 from traceanalyzer.report.html.details import Details
@@ -140,7 +140,7 @@ def gap_lengths(report: Report, details: Details) -> Chart | None:
     return Chart("gaps", "Gaps by length", caption, plot, height_of(len(rows)))
 
 
-def ranks(report: Report, details: Details) -> Chart | None:
+def rank_bars(report: Report, details: Details) -> Chart | None:
     """Ranks side by side, their idle time by cause."""
     every = report.tables.get("ranks", [])
     if not every:
@@ -179,7 +179,7 @@ def _mean_steps(groups: Sequence[Sequence[Any]], names: Sequence[str]) -> list[D
     dots = []
     for place, (rows, name) in enumerate(zip(groups, names, strict=True)):
         time = _mean([row.step_mean_ms for row in rows])
-        if measured(time):
+        if is_figure(time):
             dots.append(Dot(place, time, 4.0, f"{name}: mean step {figure(time, 'ms')}"))
     return dots
 

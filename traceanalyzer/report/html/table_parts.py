@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from traceanalyzer.report.document import Fact
-from traceanalyzer.report.format import figure, measured, plain, shorten
-from traceanalyzer.report.grid import TIMESTAMPS, Column, Grid, make_grid
+from traceanalyzer.report.format import figure, is_figure, plain, shorten
+from traceanalyzer.report.grid import TIMESTAMPS, Grid, ShownColumn, make_grid
 from traceanalyzer.report.html.markup import Markup, join, tag
 
 Link = Callable[
@@ -22,7 +22,7 @@ FIGURE_CHARACTERS = 32  # longer than a figure with its threshold: a text
 MAX_FULL_NAME = 600  # characters of a name in full, shown for the cell under the pointer
 
 
-def table(
+def html_table(
     title: str,
     rows: Sequence[Any],
     *,
@@ -112,14 +112,14 @@ def _scrolling(title: str, inner: Markup) -> Markup:
     return tag("div", inner, class_="scroll", role="group", aria_label=title)
 
 
-def _head(column: Column, definition: str) -> Markup:
+def _head(column: ShownColumn, definition: str) -> Markup:
     button = tag("button", column.header, type="button", class_="sort", data_def=definition or None)
     return tag(
         "th", button, scope="col", class_=None if column.is_text else "number", aria_sort="none"
     )
 
 
-def _cell(column: Column, kind: str | None, index: int, row: Any) -> Markup:
+def _cell(column: ShownColumn, kind: str | None, index: int, row: Any) -> Markup:
     value = getattr(row, column.name)
     full = getattr(row, "full_name", None) if column.name == "name" else None
     return tag(
@@ -127,13 +127,13 @@ def _cell(column: Column, kind: str | None, index: int, row: Any) -> Markup:
         shorten(column.cells[index], MAX_CELL),
         class_=kind,
         data_v=(f"{value}" if column.name in TIMESTAMPS else f"{value:.6g}")
-        if measured(value)
+        if is_figure(value)
         else None,
         title=shorten(full, MAX_FULL_NAME) if full and full != value else None,
     )
 
 
-def _kind(column: Column) -> str | None:
+def _kind(column: ShownColumn) -> str | None:
     if not column.is_text:
         return "number"
     return "long" if max(map(len, column.cells)) > LONG_CELL else None

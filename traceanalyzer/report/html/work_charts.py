@@ -7,9 +7,9 @@ from operator import attrgetter
 from typing import Any
 
 from traceanalyzer.report.format import figure, plain, shorten
-from traceanalyzer.report.html.charts import Chart, Series, height_of, name_of
+from traceanalyzer.report.html.charts import Chart, Series, axis_name, height_of
 from traceanalyzer.report.html.charts import rows as rows_of
-from traceanalyzer.report.html.details import Ceilings, Details
+from traceanalyzer.report.html.details import Details, RooflineCeilings
 from traceanalyzer.report.html.pictures.plot import Axis, Dot, Dots, Lines, Plot
 from traceanalyzer.report.model import Report
 
@@ -76,7 +76,7 @@ def roofline(report: Report, details: Details) -> Chart | None:
     return Chart("roofline", "Kernels under the GPU's limits", caption, plot, 460)
 
 
-def _ceilings(gpu: Ceilings, low: float, high: float) -> list[Lines]:
+def _ceilings(gpu: RooflineCeilings, low: float, high: float) -> list[Lines]:
     """Between two intensities the memory's slope up to each peak, and the peak from there."""
     lines = []
     for (name, peak), dash in zip(gpu.tflops.items(), cycle(DASHES), strict=False):
@@ -98,7 +98,7 @@ def _kernels(
         size = round(SMALLEST_PX + (LARGEST_PX - SMALLEST_PX) * share, 1)
         rate = f"{r.tflops:.3g} TFLOP/s, {r.intensity:.3g} operations a byte"
         light = "" if r.sol is None else f", {r.sol:.0%} of speed of light"
-        hint = f"{name_of(r.name)}: {figure(r.total_ms, 'ms')} a step, {rate}{light}"
+        hint = f"{axis_name(r.name)}: {figure(r.total_ms, 'ms')} a step, {rate}{light}"
         dots.append(
             Dot(
                 r.intensity,
@@ -131,12 +131,14 @@ def communication(report: Report) -> Chart | None:
     names = []
     for row in rows:
         size = f" {row.message_bytes / 1e6:,.3g} MB" if row.message_bytes else ""
-        names.append(name_of(f"{row.collective}{size}" + (f" ({row.group})" if row.group else "")))
+        names.append(
+            axis_name(f"{row.collective}{size}" + (f" ({row.group})" if row.group else ""))
+        )
     plot = rows_of(names, series, "ms a step")
     return Chart("collectives", "Collectives and overlap", caption, plot, height_of(len(rows)))
 
 
-def memory(details: Details) -> Chart | None:
+def memory_chart(details: Details) -> Chart | None:
     """Memory of the allocator over the recording."""
     used = (track for track in details.memory if track.device >= 0 and track.peak)
     tracks = sorted(used, key=lambda track: -track.peak)[:MAX_TRACKS]

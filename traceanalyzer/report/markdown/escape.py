@@ -45,7 +45,7 @@ def code(text: str) -> str:
     return f"{fence}{pad}{text}{pad}{fence}"
 
 
-def table(
+def markdown_table(
     headers: Sequence[str], numeric: Sequence[bool], rows: Sequence[Sequence[str]]
 ) -> tuple[Lines, Lines]:
     """Lines of a table: head and rows. Cells are raw text."""
@@ -56,7 +56,7 @@ def table(
 def grid_table(grid: Grid) -> tuple[Lines, Lines]:
     """Lines of a grid: head and rows."""
     rows = list(zip(*(c.cells for c in grid.columns), strict=True))
-    return table(
+    return markdown_table(
         [c.header for c in grid.columns],
         [not c.is_text for c in grid.columns],
         rows,

@@ -14,12 +14,12 @@ from traceanalyzer.report.document import (
 from traceanalyzer.report.figures import step_times
 from traceanalyzer.report.format import Scale, figure, number, scale_for, scaled
 from traceanalyzer.report.markdown import render
-from traceanalyzer.report.markdown.escape import prose, table
+from traceanalyzer.report.markdown.escape import markdown_table, prose
 from traceanalyzer.report.markdown.mermaid import step_time_chart, table_chart, text_bar
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import breakdown, gains, opening
 from traceanalyzer.report.parts.in_brief import brief_sections, how_to_reproduce
-from traceanalyzer.report.whole import brief, memory
+from traceanalyzer.report.whole import brief, memory_line
 
 BRIEF = 8_000  # characters that a reader of an issue will look through; `--max-chars` for more
 GITHUB_LIMIT = 65_536  # characters of an issue or a comment
@@ -39,7 +39,7 @@ def render_markdown(report: Report, max_chars: int = BRIEF, *, in_brief: bool | 
         _untitled("What to do first", Drawing(markdown=_points(report))),
         Section("Metrics"),
         _untitled("Budget", Drawing(markdown=_budget(report))),
-        *whole.key_figures(report),
+        *whole.key_figure_facts(report),
         *brief_sections(report),
         *_metrics(report),
         *_advice(report, in_brief=brief_report),
@@ -47,7 +47,7 @@ def render_markdown(report: Report, max_chars: int = BRIEF, *, in_brief: bool | 
         *_health(report),
         Section("", [Drawing(markdown=[made_by])]),
     ]
-    return render.render_markdown(Document("", sections), max_chars)
+    return render.document_markdown(Document("", sections), max_chars)
 
 
 def _untitled(title: str, part: Part, weight: Weight = Weight.ADVICE) -> Section:
@@ -60,7 +60,7 @@ def _points(report: Report) -> list[str]:
     known = brief(report)
     if known:
         lines.append(f"- **Throughput and utilisation:** {known}")
-    used = memory(report)
+    used = memory_line(report)
     if used:
         name, _, figures = used.partition(": ")
         lines.append(f"- **{name}:** {prose(figures)}")
@@ -86,7 +86,7 @@ def _budget(report: Report) -> list[str]:
     step_ms = step_times.step_ms(report) or 0.0
     unit = step_times.figure_unit(report)
     scale = scale_for(step_ms, "ms")
-    head, rows = table(
+    head, rows = markdown_table(
         [f"Where the {unit} goes", f"Time ({scale.label})", f"Share of {unit}"],
         [False, True, True],
         [_part_row(part, scale) for part in parts],
@@ -96,7 +96,7 @@ def _budget(report: Report) -> list[str]:
     return [f"{head[0]} |", f"{head[1]} --- |", *drawn, total]
 
 
-def _part_row(part: breakdown.Share, scale: Scale) -> tuple[str, str, str]:
+def _part_row(part: breakdown.BudgetShare, scale: Scale) -> tuple[str, str, str]:
     return part.name, number(scaled(part.ms, scale)), figure(part.share, "share")
 
 
@@ -127,16 +127,16 @@ def _metrics(report: Report) -> list[Section]:
         else []
     )
     return [
-        *whole.step_time(report),
+        *whole.step_time_facts(report),
         *(
             [_untitled("Chart of the step times", Drawing(markdown=chart), Weight.CHART)]
             if chart
             else []
         ),
         whole.figures_of_step(report),
-        *whole.devices(report),
+        *whole.devices_overall(report),
         *whole.groups_of_figures(report),
-        *whole.tables(report, chart=table_chart),
+        *whole.tables_with_rows(report, chart=table_chart),
     ]
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from traceanalyzer.report.format import measured, plain, shorten
+from traceanalyzer.report.format import is_figure, plain, shorten
 
 LABEL_LIMIT = 60
 UNSAFE = re.compile(r"[^\w .,:()/+*=-]|-->|%%|(?<!\w)_+|_+(?!\w)")
@@ -53,7 +53,7 @@ def table_chart(name: str, rows: Sequence[Any]) -> list[str]:
 
 def text_bar(share: float) -> str:
     """A share of 1 as a bar of up to `BAR_WIDTH` characters."""
-    return "█" * round(min(max(share, 0.0), 1.0) * BAR_WIDTH) if measured(share) else ""
+    return "█" * round(min(max(share, 0.0), 1.0) * BAR_WIDTH) if is_figure(share) else ""
 
 
 def pie_chart(title: str, parts: Sequence[tuple[str, float]]) -> list[str]:
@@ -61,7 +61,7 @@ def pie_chart(title: str, parts: Sequence[tuple[str, float]]) -> list[str]:
     size."""
     sizes: dict[str, float] = {}
     for name, size in parts:
-        if measured(size) and size > 0:
+        if is_figure(size) and size > 0:
             # Of two slices of one name Mermaid draws one.
             sizes[_label(name)] = sizes.get(_label(name), 0.0) + size
     sized = sorted(sizes.items(), key=lambda part: -part[1])
@@ -85,7 +85,7 @@ def line_chart(
 ) -> list[str]:
     """Lines of a line through points with whole, rising positions; none where there are not two.
     From zero."""
-    drawn = [(at, value) for at, value in points if measured(value)][-MOST_POINTS:]
+    drawn = [(at, value) for at, value in points if is_figure(value)][-MOST_POINTS:]
     if len(drawn) < 2:
         return []
     across = f"{_label(axis)} {drawn[0][0]} --> {drawn[-1][0]}"
@@ -99,7 +99,7 @@ def bar_chart(
     bars: Sequence[tuple[str, float]],
 ) -> list[str]:
     """Lines of a bar for each name, from zero; none where there are no sizes."""
-    drawn = [(name, value) for name, value in bars if measured(value)][-MOST_POINTS:]
+    drawn = [(name, value) for name, value in bars if is_figure(value)][-MOST_POINTS:]
     names = ", ".join(_label(name) for name, _ in drawn)
     return _xy_chart(title, f"{_label(axis)} [{names}]", unit, "bar", [value for _, value in drawn])
 

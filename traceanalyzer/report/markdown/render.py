@@ -10,7 +10,7 @@ from typing import Any
 from traceanalyzer.report import document as doc
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.grid import make_grid
-from traceanalyzer.report.markdown.escape import Lines, cell, grid_table, prose, table
+from traceanalyzer.report.markdown.escape import Lines, cell, grid_table, markdown_table, prose
 
 MARKER_LENGTH = 60  # room for the line that says how many rows were left out
 LEAST_ROWS = 5  # rows that a table keeps as long as whole sections can go instead
@@ -18,7 +18,7 @@ LEAST_ITEMS = 10  # numbered paragraphs that stay as long as whole tables can go
 
 
 @dataclass
-class Block:
+class TextBlock:
     """A stretch of the document. `rows` may be dropped from the bottom, or all of it; other lines
     stay together."""
 
@@ -43,7 +43,7 @@ class Block:
         return "\n".join([*self.before, *self.rows, *marker, *self.after, ""])
 
 
-def fitted(blocks: Sequence[Block], limit: int) -> str:
+def fitted_blocks(blocks: Sequence[TextBlock], limit: int) -> str:
     """The document in at most `limit` characters, as far as the blocks that never go allow it."""
     _trim(blocks, limit, lambda block: block.least_rows)
     kept = list(range(len(blocks)))
@@ -60,7 +60,7 @@ def fitted(blocks: Sequence[Block], limit: int) -> str:
     return _text(blocks, kept, limit)
 
 
-def _trim(blocks: Sequence[Block], limit: int, least: Callable[[Block], int]) -> None:
+def _trim(blocks: Sequence[TextBlock], limit: int, least: Callable[[TextBlock], int]) -> None:
     """Drop rows, always from the bottom of the block whose spare rows are longest together, until
     all fits."""
     shortened = [block.rows[least(block) :] for block in blocks]
@@ -74,11 +74,11 @@ def _trim(blocks: Sequence[Block], limit: int, least: Callable[[Block], int]) ->
         total -= length
 
 
-def _text(blocks: Sequence[Block], kept: Sequence[int], limit: int) -> str:
+def _text(blocks: Sequence[TextBlock], kept: Sequence[int], limit: int) -> str:
     return "\n".join(blocks[index].text() for index in kept) + _note(blocks, kept, limit)
 
 
-def _note(blocks: Sequence[Block], kept: Sequence[int], limit: int) -> str:
+def _note(blocks: Sequence[TextBlock], kept: Sequence[int], limit: int) -> str:
     """The sections that are missing, in the order in which they would have come."""
     titles = dict.fromkeys(
         block.title for index, block in enumerate(blocks) if index not in kept and block.title
@@ -88,21 +88,21 @@ def _note(blocks: Sequence[Block], kept: Sequence[int], limit: int) -> str:
     )
 
 
-def render_markdown(document: doc.Document, max_chars: int | None = None) -> str:
+def document_markdown(document: doc.Document, max_chars: int | None = None) -> str:
     """The document; of more than `max_chars` characters rows of the longest tables go first, then
     whole sections from the least important on, and it says so."""
     blocks = [_block(section) for section in document.sections]
     return (
         "\n".join(block.text() for block in blocks)
         if max_chars is None
-        else fitted(blocks, max_chars)
+        else fitted_blocks(blocks, max_chars)
     )
 
 
-def _block(section: doc.Section) -> Block:
+def _block(section: doc.Section) -> TextBlock:
     """A section; rows of its last part with rows can be left out one by one."""
     every = (_writers()[type(part)](part) for part in filter(None, section.parts))
-    drawn = list(filter(Block.lines, every)) or [Block([])]
+    drawn = list(filter(TextBlock.lines, every)) or [TextBlock([])]
     filled = [i for i, block in enumerate(drawn) if block.rows]
     last = max(filled, default=len(drawn) - 1)
     before = [*chain.from_iterable((*block.lines(), "") for block in drawn[:last])]
@@ -110,7 +110,7 @@ def _block(section: doc.Section) -> Block:
     body = drawn[last]
     head, foot = _frame(section, len(body.rows))
     gap = [""] if head and (before or body.before or body.rows) else []
-    return Block(
+    return TextBlock(
         [*head, *gap, *before, *body.before],
         body.rows,
         [*body.after, *after, *foot],
@@ -122,21 +122,21 @@ def _block(section: doc.Section) -> Block:
 
 
 @cache
-def _writers() -> dict[type[Any], Callable[[Any], Block]]:
+def _writers() -> dict[type[Any], Callable[[Any], TextBlock]]:
     """How each kind of part is written."""
     return {
-        str: lambda part: Block([prose(part)]),
-        doc.Line: lambda part: Block([prose(part.text)]),
+        str: lambda part: TextBlock([prose(part)]),
+        doc.Paragraph: lambda part: TextBlock([prose(part.text)]),
         doc.Verdict: _verdict,
         doc.Facts: _facts,
         doc.Items: _items,
-        doc.Bullets: lambda part: Block(
+        doc.Bullets: lambda part: TextBlock(
             [], [f"- {prose(text)}" for text in part.texts], noun=part.noun
         ),
         doc.Table: _table,
         doc.TextTable: _texts,
-        doc.Fold: lambda part: _block(doc.Section(part.title, part.parts, folded=True)),
-        doc.Drawing: lambda part: Block(list(part.markdown)),
+        doc.FoldedParts: lambda part: _block(doc.Section(part.title, part.parts, folded=True)),
+        doc.Drawing: lambda part: TextBlock(list(part.markdown)),
     }
 
 
@@ -150,26 +150,28 @@ def _frame(section: doc.Section, rows: int) -> tuple[Lines, Lines]:
     return [f"<details><summary><b>{prose(section.title)}</b>{count}</summary>"], ["", "</details>"]
 
 
-def _verdict(part: doc.Verdict) -> Block:
+def _verdict(part: doc.Verdict) -> TextBlock:
     about = ["", *(f"- {prose(text)}" for text in part.about)] if part.about else []
-    return Block([f"**{prose(part.text)}**", *about])
+    return TextBlock([f"**{prose(part.text)}**", *about])
 
 
-def _facts(part: doc.Facts) -> Block:
+def _facts(part: doc.Facts) -> TextBlock:
     if part.is_table:
         pairs = [(fact.label, fact.value) for fact in part.facts]
         return _texts(doc.TextTable(["Metric", "Value"], [False, True], pairs, is_whole=True))
-    return Block([f"- **{cell(fact.label)}**: {prose(fact.value)}" for fact in part.facts])
+    return TextBlock([f"- **{cell(fact.label)}**: {prose(fact.value)}" for fact in part.facts])
 
 
-def _items(part: doc.Items) -> Block:
+def _items(part: doc.Items) -> TextBlock:
     rows = [_item(number, item) for number, item in enumerate(part.items, 1)]
-    return Block([], rows, noun=part.noun, least_rows=LEAST_ITEMS)
+    return TextBlock([], rows, noun=part.noun, least_rows=LEAST_ITEMS)
 
 
-def _texts(part: doc.TextTable) -> Block:
-    head, rows = table(part.headers, part.numeric, part.rows)
-    return Block(head, rows, noun=part.noun, least_rows=len(rows) if part.is_whole else LEAST_ROWS)
+def _texts(part: doc.TextTable) -> TextBlock:
+    head, rows = markdown_table(part.headers, part.numeric, part.rows)
+    return TextBlock(
+        head, rows, noun=part.noun, least_rows=len(rows) if part.is_whole else LEAST_ROWS
+    )
 
 
 def _item(number: int, item: doc.Item) -> str:
@@ -182,14 +184,16 @@ def _item(number: int, item: doc.Item) -> str:
         return "\n".join([f"{number}. **{prose(item.title)}**", *below])
     lines = [f"### {number}. {prose(item.title)}", "", *(prose(text) for text, _ in item.lines)]
     if item.evidence:
-        head, rows = table(("Evidence", "Value", "Where"), (False, True, False), item.evidence)
+        head, rows = markdown_table(
+            ("Evidence", "Value", "Where"), (False, True, False), item.evidence
+        )
         lines += ["", *head, *rows]
     return "\n".join([*lines, ""])
 
 
-def _table(part: doc.Table) -> Block:
+def _table(part: doc.Table) -> TextBlock:
     if not part.rows:
-        return Block([])
+        return TextBlock([])
     grid = make_grid(part.rows, part.origin_ns, part.chosen)
     head, rows = grid_table(grid)
     remarks = [*grid.remarks, *part.remarks]
@@ -197,7 +201,7 @@ def _table(part: doc.Table) -> Block:
     if part.defined:
         defined = (f"- **{cell(name)}**: {prose(text)}" for name, text in grid.definitions)
         after += ["", "<details><summary>Definitions</summary>", "", *defined, "", "</details>"]
-    return Block(
+    return TextBlock(
         [*part.chart, *([""] if part.chart else []), *head],
         rows,
         after,

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from traceanalyzer.analysis.memory.measure import MemoryOfDevice, measured
-from traceanalyzer.diagnosis.memory import findings_of, headline, recommendations_of
+from traceanalyzer.analysis.memory.measure import MemoryOfDevice, measured_memory
+from traceanalyzer.diagnosis.memory import findings_of, memory_headline, memory_recommendations
 from traceanalyzer.report.memory.model import UNTRACED, MemoryReport, Traced, compared
 from traceanalyzer.trace.snapshot import Snapshot
 
@@ -16,18 +16,25 @@ def memory_report(
     """The report on a snapshot; `traced` adds times and the GPU's size, `other` a comparison by
     line."""
     devices = tuple(
-        _with_speed(device, traced) for device in measured(snapshot, ranks, traced.capacity_bytes)
+        _with_speed(device, traced)
+        for device in measured_memory(snapshot, ranks, traced.capacity_bytes)
     )
     notes = [*snapshot.notes, *(note for device in devices for note in device.notes)]
-    advice = recommendations_of(devices, traced.forward_ms, traced.step_ms)
+    advice = memory_recommendations(devices, traced.forward_ms, traced.step_ms)
     notes = list(dict.fromkeys(notes))
     report = MemoryReport(
-        snapshot.path, devices, findings_of(devices), advice, notes, headline(devices), traced
+        snapshot.path,
+        devices,
+        findings_of(devices),
+        advice,
+        notes,
+        memory_headline(devices),
+        traced,
     )
     if other is None:
         return report
     return replace(
-        report, other_path=other.path, compared=compared(devices, measured(other, ranks))
+        report, other_path=other.path, compared=compared(devices, measured_memory(other, ranks))
     )
 
 

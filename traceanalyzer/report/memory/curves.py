@@ -6,7 +6,7 @@ from traceanalyzer.analysis.memory.course import Consumer
 from traceanalyzer.analysis.memory.measure import MemoryOfDevice
 from traceanalyzer.base import MEMORY
 from traceanalyzer.report.format import figure
-from traceanalyzer.report.html.charts import Chart, name_of
+from traceanalyzer.report.html.charts import Chart, axis_name
 from traceanalyzer.report.html.frame import chart_place
 from traceanalyzer.report.html.markup import Markup, join
 from traceanalyzer.report.html.pictures.plot import Axis, Dot, Dots, Lines, Plot
@@ -99,7 +99,7 @@ def _areas(
             f"{_label(consumer)}: at most {figure(max(consumer.bytes[shown], default=0), MEMORY)}"
         )
         yield Lines(
-            name_of(_label(consumer)),
+            axis_name(_label(consumer)),
             PALETTE[i % len(PALETTE)],
             seconds,
             top,

@@ -7,7 +7,7 @@ from traceanalyzer.analysis.memory.measure import MemoryOfDevice
 from traceanalyzer.analysis.memory.stacks import StackAtPeak
 from traceanalyzer.base import MEMORY
 from traceanalyzer.report.format import figure
-from traceanalyzer.report.html.charts import Chart, name_of
+from traceanalyzer.report.html.charts import Chart, axis_name
 from traceanalyzer.report.html.frame import chart_place
 from traceanalyzer.report.html.markup import Markup, join
 from traceanalyzer.report.html.pictures.plot import Axis, Box, Plot, Rects
@@ -69,7 +69,7 @@ def _boxes(stacks: Sequence[StackAtPeak], begin: float, level: int, total: int) 
                 level + 0.03,
                 level + 0.97,
                 hint,
-                name_of(name),
+                axis_name(name),
                 COLOURS[level % len(COLOURS)],
             )
             yield from _boxes(groups[name], begin, level + 1, total)

@@ -27,7 +27,7 @@ COLOURS = {
 
 
 @dataclass(frozen=True)
-class Share:
+class BudgetShare:
     """A part of the step's wall-clock time. `within` is the part that it is a part of, where it is
     one."""
 
@@ -48,14 +48,14 @@ class Share:
         return COLOURS.get(name, f"{self.within}-{name}" if self.within else name)
 
 
-def budget(report: Report) -> list[Share]:
+def budget(report: Report) -> list[BudgetShare]:
     """The step's wall-clock time: its parts, and the causes of its idle time; empty without device
     work."""
     metrics = report.metrics.unprofiled if report.summary.basis == "unprofiled" else report.metrics
     total = step_ms(report)
     if metrics is None or metrics.budget_ms is None or not total:
         return []
-    parts = list[Share]()
+    parts = list[BudgetShare]()
     idle = metrics.idle_ms
     for name, ms in vars(metrics.budget_ms).items():
         parts += [_share(name, ms, total), *_parts_of(report, name, ms, total)]
@@ -67,9 +67,9 @@ def budget(report: Report) -> list[Share]:
     return parts + sorted(causes, key=lambda cause: -cause.ms)
 
 
-def _parts_of(report: Report, name: str, ms: float, total: float) -> list[Share]:
+def _parts_of(report: Report, name: str, ms: float, total: float) -> list[BudgetShare]:
     within = min(report.metrics.copied_within_gpu_ms or 0.0, ms)
-    waiting = waiting_ms(report) if name == "exposed_communication" else None
+    waiting = waiting_part_ms(report) if name == "exposed_communication" else None
     if waiting:
         return _split(OF_COMMUNICATION, (ms - waiting, waiting), total, "communication")
     if name == "exposed_copy" and within >= SHOWN_SHARE * total:
@@ -77,7 +77,7 @@ def _parts_of(report: Report, name: str, ms: float, total: float) -> list[Share]
     return []
 
 
-def finest(parts: list[Share]) -> list[Share]:
+def finest(parts: list[BudgetShare]) -> list[BudgetShare]:
     """Those that are not shown by their own parts."""
     split = {part.within for part in parts}
     return [
@@ -87,7 +87,7 @@ def finest(parts: list[Share]) -> list[Share]:
     ]
 
 
-def waiting_ms(report: Report) -> float | None:
+def waiting_part_ms(report: Report) -> float | None:
     """What of the exposed communication of that step is waiting for other ranks, ms; None where
     that is not known."""
     metrics = report.metrics
@@ -103,11 +103,11 @@ def waiting_ms(report: Report) -> float | None:
 
 def _split(
     names: Iterable[str], times: tuple[float, float], total: float, within: str
-) -> list[Share]:
+) -> list[BudgetShare]:
     return [
         _share(name, max(ms, 0.0), total, within) for name, ms in zip(names, times, strict=True)
     ]
 
 
-def _share(name: str, ms: float, total: float, within: str = "") -> Share:
-    return Share(label(name), ms, ms / total, within)
+def _share(name: str, ms: float, total: float, within: str = "") -> BudgetShare:
+    return BudgetShare(label(name), ms, ms / total, within)

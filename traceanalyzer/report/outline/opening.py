@@ -5,7 +5,7 @@ from typing import Any
 
 from traceanalyzer.base import plural
 from traceanalyzer.report.figures.step_times import figure_unit, recorded_ms
-from traceanalyzer.report.format import NOT_AVAILABLE, figure, measured, plain, shorten
+from traceanalyzer.report.format import NOT_AVAILABLE, figure, is_figure, plain, shorten
 from traceanalyzer.report.model import Input, Report
 from traceanalyzer.report.outline.step_facts import STEPS_FOR_P95
 
@@ -47,12 +47,12 @@ def verdict(report: Report) -> str:
 def confidence(report: Report) -> str:
     """How sure the verdict is, in a word: the number in the JSON is a margin, not a probability."""
     sure = report.summary.confidence
-    if not measured(sure):
+    if not is_figure(sure):
         return NOT_AVAILABLE
     return "clear" if sure >= CLEAR else "likely" if sure >= LIKELY else "close call"
 
 
-def step_times(report: Report) -> str:
+def step_times_in_words(report: Report) -> str:
     """The step with and without the profiler, in a few words."""
     time = report.metrics.step_time_ms
     plainly = report.metrics.unprofiled_step_time_ms

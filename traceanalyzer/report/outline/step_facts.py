@@ -7,7 +7,7 @@ from typing import Any
 from traceanalyzer.analysis.tables.budget import StepTime
 from traceanalyzer.base import definitions
 from traceanalyzer.report.document import Fact
-from traceanalyzer.report.format import NOT_AVAILABLE, figure, label, measured
+from traceanalyzer.report.format import NOT_AVAILABLE, figure, is_figure, label
 from traceanalyzer.report.grid import FOR_PROGRAMS, TIMESTAMPS
 from traceanalyzer.report.model import Metrics, Report
 from traceanalyzer.report.table_entries import BY_NAME
@@ -119,7 +119,7 @@ def _group(f: dataclasses.Field[Any], value: Any) -> list[Fact]:
         return [_phase(field, time) for field, time in times if time]
     if f.name in ONLY_KNOWN:
         return [fact for fact in facts_of(value) if not fact.value.startswith(NOT_AVAILABLE)]
-    if not any(filter(measured, vars(value).values())):
+    if not any(filter(is_figure, vars(value).values())):
         return [Fact(label(f.name), "none in the measured steps")]
     return facts_of(value)
 
@@ -157,7 +157,7 @@ def table_title(name: str) -> str:
     return BY_NAME[name].title if name in BY_NAME else name.replace("_", " ").capitalize()
 
 
-def table_command(name: str) -> str | None:
+def command_of_table(name: str) -> str | None:
     """The command that prints all of a table."""
     return BY_NAME[name].command if name in BY_NAME else None
 

@@ -36,7 +36,7 @@ OWN_RANGES = ("ProfilerStep",)
 
 
 @dataclass(frozen=True)
-class Column:
+class BriefColumn:
     """A column of a table in brief."""
 
     header: str
@@ -50,12 +50,12 @@ class Top:
 
     title: str
     table: str
-    columns: tuple[Column, ...]
+    columns: tuple[BriefColumn, ...]
     is_shown: Callable[[Any], bool]
 
 
-def _named(header: str, text: Callable[[Any], str | None]) -> Column:
-    return Column(header, lambda row: shorten(plain(text(row) or "?"), LONGEST_NAME), False)
+def _named(header: str, text: Callable[[Any], str | None]) -> BriefColumn:
+    return BriefColumn(header, lambda row: shorten(plain(text(row) or "?"), LONGEST_NAME), False)
 
 
 def _where(row: Any) -> str:
@@ -64,8 +64,8 @@ def _where(row: Any) -> str:
     return f"{row.call} in {place}" if place else str(row.call)
 
 
-def _ms(header: str, value: Callable[[Any], float | None]) -> Column:
-    return Column(header, lambda row: figure(value(row), "ms"))
+def _ms(header: str, value: Callable[[Any], float | None]) -> BriefColumn:
+    return BriefColumn(header, lambda row: figure(value(row), "ms"))
 
 
 def _tables() -> tuple[Top, ...]:
@@ -76,10 +76,10 @@ def _tables() -> tuple[Top, ...]:
             "kernels",
             (
                 _named("Kernel", lambda row: row.name),
-                Column("Calls a step", lambda row: figure(row.calls)),
+                BriefColumn("Calls a step", lambda row: figure(row.calls)),
                 _ms("Time a step", lambda row: row.total_ms),
-                Column("Of the step", lambda row: figure(row.share_of_step, "share")),
-                Column("Bound by", lambda row: row.bound_by or "unknown", False),
+                BriefColumn("Of the step", lambda row: figure(row.share_of_step, "share")),
+                BriefColumn("Bound by", lambda row: row.bound_by or "unknown", False),
             ),
             lambda row: bool(row.total_ms),
         ),
@@ -88,7 +88,7 @@ def _tables() -> tuple[Top, ...]:
             "ops",
             (
                 _named("Operator", lambda row: row.name),
-                Column("Calls a step", lambda row: figure(row.calls)),
+                BriefColumn("Calls a step", lambda row: figure(row.calls)),
                 _ms("GPU time of its own", lambda row: row.device_self_ms),
                 _ms("CPU time of its own", lambda row: row.host_self_ms),
             ),
@@ -99,7 +99,7 @@ def _tables() -> tuple[Top, ...]:
             "syncs",
             (
                 _named("Where the CPU blocks", _where),
-                Column("Calls a step", lambda row: figure(row.calls)),
+                BriefColumn("Calls a step", lambda row: figure(row.calls)),
                 _ms("GPU idle a step", lambda row: row.gpu_idle_ms),
             ),
             lambda row: bool(row.gpu_idle_ms),
@@ -109,7 +109,7 @@ def _tables() -> tuple[Top, ...]:
             "collectives",
             (
                 _named("Collective", lambda row: row.collective),
-                Column("Calls a step", lambda row: figure(row.count)),
+                BriefColumn("Calls a step", lambda row: figure(row.count)),
                 _ms("Time a step", lambda row: row.total_ms),
                 _ms("Exposed", lambda row: row.exposed_ms),
             ),

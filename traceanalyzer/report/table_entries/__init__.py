@@ -7,18 +7,18 @@ measures is loaded."""
 from typing import Any
 
 from traceanalyzer.report.table_entries import rows
-from traceanalyzer.report.table_entries.kinds import Table
+from traceanalyzer.report.table_entries.kinds import TableEntry
 
 TABLES = (
-    Table(
+    TableEntry(
         "ranks",
         "Ranks",
         "analysis.ranks.compare.RankRow",
-        lambda of, _, __: rows.several_ranks(of.ranks),
+        lambda of, _, __: rows.ranks_by_worth(of.ranks),
         "One rank was recorded.",
         of_the_run=True,
     ),
-    Table(
+    TableEntry(
         "steps",
         "Steps",
         "analysis.tables.budget.StepRow",
@@ -28,7 +28,7 @@ TABLES = (
         events="duration_ms",
         command="steps",
     ),
-    Table(
+    TableEntry(
         "iterations",
         "Iterations of the serving engine",
         "analysis.serving.rows.IterationRow",
@@ -39,7 +39,7 @@ TABLES = (
         summary=rows.serving,
         command="iterations",
     ),
-    Table(
+    TableEntry(
         "critical_path",
         "What carries the critical path",
         "analysis.tables.path_rows.PathRow",
@@ -48,7 +48,7 @@ TABLES = (
         long=True,
         command="path",
     ),
-    Table(
+    TableEntry(
         "phases",
         "Phases of the step",
         "analysis.tables.phases.PhaseStats",
@@ -56,7 +56,7 @@ TABLES = (
         "No phases in this recording: neither annotations nor autograd tell them.",
         command="phases",
     ),
-    Table(
+    TableEntry(
         "modules",
         "Modules of the model",
         "analysis.tables.modules.ModuleStats",
@@ -68,7 +68,7 @@ TABLES = (
         long=True,
         command="modules",
     ),
-    Table(
+    TableEntry(
         "gaps",
         "Longest idle gaps",
         "analysis.tables.gap_rows.GapRow",
@@ -80,23 +80,23 @@ TABLES = (
         totals="gap_places",
         command="gaps",
     ),
-    Table(
+    TableEntry(
         "gap_places",
         "Idle time by place",
         "analysis.tables.gap_rows.GapPlaceRow",
-        rows.gap_places,
+        rows.places_of_gaps,
         "The GPU has no idle gap in the steps of this recording.",
         long=True,
         of_every_rank=True,
     ),
-    Table(
+    TableEntry(
         "gap_histogram",
         "Idle gaps by length",
         "analysis.tables.gap_rows.GapHistogramRow",
         lambda _, m, __: m.gap_histogram,
         "The GPU has no idle gap in this recording.",
     ),
-    Table(
+    TableEntry(
         "syncs",
         "Waits for the device",
         "analysis.tables.syncs.SyncRow",
@@ -106,14 +106,14 @@ TABLES = (
         of_every_rank=True,
         command="syncs",
     ),
-    Table(
+    TableEntry(
         "kernel_classes",
         "Device time by kind of work",
         "analysis.tables.kernels.ClassStats",
         lambda _, m, __: m.class_rows,
         "No kernels in this recording.",
     ),
-    Table(
+    TableEntry(
         "kernels",
         "Kernels by device time",
         "analysis.tables.kernels.KernelStats",
@@ -122,7 +122,7 @@ TABLES = (
         long=True,
         command="kernels",
     ),
-    Table(
+    TableEntry(
         "ops",
         "Operators",
         "analysis.tables.ops.OpStats",
@@ -131,7 +131,7 @@ TABLES = (
         long=True,
         command="ops",
     ),
-    Table(
+    TableEntry(
         "shapes",
         "Operators whose shapes change from step to step",
         "analysis.tables.shape_rows.ShapeRow",
@@ -140,7 +140,7 @@ TABLES = (
         long=True,
         command="shapes",
     ),
-    Table(
+    TableEntry(
         "counters",
         "Sampled counters of the GPU",
         "analysis.tables.devices.CounterStats",
@@ -148,7 +148,7 @@ TABLES = (
         "No counters were sampled (nsys profile --gpu-metrics-devices=all does).",
         command="counters",
     ),
-    Table(
+    TableEntry(
         "profiled",
         "The profiler's table",
         "analysis.tables.profiled.ProfiledRow",
@@ -156,7 +156,7 @@ TABLES = (
         "The recording is no printed table of sums.",
         long=True,
     ),
-    Table(
+    TableEntry(
         "copies",
         "Memory copies",
         "analysis.tables.copies.CopyStats",
@@ -164,7 +164,7 @@ TABLES = (
         "No memory copies in this recording.",
         command="copies",
     ),
-    Table(
+    TableEntry(
         "memory",
         "GPU memory at its peak, by line",
         "analysis.memory.measure.Site",
@@ -172,7 +172,7 @@ TABLES = (
         "No memory snapshot in this recording.",
         long=True,
     ),
-    Table(
+    TableEntry(
         "op_memory",
         "Operators by GPU memory",
         "analysis.tables.op_memory.OpMemory",
@@ -180,7 +180,7 @@ TABLES = (
         "No allocator events in this recording.",
         long=True,
     ),
-    Table(
+    TableEntry(
         "collectives",
         "Collectives",
         "analysis.tables.collectives.CollectiveStats",
@@ -188,7 +188,7 @@ TABLES = (
         "No collectives in this recording.",
         command="comm",
     ),
-    Table(
+    TableEntry(
         "skew",
         "Collectives across ranks: transfer and waiting",
         "analysis.ranks.skew.CollectiveSkew",
@@ -196,15 +196,15 @@ TABLES = (
         "No collectives that several recorded ranks share.",
         of_the_run=True,
     ),
-    Table(
+    TableEntry(
         "traffic",
         "Traffic between ranks",
         "analysis.ranks.skew.TrafficRow",
-        rows.traffic,
+        rows.traffic_rows,
         "No send or receive that says its peer in this recording.",
         of_the_run=True,
     ),
-    Table(
+    TableEntry(
         "nvtx",
         "NVTX ranges by domain and category",
         "analysis.tables.modules.RangeRow",
@@ -212,14 +212,14 @@ TABLES = (
         "No NVTX range has a domain, a category or a payload.",
         long=True,
     ),
-    Table(
+    TableEntry(
         "load",
         "Load while the program ran",
         "trace.circumstances.Load",
         lambda _, m, __: list(m.trace.loads),
         "No load was sampled (collect --nvml SECONDS does).",
     ),
-    Table(
+    TableEntry(
         "conditions",
         "Conditions of the recording",
         "trace.circumstances.Condition",
@@ -233,7 +233,7 @@ BY_NAME = {table.name: table for table in TABLES}
 BY_COMMAND = {table.command: table for table in TABLES if table.command}
 
 
-def named(name: str) -> Table:
+def table_named(name: str) -> TableEntry:
     """The table of that name, or that the command of that name prints. Raises ValueError, naming
     what there is."""
     table = BY_COMMAND.get(name) or BY_NAME.get(name)

@@ -25,7 +25,7 @@ class RowFilter:
 
 
 @dataclass(frozen=True)
-class Summary:
+class TableSummary:
     """What a table's command has besides its rows: figures for programs, sentences for people."""
 
     values: dict[str, Any]
@@ -33,7 +33,7 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Table:
+class TableEntry:
     """A table of measurements."""
 
     name: str  # its key in the report's `tables` and in documents
@@ -48,7 +48,7 @@ class Table:
     # whether the command shows all ranks unless one is asked for; else the critical rank's
     of_every_rank: bool = False
     totals: str | None = None  # the table that sums it up, which people are shown below its rows
-    summary: "Callable[[Query | None, RowFilter], Summary]" = lambda *_: Summary({})
+    summary: "Callable[[Query | None, RowFilter], TableSummary]" = lambda *_: TableSummary({})
     """What its command has besides the rows; None: there are no rows."""
     events: str | None = None
     """The column by which its rows, single events in time order, are longest; None: rows are in

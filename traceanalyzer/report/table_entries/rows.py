@@ -3,7 +3,7 @@ a table is asked for."""
 
 from typing import TYPE_CHECKING, Any
 
-from traceanalyzer.report.table_entries.kinds import RowFilter, Summary
+from traceanalyzer.report.table_entries.kinds import RowFilter, TableSummary
 
 if TYPE_CHECKING:
     from traceanalyzer.diagnosis.measurements import Measurements
@@ -18,37 +18,37 @@ def gaps(_: "MeasuredRanks", m: "Measurements", wanted: RowFilter) -> list[Any]:
     return longest_gaps(m.causes, wanted.top, wanted.min_us)
 
 
-def serving(asked: "Query | None", wanted: RowFilter) -> Summary:
+def serving(asked: "Query | None", wanted: RowFilter) -> TableSummary:
     """What a serving engine's iterations say beside their rows."""
     from traceanalyzer.diagnosis.serving.sentences import sentences, serving_values
 
     measured = asked.measured if asked else None
     if measured is None:
-        return Summary(
+        return TableSummary(
             dict.fromkeys(
                 ("server", "phases", "decode_fit", "outlook", "speculation", "profiler_stretch")
             )
         )
     m = measured.critical
     guesses = None if wanted.acceptance is None else (wanted.draft_tokens, wanted.acceptance)
-    return Summary(serving_values(m, guesses), tuple(sentences(m, guesses)))
+    return TableSummary(serving_values(m, guesses), tuple(sentences(m, guesses)))
 
 
-def gap_places(_: "MeasuredRanks", m: "Measurements", wanted: RowFilter) -> list[Any]:
+def places_of_gaps(_: "MeasuredRanks", m: "Measurements", wanted: RowFilter) -> list[Any]:
     """Where gaps of at least the length asked for begin and end."""
     from traceanalyzer.analysis.tables.gap_rows import gap_places
 
     return gap_places(m.timed, m.causes.gaps, wanted.min_us) if wanted.min_us else m.gap_places
 
 
-def traffic(of: "MeasuredRanks", _: "Measurements", __: RowFilter) -> list[Any]:
+def traffic_rows(of: "MeasuredRanks", _: "Measurements", __: RowFilter) -> list[Any]:
     """Sends and receives between pairs of ranks."""
     from traceanalyzer.analysis.ranks.skew import traffic
 
     return list(traffic([m.timed for m in of.each]))
 
 
-def several_ranks(ranks: Any) -> list[Any]:
+def ranks_by_worth(ranks: Any) -> list[Any]:
     """Ranks with the one that holds up the run most first; none of a run of one rank."""
     if len(ranks.rows) < 2:
         return []

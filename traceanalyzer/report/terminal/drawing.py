@@ -16,7 +16,7 @@ from rich.text import Text
 
 from traceanalyzer.base import plural
 from traceanalyzer.report.format import DEFAULT_WIDTH, plain, shorten
-from traceanalyzer.report.grid import Column, Grid
+from traceanalyzer.report.grid import Grid, ShownColumn
 
 SEPARATOR = 2
 INDENT = 2
@@ -36,7 +36,7 @@ TURNED_FIELDS = 18
 fields a screen."""
 
 
-class Page:
+class TerminalPage:
     """Text drawn from top to bottom at a fixed width."""
 
     def __init__(self, width: int = DEFAULT_WIDTH, colour: bool = False) -> None:
@@ -123,7 +123,7 @@ class Page:
             table.add_row(*(Text(shorten(plain(cell), LONGEST_CELL)) for cell in row))
         self.draw(table)
 
-    def _table(self, columns: list[Column], width: int) -> Iterator[str]:
+    def _table(self, columns: list[ShownColumn], width: int) -> Iterator[str]:
         """Its lines, those of a row at once. A table may have tens of thousands of rows, of which
         rich draws four in a millisecond: what they say comes again and again, and is laid out
         once."""
@@ -138,7 +138,7 @@ class Page:
         for cells, row in zip(texts, figures, strict=False):
             yield template(cells) % row
 
-    def _headers(self, columns: list[Column], widths: list[int]) -> list[list[str]]:
+    def _headers(self, columns: list[ShownColumn], widths: list[int]) -> list[list[str]]:
         """The lines of each column's header, the last ones in one line."""
         headers = []
         for column, wide in zip(columns, widths, strict=True):
@@ -152,7 +152,7 @@ class Page:
 
     def _template(
         self,
-        columns: list[Column],
+        columns: list[ShownColumn],
         widths: list[int],
         blanks: list[str],
         texts: tuple[str, ...],
@@ -180,7 +180,7 @@ class Page:
         self._console.print(what)
 
 
-def _fitting(columns: list[Column], width: int) -> tuple[list[Column], list[Column]]:
+def _fitting(columns: list[ShownColumn], width: int) -> tuple[list[ShownColumn], list[ShownColumn]]:
     """The columns there is room for and the others: the row's name first, then by what they are
     worth."""
     named = next((i for i, c in enumerate(columns) if c.is_text), -1)
@@ -200,7 +200,7 @@ def _fitting(columns: list[Column], width: int) -> tuple[list[Column], list[Colu
     ]
 
 
-def _turned(columns: list[Column]) -> Table:
+def _turned(columns: list[ShownColumn]) -> Table:
     table = Table.grid(padding=(0, SEPARATOR, 0, 0))
     for _ in range(TURNED_ROWS + 1):
         table.add_column(overflow="fold")
@@ -210,7 +210,7 @@ def _turned(columns: list[Column]) -> Table:
     return table
 
 
-def _rows_of(columns: list[Column]) -> Iterable[tuple[str, ...]]:
+def _rows_of(columns: list[ShownColumn]) -> Iterable[tuple[str, ...]]:
     """Their cells row by row; of no columns, as many rows as there may be."""
     return zip(*(column.cells for column in columns), strict=True) if columns else repeat(())
 
@@ -225,7 +225,7 @@ def _side_by_side(cells: Sequence[list[str]], blanks: list[str]) -> Iterator[str
     return map((" " * SEPARATOR).join, zip(*cells, strict=True))
 
 
-def _widths(columns: list[Column], width: int) -> list[int]:
+def _widths(columns: list[ShownColumn], width: int) -> list[int]:
     """Widths of the columns: text shares what the figures leave."""
     widths = [
         _least_width(c, first=not any(one.is_text for one in columns[:i]))
@@ -239,7 +239,7 @@ def _widths(columns: list[Column], width: int) -> list[int]:
     return widths
 
 
-def _least_width(column: Column, first: bool) -> int:
+def _least_width(column: ShownColumn, first: bool) -> int:
     if not column.is_text:
         return max(_longest_word(column.header), *map(len, column.cells))
     longest_word = min(max(map(_longest_word, set(column.cells)), default=0), NAME_WIDTH)
@@ -276,7 +276,7 @@ def _fitted(line: str, width: int) -> str:
     return shown
 
 
-def _full_width(column: Column) -> int:
+def _full_width(column: ShownColumn) -> int:
     return max(_longest_word(column.header), *map(cell_len, set(column.cells)))
 
 

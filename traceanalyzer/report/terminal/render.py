@@ -7,14 +7,14 @@ from typing import Any
 from traceanalyzer.report import document as doc
 from traceanalyzer.report.format import DEFAULT_WIDTH
 from traceanalyzer.report.grid import make_grid
-from traceanalyzer.report.terminal.drawing import INDENT, Page
+from traceanalyzer.report.terminal.drawing import INDENT, TerminalPage
 
 
-def render_terminal(
+def document_terminal(
     document: doc.Document, width: int = DEFAULT_WIDTH, colour: bool = False
 ) -> str:
     """The document as text `width` columns wide."""
-    page = Page(width, colour)
+    page = TerminalPage(width, colour)
     for section in document.sections:
         if section.title and not section.untitled:
             (page.title if section.is_minor or section.folded else page.heading)(section.title)
@@ -23,47 +23,47 @@ def render_terminal(
     return page.text().lstrip("\n")
 
 
-def draw(page: Page, part: doc.Part | None, indent: int = 0) -> None:
+def draw(page: TerminalPage, part: doc.Part | None, indent: int = 0) -> None:
     """A part of a document; drawings are for other media."""
     if part is not None:
         _drawers()[type(part)](page, part, indent)
 
 
 @cache
-def _drawers() -> dict[type[Any], Callable[[Page, Any, int], None]]:
+def _drawers() -> dict[type[Any], Callable[[TerminalPage, Any, int], None]]:
     """How each kind of part is drawn."""
     return {
         str: lambda page, part, indent: page.line(part, indent=indent),
-        doc.Line: lambda page, part, indent: page.line(part.text, part.style, indent),
+        doc.Paragraph: lambda page, part, indent: page.line(part.text, part.style, indent),
         doc.Verdict: _verdict,
         doc.Facts: _facts,
         doc.Items: _items,
         doc.Bullets: _bullets,
         doc.Table: _table,
         doc.TextTable: lambda page, part, _: page.texts(part.headers, part.numeric, part.rows),
-        doc.Fold: _fold,
+        doc.FoldedParts: _fold,
         doc.Drawing: lambda *_: None,
     }
 
 
-def _verdict(page: Page, part: doc.Verdict, indent: int) -> None:
+def _verdict(page: TerminalPage, part: doc.Verdict, indent: int) -> None:
     page.line(part.text, part.style, indent)
     for text in part.about:
         page.line(text, indent=indent)
 
 
-def _bullets(page: Page, part: doc.Bullets, _: int) -> None:
+def _bullets(page: TerminalPage, part: doc.Bullets, _: int) -> None:
     for text in part.texts:
         page.item(part.mark, text, part.style)
 
 
-def _fold(page: Page, part: doc.Fold, indent: int) -> None:
+def _fold(page: TerminalPage, part: doc.FoldedParts, indent: int) -> None:
     page.title(part.title)
     for inner in part.parts:
         draw(page, inner, indent)
 
 
-def _items(page: Page, part: doc.Items, _: int) -> None:
+def _items(page: TerminalPage, part: doc.Items, _: int) -> None:
     for number, item in enumerate(part.items, 1):
         page.item(f"{number}.", item.title, "bold")
         for text, style in item.lines:
@@ -78,7 +78,7 @@ def _items(page: Page, part: doc.Items, _: int) -> None:
             page.line("")
 
 
-def _table(page: Page, table: doc.Table, _: int) -> None:
+def _table(page: TerminalPage, table: doc.Table, _: int) -> None:
     if not table.rows:
         return
     grid = make_grid(table.rows, table.origin_ns, table.chosen)
@@ -94,5 +94,5 @@ def _table(page: Page, table: doc.Table, _: int) -> None:
         page.line(remark, "dim", INDENT)
 
 
-def _facts(page: Page, part: doc.Facts, _: int) -> None:
+def _facts(page: TerminalPage, part: doc.Facts, _: int) -> None:
     page.facts([(fact.label, fact.value) for fact in part.facts])

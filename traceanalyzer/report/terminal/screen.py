@@ -7,14 +7,14 @@ from rich.text import Text
 from traceanalyzer.base import ELLIPSIS
 from traceanalyzer.report import whole
 from traceanalyzer.report.brief import LONGEST, LONGEST_HEADLINE, LONGEST_OF_MORE, brief, shown_path
-from traceanalyzer.report.document import Bullets, Document, Line, Section
+from traceanalyzer.report.document import Bullets, Document, Paragraph, Section
 from traceanalyzer.report.figures import step_times
 from traceanalyzer.report.format import DEFAULT_WIDTH, figure, number, scale_for, scaled, with_unit
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import breakdown, gains, opening, step_facts
 from traceanalyzer.report.parts.in_brief import environment, how_to_reproduce
 from traceanalyzer.report.terminal import render
-from traceanalyzer.report.terminal.drawing import Page
+from traceanalyzer.report.terminal.drawing import TerminalPage
 
 SHOWN_CHANGES = 3
 SCREEN_LINES = 24  # of a terminal; of more a pager would show the end alone
@@ -39,7 +39,7 @@ def render_screen(
     """The answer as text `width` columns wide, with what to look at next."""
     text = ""
     for changes in range(SHOWN_CHANGES, 0, -1):
-        page = Page(width, colour)
+        page = TerminalPage(width, colour)
         _verdict(page, report)
         _culprit(page, report)
         _budget(page, report)
@@ -55,12 +55,12 @@ def render_screen(
 
 def render_verdict(report: Report, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
     """The bottleneck, the step time and the headline alone."""
-    page = Page(width, colour)
+    page = TerminalPage(width, colour)
     _verdict(page, report)
     return page.text()
 
 
-def _verdict(page: Page, report: Report) -> None:
+def _verdict(page: TerminalPage, report: Report) -> None:
     hardware = opening.hardware(report)
     page.line(
         "   ".join(
@@ -78,15 +78,15 @@ def _title(report: Report) -> str:
     cls, bracket, sure = opening.verdict(report).partition(" (")
     if opening.companion(report):
         return cls.upper()
-    return f"{cls.upper()}{bracket}{sure}   {opening.step_times(report)}"
+    return f"{cls.upper()}{bracket}{sure}   {opening.step_times_in_words(report)}"
 
 
-def _fits_title(page: Page, report: Report) -> bool:
+def _fits_title(page: TerminalPage, report: Report) -> bool:
     """Whether the first line has room for the hardware."""
     return cell_len(f"{_title(report)}   {opening.hardware(report)}") <= page.width
 
 
-def _culprit(page: Page, report: Report) -> None:
+def _culprit(page: TerminalPage, report: Report) -> None:
     """Who is to blame, and the figures that people quote."""
     if report.summary.culprit:
         page.line(brief(report.summary.culprit))
@@ -95,11 +95,11 @@ def _culprit(page: Page, report: Report) -> None:
     both = " · ".join(filter(None, (hardware, key)))
     for line in filter(None, [both] if cell_len(both) <= page.width else [hardware, key]):
         page.line(line)
-    for line in filter(None, (whole.memory(report), whole.first_step(report))):
+    for line in filter(None, (whole.memory_line(report), whole.first_step(report))):
         page.line(brief(line))
 
 
-def _budget(page: Page, report: Report) -> None:
+def _budget(page: TerminalPage, report: Report) -> None:
     parts = [part for part in breakdown.budget(report) if part.share >= breakdown.SHOWN_SHARE]
     if not parts:
         return
@@ -121,7 +121,7 @@ def _budget(page: Page, report: Report) -> None:
         page.draw(text)
 
 
-def _changes(page: Page, report: Report, shown: int) -> None:
+def _changes(page: TerminalPage, report: Report, shown: int) -> None:
     advised = gains.on_first_screen(report)[:shown]
     count = len(report.recommendations)
     page.line("")
@@ -143,7 +143,7 @@ def _changes(page: Page, report: Report, shown: int) -> None:
             page.line(advice.instead, "dim", indent=3)
 
 
-def _caveats(page: Page, report: Report) -> None:
+def _caveats(page: TerminalPage, report: Report) -> None:
     caveats = opening.caveats(report)
     if caveats:
         page.line("")
@@ -153,7 +153,7 @@ def _caveats(page: Page, report: Report) -> None:
         page.line(f"  {len(caveats) - SHOWN_CAVEATS} more with --full", "dim")
 
 
-def _next(page: Page, report: Report) -> None:
+def _next(page: TerminalPage, report: Report) -> None:
     page.line("")
     path = shown_path(
         report.inputs[0].path if len(report.inputs) == 1 else "", "PATH", page.width // 3
@@ -174,33 +174,37 @@ def _next(page: Page, report: Report) -> None:
 
 def render_terminal(report: Report, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
     """The report as text `width` columns wide. Definitions are in `explain`."""
-    head = render.render_terminal(Document("", [Section("Summary")]), width, colour)
+    head = render.document_terminal(Document("", [Section("Summary")]), width, colour)
     screen = render_screen(report, width, colour, next_step=False)
-    below = render.render_terminal(Document("", sections(report)), width, colour)
+    below = render.document_terminal(Document("", sections_below(report)), width, colour)
     return f"{head.strip()}\n{screen}\n{below}"
 
 
-def sections(report: Report) -> list[Section]:
+def sections_below(report: Report) -> list[Section]:
     """What stands below the first screen."""
     found = report.findings
     without_gain = gains.without_gain(report)
-    explained = Line(step_facts.EXPLAINED.format(found[0].id), "dim") if found else whole.NO_FINDING
+    explained = (
+        Paragraph(step_facts.EXPLAINED.format(found[0].id), "dim") if found else whole.NO_FINDING
+    )
     advice = whole.recommendations(report) if report.recommendations else gains.no_advice(report)
     health = []
     for path, kind, rank, what, item in opening.files(report):
         text = f"{path} ({kind}{'' if rank == '-' else f', rank {rank}'}): {what}"
-        health.append(Line(text, "yellow" if opening.is_damaged(item) else ""))
+        health.append(Paragraph(text, "yellow" if opening.is_damaged(item) else ""))
     return [
         Section("Metrics"),
-        *whole.key_figures(report),
+        *whole.key_figure_facts(report),
         *environment(report),
-        *whole.step_time(report),
+        *whole.step_time_facts(report),
         whole.figures_of_step(report),
         *whole.groups_of_figures(report),
-        *whole.devices(report),
-        *whole.tables(report, ONE_BY_ONE),
+        *whole.devices_overall(report),
+        *whole.tables_with_rows(report, ONE_BY_ONE),
         Section("Findings", [whole.findings(report), explained]),
-        Section("Recommendations", [advice, Line(without_gain, "dim") if without_gain else None]),
+        Section(
+            "Recommendations", [advice, Paragraph(without_gain, "dim") if without_gain else None]
+        ),
         *how_to_reproduce(report),
         Section("Recording health", [*health, Bullets(opening.all_notes(report))]),
     ]

@@ -66,7 +66,7 @@ class StepsOfRank:
 
 
 @dataclass(frozen=True)
-class Logged:
+class LoggedStep:
     """A step of a timing log."""
 
     step: int
@@ -157,13 +157,13 @@ def _longest(some: Sequence[StepsOfRank]) -> StepsOfRank:
     return replace(some[0], times_ms=times, waiting_ms=waiting, others=len(some) - 1)
 
 
-def logged_steps(m: Measurements) -> list[Logged]:
+def logged_loading(m: Measurements) -> list[LoggedStep]:
     """The steps of a timing log that says what of them was waiting for data; empty otherwise."""
     timings = m.trace.step_timings
     known = np.flatnonzero(timings.data >= 0)
     columns = (timings.step[known], timings.duration[known] / 1e6, timings.data[known] / 1e6)
     return [
-        Logged(*row)
+        LoggedStep(*row)
         for row in zip(
             *(column.tolist() for column in columns),
             strict=True,
@@ -203,7 +203,7 @@ def memory_tracks(events: MemoryEvents) -> list[MemoryTrack]:
 
 
 @dataclass(frozen=True)
-class Message:
+class CollectiveMessage:
     """A collective of the step, ns from the step's start."""
 
     kind: str = field(metadata=OWN)
@@ -217,7 +217,7 @@ class Message:
     exposed: int  # time of it that does not overlap with compute
 
 
-def messages(m: Measurements) -> list[Message]:
+def messages(m: Measurements) -> list[CollectiveMessage]:
     """The longest ones on the step's device, in order of start."""
     calls = m.timed.collective_calls
     step = representative(m.timed.steps)
@@ -246,7 +246,7 @@ def messages(m: Measurements) -> list[Message]:
     length = calls.end[rows] - calls.start[rows]
     begin = int(m.timed.steps.start[step])
     return [
-        Message(
+        CollectiveMessage(
             KINDS[sorts[i][0]],
             numbers[i],
             total[sorts[i]],

@@ -27,7 +27,7 @@ NOWHERE = "(launch not recorded)"
 
 
 @dataclass(frozen=True)
-class Box:
+class IcicleBox:
     """A box of an icicle: time that lies below an annotation or an operator, or in a kernel, or has
     a cause."""
 
@@ -40,7 +40,7 @@ class Box:
     )  # of what is innermost its colour (`compute`, `idle-sync`), else empty
 
 
-def device_time(m: Measurements) -> list[Box]:
+def device_time(m: Measurements) -> list[IcicleBox]:
     """Device time of the representative step by who launched it."""
     ops = m.trace.device_ops
     (start, end) = _window(m)
@@ -55,7 +55,7 @@ def device_time(m: Measurements) -> list[Box]:
     return _boxes(m, m.joined.launch_node[rows], leaves, (ops.end - ops.start)[rows])
 
 
-def idle_time(m: Measurements) -> list[Box]:
+def idle_time(m: Measurements) -> list[IcicleBox]:
     """Idle time of the representative step by the wait, or the launch of the op, that ended it."""
     gaps = m.causes.gaps
     (start, end) = _window(m)
@@ -82,7 +82,7 @@ def _longest(rows: I64, length: I64) -> I64:
 
 def _boxes(
     m: Measurements, nodes: I32 | I64, leaves: Sequence[tuple[str, str]], length: I64
-) -> list[Box]:
+) -> list[IcicleBox]:
     """Times of nodes of the host tree, each with name and sort of what is innermost."""
     root = _Branch()
     paths = _Paths(m)
@@ -93,7 +93,7 @@ def _boxes(
     around = np.where(call | (nodes < 0), parent, nodes).tolist()
     for node, (name, sort), ns in zip(around, leaves, length.tolist(), strict=True):
         root.add([*paths.of(node), name], ns, sort)
-    boxes: list[Box] = []
+    boxes: list[IcicleBox] = []
     root.boxes(boxes, 0, 0.0, root.ns * LEAST_SHARE)
     return boxes
 
@@ -145,13 +145,15 @@ class _Branch:
             branch.ns += ns
         branch.sort = sort
 
-    def boxes(self, made: list[Box], level: int, begin: float, least: float) -> None:
+    def boxes(self, made: list[IcicleBox], level: int, begin: float, least: float) -> None:
         """The boxes of what is below, widest first."""
         for name, branch in sorted(self.below.items(), key=lambda item: -item[1].ns):
             if branch.ns >= least:
                 end = begin + branch.ns / NS_PER_MS
                 made.append(
-                    Box(cut(name, MAX_NAME), level, begin, end, "" if branch.below else branch.sort)
+                    IcicleBox(
+                        cut(name, MAX_NAME), level, begin, end, "" if branch.below else branch.sort
+                    )
                 )
                 branch.boxes(made, level + 1, begin, least)
                 begin = end

@@ -104,7 +104,7 @@ class Shown:
 
 
 @dataclass(frozen=True, eq=False)
-class Events(Table):
+class DrawnEvents(Table):
     """Events of the timeline, ns from its origin."""
 
     lane: I32 = column(np.int32)
@@ -135,7 +135,7 @@ class Timeline:
     lanes: list[Lane]
     names: list[str]
     detail: list[str] = field(metadata=SENTENCE)
-    events: Events
+    events: DrawnEvents
     shown: list[Shown]
     title: str = field(metadata=SENTENCE, default="")  # which step of which rank, in words
     facts: list[list[str]] = field(

@@ -17,7 +17,7 @@ from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.base import dataclass
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.report.timeline import step_timeline as of_step
-from traceanalyzer.report.timeline.lanes import Category, Events, Lane, Shown, Timeline
+from traceanalyzer.report.timeline.lanes import Category, DrawnEvents, Lane, Shown, Timeline
 from traceanalyzer.trace import I32, I64, Table, column, distinct
 
 FINEST = 16_000
@@ -27,7 +27,7 @@ Names = Callable[[I64], list[str]]
 
 
 @dataclass(frozen=True)
-class Stretch:
+class DrawnStretch:
     """What is drawn of a rank: from when to when on its clock (ns), and what is added to come to
     the timeline's."""
 
@@ -42,7 +42,7 @@ class Stretch:
 
 
 @dataclass(frozen=True, eq=False)
-class Blocks(Table):
+class DrawnBlocks(Table):
     """Events, or several that are drawn as one."""
 
     lane: I32 = column(np.int32)
@@ -54,7 +54,7 @@ class Blocks(Table):
     row: I64 = column(np.int64)  # where its name is found, if it is one event
 
 
-def overview(of: Sequence[Stretch], origin_ns: int, title: str) -> Timeline:
+def overview(of: Sequence[DrawnStretch], origin_ns: int, title: str) -> Timeline:
     """The stretches below each other on one clock, whose origin is this moment of the recording."""
     drawing = _Overview()
     for stretch in of:
@@ -63,12 +63,12 @@ def overview(of: Sequence[Stretch], origin_ns: int, title: str) -> Timeline:
     together = {
         name: np.concatenate([getattr(one, name) for one in drawing.made]) for name in names
     }
-    blocks = Blocks.from_columns(together)
+    blocks = DrawnBlocks.from_columns(together)
     least = drawing.least
     while len(blocks) > MAX_BLOCKS and least < FINEST * drawing.least:
         least *= 2
-        blocks = merged(blocks, least)
-    texts = of_step.dictionary_encoded(drawing.names(blocks))
+        blocks = merged_blocks(blocks, least)
+    texts = of_step.encoded_texts(drawing.names(blocks))
     same = {name: getattr(blocks, name) for name in names[:4]}
     filled = np.rint(100 * blocks.filled / np.maximum(blocks.end - blocks.start, 1))
     ends = [moment + one.shift for one in of for moment in (one.start, one.end)]
@@ -80,7 +80,7 @@ def overview(of: Sequence[Stretch], origin_ns: int, title: str) -> Timeline:
         lanes=drawing.lanes,
         names=texts.values,
         detail=[],
-        events=Events.from_columns(
+        events=DrawnEvents.from_columns(
             {**same, "name": texts.index, "filled": np.clip(filled, 1, 100)}
         ),
         shown=[Shown(what, count, count) for what, count in drawing.shown.items()],
@@ -88,7 +88,7 @@ def overview(of: Sequence[Stretch], origin_ns: int, title: str) -> Timeline:
     )
 
 
-def merged(blocks: Blocks, least: int) -> Blocks:
+def merged_blocks(blocks: DrawnBlocks, least: int) -> DrawnBlocks:
     """What is shorter than `least` ns, and nearer than that to the next of its lane and category,
     as one block."""
     if not len(blocks):
@@ -113,12 +113,12 @@ class _Overview:
 
     def __init__(self) -> None:
         self.lanes: list[Lane] = []
-        self.made: list[Blocks] = [Blocks.from_columns({}, 0)]
+        self.made: list[DrawnBlocks] = [DrawnBlocks.from_columns({}, 0)]
         self.shown: dict[str, int] = {}
         self.least = 1
         self._names: list[Names] = []
 
-    def add(self, one: Stretch) -> None:
+    def add(self, one: DrawnStretch) -> None:
         """The lanes of a rank."""
         self.least = max(self.least, (one.end - one.start) // FINEST)
         if one.steps:
@@ -135,7 +135,7 @@ class _Overview:
         self._streams(one)
         self._threads(one)
 
-    def names(self, blocks: Blocks) -> list[str]:
+    def names(self, blocks: DrawnBlocks) -> list[str]:
         """What each is called: an event by its own name, several by their number."""
         found = [f"{count:,} short ones" for count in blocks.count.tolist()]
         for lane in distinct(blocks.lane).tolist():
@@ -148,7 +148,7 @@ class _Overview:
 
     def _lane(
         self,
-        one: Stretch,
+        one: DrawnStretch,
         title: str,
         rows: I64,
         category: I64,
@@ -167,11 +167,11 @@ class _Overview:
             "filled": end - start,
             "row": rows,
         }
-        self.made.append(merged(Blocks.from_columns(columns), self.least))
+        self.made.append(merged_blocks(DrawnBlocks.from_columns(columns), self.least))
         self.lanes.append(Lane(one.prefix + title, level))
         self._names.append(names)
 
-    def _inside(self, one: Stretch, what: str, rows: I64, start: Column, end: Column) -> I64:
+    def _inside(self, one: DrawnStretch, what: str, rows: I64, start: Column, end: Column) -> I64:
         found = blockwise_found(
             lambda i: i[(end[i] > one.start) & (start[i] < one.end)],
             rows,
@@ -179,7 +179,7 @@ class _Overview:
         self.shown[what] = self.shown.get(what, 0) + len(found)
         return found
 
-    def _idle(self, one: Stretch) -> None:
+    def _idle(self, one: DrawnStretch) -> None:
         gaps = one.m.causes.gaps
         rows = self._inside(one, "idle gaps", np.arange(len(gaps)), gaps.start, gaps.end)
         for device in distinct(gaps.device[rows]).tolist():
@@ -194,7 +194,7 @@ class _Overview:
                 lambda i: [f"idle: {IdleCause(cause).label}" for cause in gaps.cause[i].tolist()],
             )
 
-    def _streams(self, one: Stretch) -> None:
+    def _streams(self, one: DrawnStretch) -> None:
         ops = one.m.trace.device_ops
         text = one.m.trace.text
         rows = self._inside(one, "device ops", np.arange(len(ops)), ops.start, ops.end)
@@ -222,7 +222,7 @@ class _Overview:
                 ],
             )
 
-    def _threads(self, one: Stretch) -> None:
+    def _threads(self, one: DrawnStretch) -> None:
         tree = one.m.linked.tree
         shallow = np.flatnonzero(tree.depth < one.levels)
         rows = self._inside(one, "host ranges and calls", shallow, tree.start, tree.end)

@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 
 from traceanalyzer.analysis.algebra import at
-from traceanalyzer.analysis.causes.critical_path import Part, joined, path_parts
+from traceanalyzer.analysis.causes.critical_path import SegmentPart, joined_path, path_parts
 from traceanalyzer.analysis.joined.linked import owner_nodes
 from traceanalyzer.analysis.roofline.bounds import Bound
 from traceanalyzer.base import cut
@@ -20,10 +20,10 @@ from traceanalyzer.trace import I32, I64, Bool
 MAX_STRETCHES = 6_000
 """Longest stretches on one lane that are drawn; more than a screen has pixels to tell apart."""
 _OF_OP = (
-    Part.OP,
-    Part.LATENCY,
-    Part.PAUSE,
-    Part.UNKNOWN,
+    SegmentPart.OP,
+    SegmentPart.LATENCY,
+    SegmentPart.PAUSE,
+    SegmentPart.UNKNOWN,
 )  # drawn where their device op is; others are the host's
 MAX_LINE = 200  # characters: shapes of fused optimizers name hundreds of tensors
 MAX_OUTER = 3  # operators and annotations around an event that are named
@@ -40,12 +40,12 @@ class ShownPath:
         extents = [extent_of(m.timed.steps, step) for step in shown_steps(m.timed.steps)]
         kept = []
         for part in path_parts(m.started):
-            runs = part.part == Part.OP
+            runs = part.part == SegmentPart.OP
             _add(self.of_op, part.op[runs], part.duration[runs])
             _add(self.of_node, part.node, part.duration)
             shown = [(part.end > begin) & (part.start < end) for begin, end in extents]
             kept.append(part.take(np.logical_or.reduce(shown)))
-        self.segments = joined(kept)
+        self.segments = joined_path(kept)
 
 
 def _add(sums: I64, rows: I32, durations: I64) -> None:

@@ -12,8 +12,8 @@ from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.selection import MeasuredRanks
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.timeline import lanes
-from traceanalyzer.report.timeline.lanes import Events, Shown, Timeline, representative
-from traceanalyzer.report.timeline.overview import Stretch, overview
+from traceanalyzer.report.timeline.lanes import DrawnEvents, Shown, Timeline, representative
+from traceanalyzer.report.timeline.overview import DrawnStretch, overview
 from traceanalyzer.report.timeline.step_timeline import step_timeline
 from traceanalyzer.trace.compile_log import CompileLog
 
@@ -53,7 +53,9 @@ def _all_steps(m: Measurements) -> Iterator[Timeline]:
     if steps.found and len(steps) > 1:
         start = int(steps.start.min())
         end = int(steps.end.max())
-        recorded = Stretch(m, start, end, -start, threads=MAX_THREADS, levels=LEVELS, steps=True)
+        recorded = DrawnStretch(
+            m, start, end, -start, threads=MAX_THREADS, levels=LEVELS, steps=True
+        )
         rank = "" if m.trace.rank is None else f"rank {m.trace.rank}, "
         yield overview([recorded], start, f"{rank}all {len(steps)} steps")
 
@@ -75,7 +77,7 @@ def _of_ranks(of: MeasuredRanks) -> Iterator[Timeline]:
         nearest = int(np.abs(m.timed.steps.start - shift).argmin())
         window = int(m.timed.steps.start[nearest]), int(m.timed.steps.end[nearest])
         rank = i if m.trace.rank is None else m.trace.rank
-        parts.append(Stretch(m, *window, -shift, f"rank {rank} "))
+        parts.append(DrawnStretch(m, *window, -shift, f"rank {rank} "))
     which = (
         f"step {of.critical.timed.steps.first + step}"
         if of.critical.timed.steps.found
@@ -87,7 +89,7 @@ def _of_ranks(of: MeasuredRanks) -> Iterator[Timeline]:
     yield overview(parts, origin, f"{len(parts)} ranks{some}, {which}")
 
 
-def joined(parts: Sequence[tuple[str, Timeline]], title: str) -> Timeline:
+def timelines_together(parts: Sequence[tuple[str, Timeline]], title: str) -> Timeline:
     """Timelines below each other, each with what its lanes' titles begin with."""
     named = []
     for prefix, timeline in parts:
@@ -112,7 +114,7 @@ def _with_below(whole: Timeline, one: Timeline) -> Timeline:
         "link": owned,
     }
     columns = {}
-    for f in fields(Events):
+    for f in fields(DrawnEvents):
         codes = getattr(one.events, f.name)
         if f.name in before:
             codes = np.where(codes >= 0, codes + before[f.name], -1)
@@ -127,7 +129,7 @@ def _with_below(whole: Timeline, one: Timeline) -> Timeline:
         whole,
         **lists,
         window=(begin, end),
-        events=Events.from_columns(columns),
+        events=DrawnEvents.from_columns(columns),
         shown=_added(whole.shown, one.shown),
         path=[
             *whole.path,

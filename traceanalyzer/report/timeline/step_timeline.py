@@ -115,9 +115,9 @@ class _Drawing:
     def timeline(self, parts: list[_Part], path: list[tuple[int, int, int]]) -> Timeline:
         """All parts together, times from the step's start."""
         of_lines = [tuple(lines) for p in parts for lines in p.facts or [[]] * len(p.start)]
-        facts = dictionary_encoded(of_lines)
-        names = dictionary_encoded([*chain.from_iterable(part.name for part in parts)])
-        details = dictionary_encoded([*chain.from_iterable(part.detail for part in parts)])
+        facts = encoded_texts(of_lines)
+        names = encoded_texts([*chain.from_iterable(part.name for part in parts)])
+        details = encoded_texts([*chain.from_iterable(part.detail for part in parts)])
         steps = self.m.timed.steps
         origin = self.window[0]
         columns = {
@@ -142,7 +142,7 @@ class _Drawing:
             detail=details.values,
             shown=self.shown,
             facts=[list(lines) for lines in facts.values],
-            events=lanes.Events.from_columns(columns),
+            events=lanes.DrawnEvents.from_columns(columns),
             path=[(start - origin, end - origin, lane) for start, end, lane in path],
         )
 
@@ -165,7 +165,7 @@ class Encoded(Generic[Text]):
     index: I64
 
 
-def dictionary_encoded(texts: Sequence[Text]) -> Encoded[Text]:
+def encoded_texts(texts: Sequence[Text]) -> Encoded[Text]:
     """The texts, each distinct one once."""
     codes: dict[Text, int] = {}
     index = [codes.setdefault(text, len(codes)) if text else -1 for text in texts]

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from traceanalyzer.analysis.roofline.op_models import MODELS
-from traceanalyzer.analysis.roofline.op_models.call import Call, Link, Work
+from traceanalyzer.analysis.roofline.op_models.call import Call, CollectivePayload, Work
 from traceanalyzer.analysis.roofline.op_models.tensors import parse_inputs
 from traceanalyzer.trace import RangeKind
 
@@ -22,7 +22,9 @@ def contiguous(shape: list[int]) -> list[int]:
     return strides[::-1]
 
 
-def call(name: str, *inputs: Any, dtype: str = "float", link: Link | None = None) -> Call:
+def call(
+    name: str, *inputs: Any, dtype: str = "float", link: CollectivePayload | None = None
+) -> Call:
     """A call: a list is a contiguous tensor, `(shape, dtype)` or `(shape, dtype, strides)` another,
     text a value."""
     shapes = []
@@ -54,7 +56,9 @@ def call(name: str, *inputs: Any, dtype: str = "float", link: Link | None = None
     return Call(name, parsed, tuple(values), link)
 
 
-def work(name: str, *inputs: Any, dtype: str = "float", link: Link | None = None) -> Work:
+def work(
+    name: str, *inputs: Any, dtype: str = "float", link: CollectivePayload | None = None
+) -> Work:
     """What the operator's model says of the call."""
     model, _ = MODELS.find(name)
     assert model is not None, name

@@ -6,7 +6,7 @@ import pytest
 
 from tests.analysis.roofline.op_models.calls import BF16, work
 from traceanalyzer.analysis.roofline.op_models import MODELS, Precision
-from traceanalyzer.analysis.roofline.op_models.call import Link, UnmodelledError
+from traceanalyzer.analysis.roofline.op_models.call import CollectivePayload, UnmodelledError
 
 
 def test_a_triton_kernel_moves_its_arguments_once():
@@ -29,13 +29,13 @@ def test_the_longest_operator_in_a_triton_kernels_name_counts():
     ],
 )
 def test_collectives_count_on_the_link(name, into, out, bytes_on_the_link):
-    found = work("record_param_comms", link=Link(name, into, out, "Float", 4))
+    found = work("record_param_comms", link=CollectivePayload(name, into, out, "Float", 4))
     assert found[:2] == (0, bytes_on_the_link)
 
 
 def test_a_collective_without_its_size_has_no_model():
     with pytest.raises(UnmodelledError):
-        work("record_param_comms", link=Link("allreduce", -1, -1, "Float", 4))
+        work("record_param_comms", link=CollectivePayload("allreduce", -1, -1, "Float", 4))
     with pytest.raises(UnmodelledError):
         work("record_param_comms")
 

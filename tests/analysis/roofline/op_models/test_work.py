@@ -9,7 +9,7 @@ import pytest
 
 from tests.analysis.build import TraceBuilder
 from tests.analysis.roofline.op_models.calls import columns
-from traceanalyzer.analysis.roofline.op_models import Figure, OpWork, Precision, model_ops
+from traceanalyzer.analysis.roofline.op_models import OpWork, Precision, WorkColumn, model_ops
 from traceanalyzer.diagnosis.measurements import measure
 
 
@@ -30,7 +30,7 @@ def test_the_operator_that_does_the_work_stands_for_it():
     assert found.flops.tolist() == [60, 60]
     assert found.counts.tolist() == [False, True]
     assert found.of_device_op.tolist() == [1]
-    assert found.of(Figure.PRECISION, np.arange(2)).tolist() == [Precision.FP32] * 2
+    assert found.of(WorkColumn.PRECISION, np.arange(2)).tolist() == [Precision.FP32] * 2
 
 
 def test_under_autocast_the_inner_operator_does_the_work():
@@ -43,7 +43,7 @@ def test_under_autocast_the_inner_operator_does_the_work():
     found = modelled(b)
     assert found.counts.tolist() == [False, False, True]
     assert found.of_device_op.tolist() == [2]
-    assert found.of(Figure.PRECISION, np.array([2])).tolist() == [Precision.BF16]
+    assert found.of(WorkColumn.PRECISION, np.array([2])).tolist() == [Precision.BF16]
 
 
 def test_an_operator_that_calls_nothing_known_speaks_for_itself():

@@ -19,10 +19,10 @@ from traceanalyzer.analysis.ranks.pipeline.operations import BACKWARD, FORWARD
 from traceanalyzer.analysis.ranks.pipeline.recorded import operations_of
 from traceanalyzer.analysis.ranks.pipeline.slowdown import (
     Pipeline,
-    Slowdown,
+    PipelineSlowdown,
     pipeline,
     slowdown,
-    step_times,
+    step_times_s,
 )
 from traceanalyzer.base import MS_PER_S, TraceAnalyzerError, dataclass
 from traceanalyzer.trace import F64, I64, Bool
@@ -49,7 +49,7 @@ class PipelineJob:
         return {int(rank): place[1] for place, rank in np.ndenumerate(self.position)}
 
     @cached_property
-    def slowdown(self) -> Slowdown:
+    def slowdown(self) -> PipelineSlowdown:
         """S and its kin."""
         return slowdown(self.pipeline)[0]
 
@@ -60,7 +60,7 @@ class PipelineJob:
 
     def _times_ms(self, took: F64) -> F64:
         everything = np.ones(took.shape[:2], bool)
-        return step_times(replace(self.pipeline, took=took), [everything])[0] * MS_PER_S
+        return step_times_s(replace(self.pipeline, took=took), [everything])[0] * MS_PER_S
 
     @property
     def is_faithful(self) -> bool:

@@ -35,7 +35,7 @@ ROUNDING_NS = 1_000
 ended."""
 
 
-class Times(NamedTuple):
+class OperationTimes(NamedTuple):
     """[step, which]; ns."""
 
     start: I64
@@ -50,7 +50,7 @@ class _Worker:
     steps: I64  # its steps, by index, that all ranks have
     rows: Mapping[str, tuple[DigestedCalls | Pieces, I64]]
     clock: int = 0  # what to subtract from its times
-    times: dict[str, Times] = field(default_factory=dict)
+    times: dict[str, OperationTimes] = field(default_factory=dict)
     free: dict[str, I64] = field(default_factory=dict)
     """When what was launched before each call of a type had ended, [step, which]."""
 
@@ -60,11 +60,11 @@ class _Worker:
         is_whole = np.isin(table.step[rows], self.steps[whole])
         return rows[is_whole].reshape(int(whole.sum()), -1)
 
-    def of_steps(self, kind: str, whole: Bool) -> Times:
+    def of_steps(self, kind: str, whole: Bool) -> OperationTimes:
         """When they ran."""
         table = self.rows[kind][0]
         rows = self.rows_of(kind, whole)
-        return Times(table.start[rows] - self.clock, table.end[rows] - self.clock)
+        return OperationTimes(table.start[rows] - self.clock, table.end[rows] - self.clock)
 
     def busy_of(self, kind: str, whole: Bool) -> I64:
         """How long the device computed in each; nothing in calls."""
@@ -265,7 +265,9 @@ def _exchange(sender: _Worker, send: str, receiver: _Worker, receive: str) -> No
     got = receiver.times[receive]
     took = np.minimum(sent.end, got.end) - np.maximum(sent.start, got.start)
     start = np.maximum(sent.start, receiver.free[receive])
-    sender.times[send] = receiver.times[receive] = Times(start, start + np.maximum(took, 0))
+    sender.times[send] = receiver.times[receive] = OperationTimes(
+        start, start + np.maximum(took, 0)
+    )
 
 
 def _at_the_end(one: _Worker, whole: Bool) -> None:
@@ -284,7 +286,7 @@ def _at_the_end(one: _Worker, whole: Bool) -> None:
         if found is not None:
             start = np.maximum(found.start - one.clock, done)
             end = found.end - one.clock
-            one.times[kind] = Times(start[:, None], end[:, None])
+            one.times[kind] = OperationTimes(start[:, None], end[:, None])
 
 
 def _collectives_between(one: _Worker, steps: I64, after: I64, before: I64) -> I64:
@@ -300,14 +302,14 @@ def _collectives_between(one: _Worker, steps: I64, after: I64, before: I64) -> I
     return rows[ends_after & starts_before]
 
 
-def _first_to_last(table: DigestedCalls | Pieces, rows: I64, steps: I64) -> Times | None:
+def _first_to_last(table: DigestedCalls | Pieces, rows: I64, steps: I64) -> OperationTimes | None:
     """From the first start to the last end of each step; None where a step has none."""
     step = table.step[rows]
     first = np.searchsorted(step, steps)
     after = np.searchsorted(step, steps, side="right")
     if (first >= after).any():
         return None
-    return Times(table.start[rows[first]], table.end[rows[after - 1]])
+    return OperationTimes(table.start[rows[first]], table.end[rows[after - 1]])
 
 
 def _begun(one: _Worker) -> None:
@@ -329,7 +331,7 @@ def _begun(one: _Worker) -> None:
             start, end = times[kind]
             begun = ends[np.maximum(np.searchsorted(ends, start + ROUNDING_NS) - 1, 0)]
             came = times[receive].end if receive in times else begun
-            times[kind] = Times(np.minimum(np.maximum(begun, came), start), end)
+            times[kind] = OperationTimes(np.minimum(np.maximum(begun, came), start), end)
 
 
 def _laid_out(workers: Sequence[Sequence[_Worker]], whole: Bool) -> Operations:

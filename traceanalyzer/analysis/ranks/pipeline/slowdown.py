@@ -54,7 +54,7 @@ class WorkerRow:
 
 
 @dataclass(frozen=True)
-class StepRow:
+class PipelineStep:
     """A step of the pipeline."""
 
     step: int = metric("step as logged")
@@ -64,7 +64,7 @@ class StepRow:
 
 
 @dataclass(frozen=True)
-class Slowdown:
+class PipelineSlowdown:
     """What a job loses to operations that take longer than those of their type usually do."""
 
     s: float = metric(
@@ -116,7 +116,7 @@ def _times_s(of: Pipeline, groups: _Groups) -> F64:
     """[scenario, step]: where all take what they took, where none does, and where one group alone
     does."""
     everything = np.ones(of.took.shape[:2], bool)
-    return step_times(of, [everything, ~everything, *groups.masks])
+    return step_times_s(of, [everything, ~everything, *groups.masks])
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class _Ratios:
     stages: dict[str, float]
 
 
-def slowdown(of: Pipeline) -> tuple[Slowdown, list[WorkerRow], list[StepRow]]:
+def slowdown(of: Pipeline) -> tuple[PipelineSlowdown, list[WorkerRow], list[PipelineStep]]:
     """The slowdown of a job with what explains it, its workers by S_w, and its steps."""
     ops = of.ops
     groups = _groups(of)
@@ -141,11 +141,11 @@ def slowdown(of: Pipeline) -> tuple[Slowdown, list[WorkerRow], list[StepRow]]:
     workers = _worker_rows(ops, ratios.dps, ratios.stages)
     worst = workers[: ceil(len(workers) * WORST_SHARE)]
     last_stage = groups.stages[str(ops.stages - 1)]
-    gains_s = times_s[0] - step_times(of, [~_mask_of(of, worst), ~last_stage])
+    gains_s = times_s[0] - step_times_s(of, [~_mask_of(of, worst), ~last_stage])
     shares = (None, None)
     if base_s > ideal_s:
         shares = gains_s.mean(axis=1) / (base_s - ideal_s)
-    found = Slowdown(
+    found = PipelineSlowdown(
         s=base_s / ideal_s,
         recorded_ms=float(ops.recorded_s.mean()) * MS_PER_S,
         simulated_ms=base_s * MS_PER_S,
@@ -200,12 +200,12 @@ def _mask_of(of: Pipeline, workers: Sequence[WorkerRow]) -> Bool:
     return mask
 
 
-def _step_rows(ops: Operations, recorded_s: F64, times_s: F64) -> list[StepRow]:
+def _step_rows(ops: Operations, recorded_s: F64, times_s: F64) -> list[PipelineStep]:
     """`times_s` has the steps as simulated, then those that are ideal."""
     rows = []
     for i, step in enumerate(ops.step.tolist()):
         rows.append(
-            StepRow(
+            PipelineStep(
                 step=step,
                 recorded_ms=float(recorded_s[i]) * MS_PER_S,
                 simulated_ms=float(times_s[0, i]) * MS_PER_S,
@@ -283,7 +283,7 @@ def pipeline(ops: Operations) -> Pipeline:
     return Pipeline(ops, order, took, ideal)
 
 
-def step_times(of: Pipeline, recorded: Sequence[Bool]) -> F64:
+def step_times_s(of: Pipeline, recorded: Sequence[Bool]) -> F64:
     """[scenario, step]: how long each step takes, s, where the operations that a scenario marks
     ([operation, data-parallel rank]) take what they took, and the others what is ideal.
 

@@ -22,9 +22,9 @@ from traceanalyzer.analysis.roofline.op_models.reduction import RMS_FLOPS
 from traceanalyzer.analysis.roofline.op_models.tensors import BOOL, INT32, LONG, Precision
 from traceanalyzer.analysis.roofline.op_models.work import (
     OVER_CACHES,
-    Figure,
     Models,
     OpWork,
+    WorkColumn,
     apply_models,
 )
 
@@ -39,8 +39,8 @@ MODELS = Models(
         **aten("_int_mm", matmul.product, 0, 1, out=INT32),
         **aten("_grouped_mm", matmul.grouped_mm),
         # Convolutions
-        **per_entry(conv.WORKING, conv.forward),
-        **aten("convolution_backward", conv.backward),
+        **per_entry(conv.WORKING, conv.convolution_forward),
+        **aten("convolution_backward", conv.convolution_backward),
         # Attention
         **per_entry(attention.FORWARD, attention.forward),
         **per_entry(attention.BACKWARD, attention.backward),
@@ -114,24 +114,26 @@ MODELS = Models(
         **aten("mish", each.pointwise, 1, 5.0),
         **aten("softplus elu leaky_relu hardtanh relu6 hardsigmoid", each.pointwise, 1, 3.0),
         **aten("_prelu_kernel", each.pointwise, 2, 2.0),
-        **aten("threshold_backward hardtanh_backward leaky_relu_backward", each.at, 0, 1),
-        **aten("sigmoid_backward tanh_backward", each.at, 0, 1, flops=3.0),
-        **aten("silu_backward hardswish_backward softplus_backward", each.at, 0, 1, flops=6.0),
-        **aten("gelu_backward", each.at, 0, 1, flops=14.0),
-        **aten("mish_backward", each.at, 0, 1, flops=10.0),
-        **aten("elu_backward", each.at, 0, 5, flops=3.0),
+        **aten("threshold_backward hardtanh_backward leaky_relu_backward", each.pointwise_at, 0, 1),
+        **aten("sigmoid_backward tanh_backward", each.pointwise_at, 0, 1, flops=3.0),
+        **aten(
+            "silu_backward hardswish_backward softplus_backward", each.pointwise_at, 0, 1, flops=6.0
+        ),
+        **aten("gelu_backward", each.pointwise_at, 0, 1, flops=14.0),
+        **aten("mish_backward", each.pointwise_at, 0, 1, flops=10.0),
+        **aten("elu_backward", each.pointwise_at, 0, 5, flops=3.0),
         **aten("glu", formula, 2.5, writes=0.5),
         **aten("glu_backward", formula, 4.5, reads=(0, 1), like=1),
         **aten("native_dropout _fused_dropout", formula, 2.0, beside=BOOL.bytes),
         **aten("native_dropout_backward _masked_scale", formula, 2.0, reads=(0, 1)),
         # Reductions and scans
-        **aten("sum nansum mean prod amax amin", reduction.over, 1.0),
-        **aten("norm linalg_vector_norm", reduction.over, 2.0, dims=2),
-        **aten("var std logsumexp", reduction.over, 4.0),
-        **aten("var_mean std_mean aminmax", reduction.over, 4.0, results=2),
+        **aten("sum nansum mean prod amax amin", reduction.reduction_over, 1.0),
+        **aten("norm linalg_vector_norm", reduction.reduction_over, 2.0, dims=2),
+        **aten("var std logsumexp", reduction.reduction_over, 4.0),
+        **aten("var_mean std_mean aminmax", reduction.reduction_over, 4.0, results=2),
         **aten("max min median mode", reduction.extreme),
-        **aten("argmax argmin", reduction.over, 1.0, out=LONG),
-        **aten("any all", reduction.over, 0.0, out=BOOL),
+        **aten("argmax argmin", reduction.reduction_over, 1.0, out=LONG),
+        **aten("any all", reduction.reduction_over, 0.0, out=BOOL),
         **aten("cumsum cumprod cummax logcumsumexp", reduction.scan),
         # Look-ups
         **aten("embedding_dense_backward", indexing.embedding_backward),
@@ -139,8 +141,8 @@ MODELS = Models(
         **aten("index_select", indexing.index_select),
         **aten("gather", indexing.gather),
         **aten("index_put _index_put_impl_", indexing.index_put),
-        **aten("scatter index_copy", indexing.scatter, 0.0, passes=1),
-        **aten("scatter_add index_add scatter_reduce", indexing.scatter, 1.0, passes=2),
+        **aten("scatter index_copy", indexing.scatter_operator, 0.0, passes=1),
+        **aten("scatter_add index_add scatter_reduce", indexing.scatter_operator, 1.0, passes=2),
         # Copies
         **aten("copy_", each.copy),
         **aten("flip roll", formula),
@@ -174,13 +176,13 @@ MODELS = Models(
         # Losses
         **aten("nll_loss_forward nll_loss2d_forward", reduction.nll),
         **aten("nll_loss_backward nll_loss2d_backward", reduction.nll_backward),
-        **aten("mse_loss", reduction.compared, 3.0),
+        **aten("mse_loss", reduction.loss, 3.0),
         **aten("mse_loss_backward", formula, 3.0, reads=(0, 1, 2), like=1),
-        **aten("smooth_l1_loss huber_loss", reduction.compared, 5.0),
+        **aten("smooth_l1_loss huber_loss", reduction.loss, 5.0),
         **aten(
             "smooth_l1_loss_backward huber_loss_backward", formula, 5.0, reads=(0, 1, 2), like=1
         ),
-        **aten("binary_cross_entropy", reduction.compared, 7.0),
+        **aten("binary_cross_entropy", reduction.loss, 7.0),
         **aten("binary_cross_entropy_backward", formula, 6.0, reads=(0, 1, 2), like=1),
         # Sorting
         **aten("sort", formula, beside=LONG.bytes),
@@ -191,33 +193,33 @@ MODELS = Models(
             "_foreach_add _foreach_sub _foreach_mul _foreach_div _foreach_sqrt _foreach_pow _foreach_neg "
             "_foreach_abs _foreach_exp _foreach_log _foreach_reciprocal _foreach_rsqrt _foreach_maximum "
             "_foreach_minimum _foreach_clamp_max _foreach_clamp_min _foreach_sign _foreach_tanh _foreach_sigmoid",
-            optimizer.foreach,
+            optimizer.foreach_operator,
             1.0,
         ),
-        **aten("_foreach_addcdiv _foreach_lerp", optimizer.foreach, 3.0),
-        **aten("_foreach_addcmul", optimizer.listed, 3.0, reads=(0, 1)),
-        **aten("_foreach_zero", optimizer.listed, 0.0, reads=()),
-        **aten("_foreach_copy", optimizer.listed, 0.0, reads=(1,)),
+        **aten("_foreach_addcdiv _foreach_lerp", optimizer.foreach_operator, 3.0),
+        **aten("_foreach_addcmul", optimizer.over_lists, 3.0, reads=(0, 1)),
+        **aten("_foreach_zero", optimizer.over_lists, 0.0, reads=()),
+        **aten("_foreach_copy", optimizer.over_lists, 0.0, reads=(1,)),
         **aten("_foreach_norm", optimizer.foreach_norm),
-        **aten("_amp_foreach_non_finite_check_and_unscale", optimizer.listed, 1.0),
+        **aten("_amp_foreach_non_finite_check_and_unscale", optimizer.over_lists, 1.0),
         # FLOPs a parameter of Adam: weight decay 2, first moment 3, second moment 4, denominator 3,
         # update 2, with the largest second moments where `amsgrad` is set; of SGD: weight decay 2,
         # momentum 2 (else no buffers), update 2.
         **aten(
             "_fused_adam _fused_adamw",
-            optimizer.fused,
+            optimizer.fused_adam,
             14.0,
             (2, 3),
             lambda call: (4,) if call.flag(11) else (),
         ),
         **aten(
             "_fused_sgd",
-            optimizer.fused,
+            optimizer.fused_adam,
             6.0,
             (),
             lambda call: (2,) if float(call.value(4)) else (),
         ),
-        **aten("_fused_adagrad", optimizer.fused, 8.0, (2,)),
+        **aten("_fused_adagrad", optimizer.fused_adam, 8.0, (2,)),
         # Serving
         **aten(served("silu_and_mul mul_and_silu"), engines.gated, 5.0),
         **aten(served("gelu_and_mul gelu_tanh_and_mul"), engines.gated, 9.0),
@@ -244,7 +246,7 @@ MODELS = Models(
     composite={
         **aten("linear", matmul.linear),
         **aten("matmul", matmul.matmul),
-        **per_entry(conv.COMPOSITE, conv.forward),
+        **per_entry(conv.COMPOSITE, conv.convolution_forward),
         **aten("scaled_dot_product_attention", attention.forward, attention.SDPA),
         **aten("embedding", indexing.embedding),
         **aten("clone contiguous", formula),
@@ -259,4 +261,4 @@ def model_ops(joined: HostAttribution) -> OpWork:
     return apply_models(joined, MODELS)
 
 
-__all__ = ["MODELS", "Figure", "OpWork", "Precision", "model_ops"]
+__all__ = ["MODELS", "OpWork", "Precision", "WorkColumn", "model_ops"]

@@ -8,7 +8,7 @@ FLOPs forward: 2·pairs·(d + dv) for each batch entry and query head; backward,
 import enum
 from typing import NamedTuple
 
-from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError, Work, read
+from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError, Work, read_bytes
 from traceanalyzer.analysis.roofline.op_models.tensors import FLOAT, Tensor
 from traceanalyzer.base import dataclass
 
@@ -22,7 +22,7 @@ class Mask(enum.IntEnum):
 
 
 @dataclass(frozen=True)
-class Arguments:
+class AttentionArguments:
     """Positions of an attention operator's arguments after query, key and value (or gradient,
     query, key, value)."""
 
@@ -37,40 +37,44 @@ class Arguments:
     saved: tuple[int, int] = (4, 5)  # backward: result and log-sum-exp of the forward pass
 
 
-SDPA = Arguments(mask=5, bias=3)
+SDPA = AttentionArguments(mask=5, bias=3)
 FORWARD = {
-    "aten::_scaled_dot_product_flash_attention": Arguments(mask=4),
-    "aten::_scaled_dot_product_flash_attention_for_cpu": Arguments(mask=4, bias=5),
-    "aten::_scaled_dot_product_efficient_attention": Arguments(mask=6, bias=3),
-    "aten::_scaled_dot_product_cudnn_attention": Arguments(mask=6, bias=3),
+    "aten::_scaled_dot_product_flash_attention": AttentionArguments(mask=4),
+    "aten::_scaled_dot_product_flash_attention_for_cpu": AttentionArguments(mask=4, bias=5),
+    "aten::_scaled_dot_product_efficient_attention": AttentionArguments(mask=6, bias=3),
+    "aten::_scaled_dot_product_cudnn_attention": AttentionArguments(mask=6, bias=3),
     "aten::_scaled_dot_product_fused_attention_overrideable": SDPA,
-    "aten::_flash_attention_forward": Arguments(mask=8, heads_first=False, lengths=3),
-    "aten::_efficient_attention_forward": Arguments(
+    "aten::_flash_attention_forward": AttentionArguments(mask=8, heads_first=False, lengths=3),
+    "aten::_efficient_attention_forward": AttentionArguments(
         mask=9, bias=3, heads_first=False, typed=True, lengths=4
     ),
-    "aten::_cudnn_attention_forward": Arguments(mask=10, bias=3, lengths=4),
-    "flash_attn::_flash_attn_forward": Arguments(mask=5, heads_first=False),
+    "aten::_cudnn_attention_forward": AttentionArguments(mask=10, bias=3, lengths=4),
+    "flash_attn::_flash_attn_forward": AttentionArguments(mask=5, heads_first=False),
 }
 BACKWARD = {
-    "aten::_scaled_dot_product_flash_attention_backward": Arguments(mask=11, lengths=6),
-    "aten::_scaled_dot_product_flash_attention_for_cpu_backward": Arguments(mask=7, bias=8),
-    "aten::_scaled_dot_product_efficient_attention_backward": Arguments(
+    "aten::_scaled_dot_product_flash_attention_backward": AttentionArguments(mask=11, lengths=6),
+    "aten::_scaled_dot_product_flash_attention_for_cpu_backward": AttentionArguments(
+        mask=7, bias=8
+    ),
+    "aten::_scaled_dot_product_efficient_attention_backward": AttentionArguments(
         mask=11, bias=4, saved=(5, 6)
     ),
-    "aten::_scaled_dot_product_cudnn_attention_backward": Arguments(mask=14, bias=8, lengths=9),
-    "aten::_cudnn_attention_backward": Arguments(mask=14, bias=8, lengths=9),
-    "aten::_scaled_dot_product_fused_attention_overrideable_backward": Arguments(
+    "aten::_scaled_dot_product_cudnn_attention_backward": AttentionArguments(
+        mask=14, bias=8, lengths=9
+    ),
+    "aten::_cudnn_attention_backward": AttentionArguments(mask=14, bias=8, lengths=9),
+    "aten::_scaled_dot_product_fused_attention_overrideable_backward": AttentionArguments(
         13, 4, lengths=8, saved=(6, 7)
     ),
-    "aten::_flash_attention_backward": Arguments(mask=11, heads_first=False, lengths=6),
-    "aten::_efficient_attention_backward": Arguments(
+    "aten::_flash_attention_backward": AttentionArguments(mask=11, heads_first=False, lengths=6),
+    "aten::_efficient_attention_backward": AttentionArguments(
         14, 4, heads_first=False, typed=True, lengths=6, saved=(5, 10)
     ),
-    "flash_attn::_flash_attn_backward": Arguments(mask=11, heads_first=False),
+    "flash_attn::_flash_attn_backward": AttentionArguments(mask=11, heads_first=False),
 }
 
 
-class Sizes(NamedTuple):
+class AttentionSizes(NamedTuple):
     """Extents of one attention. Packed sequences count as equally long: FLOPs of others are more,
     never fewer."""
 
@@ -80,23 +84,23 @@ class Sizes(NamedTuple):
     dv: int
 
 
-def forward(call: Call, arguments: Arguments) -> Work:
+def forward(call: Call, arguments: AttentionArguments) -> Work:
     """Of an attention operator with inputs (query, key, value, ..)."""
     q = call.tensor(0)
     k = call.tensor(1)
     v = call.tensor(2)
     rows, pairs, d, dv = _sizes(call, arguments, q, k, v)
-    traffic = read(q, k, v, call.optional(arguments.bias)) + rows * (
+    traffic = read_bytes(q, k, v, call.optional(arguments.bias)) + rows * (
         dv * q.dtype.bytes + FLOAT.bytes
     )
     return Work(2.0 * pairs * (d + dv), traffic, q.dtype.precision)
 
 
-def backward(call: Call, arguments: Arguments) -> Work:
+def backward(call: Call, arguments: AttentionArguments) -> Work:
     """Of an attention operator's backward with inputs (gradient, query, key, value, ..)."""
     grad, q, k, v = (call.tensor(i) for i in range(4))
     _, pairs, d, dv = _sizes(call, arguments, q, k, v)
-    traffic = read(
+    traffic = read_bytes(
         grad, q, k, v, *map(call.optional, arguments.saved), call.optional(arguments.bias)
     )
     traffic += q.dense_bytes + k.dense_bytes + v.dense_bytes
@@ -114,7 +118,9 @@ def visible_pairs(queries: float, keys: float, mask: Mask) -> float:
     return square * (square + 1) / 2 + beside
 
 
-def _sizes(call: Call, arguments: Arguments, q: Tensor, k: Tensor, v: Tensor) -> Sizes:
+def _sizes(
+    call: Call, arguments: AttentionArguments, q: Tensor, k: Tensor, v: Tensor
+) -> AttentionSizes:
     ends = call.optional(arguments.lengths)
     if ends is not None and ends.numel > 1:
         batch: float = ends.numel - 1
@@ -133,10 +139,10 @@ def _sizes(call: Call, arguments: Arguments, q: Tensor, k: Tensor, v: Tensor) ->
         queries = q.shape[sequence]
         keys = k.shape[sequence]
     pairs = visible_pairs(queries, keys, _mask(call, arguments)) * batch * heads
-    return Sizes(batch * heads * queries, pairs, d, dv)
+    return AttentionSizes(batch * heads * queries, pairs, d, dv)
 
 
-def _mask(call: Call, arguments: Arguments) -> Mask:
+def _mask(call: Call, arguments: AttentionArguments) -> Mask:
     if arguments.typed:
         number = call.integer(arguments.mask)
         return Mask(number) if number in tuple(Mask) else Mask.NONE

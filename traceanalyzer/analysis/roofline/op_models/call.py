@@ -40,7 +40,7 @@ class Work(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Link:
+class CollectivePayload:
     """Payload of a collective as its record states it."""
 
     name: str
@@ -58,7 +58,7 @@ class Call:
     name: str
     inputs: tuple[Input, ...]
     values: tuple[str, ...] = ()  # inputs that are no tensors, as text; empty text for the others
-    link: Link | None = None
+    link: CollectivePayload | None = None
     iteration: Iteration | None = None  # of a serving engine, that it is part of
 
     def tensor(self, index: int) -> Tensor:
@@ -143,7 +143,7 @@ class Call:
         )
 
 
-def read(*tensors: Tensor | None) -> float:
+def read_bytes(*tensors: Tensor | None) -> float:
     """Bytes of reading each of these once."""
     return sum((t.bytes for t in tensors if t is not None), 0.0)
 
@@ -165,6 +165,6 @@ def formula(
     times as much) with so many bytes an element `beside` it; so many FLOPs for each element of that
     input."""
     x = call.tensor(like)
-    traffic = read(*(call.tensor(index) for index in reads))
+    traffic = read_bytes(*(call.tensor(index) for index in reads))
     traffic += writes * x.dense_bytes + beside * x.numel
     return Work(flops * x.numel, traffic, x.dtype.precision)

@@ -9,13 +9,13 @@ for each element of a window."""
 import math
 from collections.abc import Sequence
 
-from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError, Work, read
+from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError, Work, read_bytes
 from traceanalyzer.analysis.roofline.op_models.tensors import LONG, Tensor
 from traceanalyzer.base import dataclass
 
 
 @dataclass(frozen=True)
-class Arguments:
+class ConvolutionArguments:
     """Positions of a convolution's arguments. `transposed` is the position of the flag, or the flag
     itself."""
 
@@ -29,25 +29,27 @@ class Arguments:
 
 
 WORKING = {
-    "cudnn_convolution": Arguments(None, 3, 2, 4, groups=5),
-    "cudnn_convolution_transpose": Arguments(
+    "cudnn_convolution": ConvolutionArguments(None, 3, 2, 4, groups=5),
+    "cudnn_convolution_transpose": ConvolutionArguments(
         None, 4, 2, 5, transposed=True, output_padding=3, groups=6
     ),
-    "cudnn_convolution_relu": Arguments(2, 3, 4, 5, groups=6),
-    "cudnn_convolution_add_relu": Arguments(4, 5, 6, 7, groups=8),
-    "mkldnn_convolution miopen_convolution": Arguments(2, 4, 3, 5, groups=6),
-    "_slow_conv2d_forward slow_conv3d_forward": Arguments(3, 4, 5, None),
-    "_conv_depthwise2d conv_depthwise3d slow_conv_dilated2d slow_conv_dilated3d": Arguments(
+    "cudnn_convolution_relu": ConvolutionArguments(2, 3, 4, 5, groups=6),
+    "cudnn_convolution_add_relu": ConvolutionArguments(4, 5, 6, 7, groups=8),
+    "mkldnn_convolution miopen_convolution": ConvolutionArguments(2, 4, 3, 5, groups=6),
+    "_slow_conv2d_forward slow_conv3d_forward": ConvolutionArguments(3, 4, 5, None),
+    "_conv_depthwise2d conv_depthwise3d slow_conv_dilated2d slow_conv_dilated3d": ConvolutionArguments(
         3, 4, 5, 6
     ),
-    "slow_conv_transpose2d slow_conv_transpose3d": Arguments(
+    "slow_conv_transpose2d slow_conv_transpose3d": ConvolutionArguments(
         3, 4, 5, 7, transposed=True, output_padding=6
     ),
 }
 COMPOSITE = {
-    "convolution _convolution": Arguments(2, 3, 4, 5, transposed=6, output_padding=7, groups=8),
-    "conv1d conv2d conv3d": Arguments(2, 3, 4, 5, groups=6),
-    "conv_transpose1d conv_transpose2d conv_transpose3d": Arguments(
+    "convolution _convolution": ConvolutionArguments(
+        2, 3, 4, 5, transposed=6, output_padding=7, groups=8
+    ),
+    "conv1d conv2d conv3d": ConvolutionArguments(2, 3, 4, 5, groups=6),
+    "conv_transpose1d conv_transpose2d conv_transpose3d": ConvolutionArguments(
         2, 3, 4, 7, True, output_padding=5, groups=6
     ),
 }
@@ -56,7 +58,7 @@ COMPOSITE = {
 BILINEAR_FLOPS = 7.0  # three interpolations of a product and an add each, and a difference
 
 
-def forward(call: Call, arguments: Arguments) -> Work:
+def convolution_forward(call: Call, arguments: ConvolutionArguments) -> Work:
     """Of a convolution whose arguments stand at these positions."""
     x = call.tensor(0)
     weight = call.tensor(1)
@@ -65,11 +67,11 @@ def forward(call: Call, arguments: Arguments) -> Work:
     result = math.prod(_result_shape(call, arguments, x, weight, transposed=transposed))
     # Input 2 of cudnn_convolution_add_relu is a tensor that is added to the result.
     added = call.optional(2) if arguments.bias not in (None, 2) else None
-    traffic = read(x, weight, call.optional(arguments.bias), added) + result * x.dtype.bytes
+    traffic = read_bytes(x, weight, call.optional(arguments.bias), added) + result * x.dtype.bytes
     return Work(_flops(x.numel if transposed else result, weight), traffic, x.dtype.precision)
 
 
-def backward(call: Call) -> Work:
+def convolution_backward(call: Call) -> Work:
     """`convolution_backward(grad, x, w, bias_sizes, <arguments as of convolution>, mask)`.
 
     Each gradient of x and w that the mask asks for is a kernel with the FLOPs of the forward pass,
@@ -79,11 +81,11 @@ def backward(call: Call) -> Work:
     weight = call.tensor(2)
     wants_x, wants_weight, wants_bias = (item.lower() in {"true", "1"} for item in call.items(10))
     once = _flops((x if call.flag(7) else grad).numel, weight)
-    traffic = read(grad) * max(wants_x + wants_weight, 1)
+    traffic = read_bytes(grad) * max(wants_x + wants_weight, 1)
     if wants_x:
-        traffic += read(weight) + x.dense_bytes
+        traffic += read_bytes(weight) + x.dense_bytes
     if wants_weight:
-        traffic += read(x) + weight.dense_bytes
+        traffic += read_bytes(x) + weight.dense_bytes
     if wants_bias:
         traffic += sum(call.integers(3)) * weight.dtype.bytes
     return Work(once * (wants_x + wants_weight), traffic, x.dtype.precision)
@@ -96,7 +98,7 @@ def _flops(elements: int, weight: Tensor) -> float:
 
 
 def _result_shape(
-    call: Call, arguments: Arguments, x: Tensor, weight: Tensor, *, transposed: bool
+    call: Call, arguments: ConvolutionArguments, x: Tensor, weight: Tensor, *, transposed: bool
 ) -> tuple[int, ...]:
     """Batch, channels and positions of the result. Source: documentation of torch.nn.Conv2d,
     ConvTranspose2d."""
@@ -178,7 +180,7 @@ def pool(
     found = windows(positions_of_x, kernel, stride, padding, spread, ceil=call.flag(ceil))
     result = math.prod(x.shape[:-dimensions]) * math.prod(found)
     cell = x.dtype.bytes + (LONG.bytes if positions else 0)
-    traffic = read(x) + result * cell
+    traffic = read_bytes(x) + result * cell
     return Work(float(result * math.prod(kernel)), traffic, x.dtype.precision)
 
 
@@ -188,7 +190,7 @@ def max_pool_backward(call: Call) -> Work:
     grad = call.tensor(0)
     x = call.tensor(1)
     positions = call.tensor(7)
-    return Work(float(grad.numel), read(grad, positions) + x.dense_bytes, x.dtype.precision)
+    return Work(float(grad.numel), read_bytes(grad, positions) + x.dense_bytes, x.dtype.precision)
 
 
 def like_input(call: Call) -> Work:
@@ -197,7 +199,7 @@ def like_input(call: Call) -> Work:
     grad = call.tensor(0)
     x = call.tensor(1)
     adds = float(max(x.numel, grad.numel))
-    return Work(adds, read(grad) + x.dense_bytes, x.dtype.precision)
+    return Work(adds, read_bytes(grad) + x.dense_bytes, x.dtype.precision)
 
 
 def adaptive(call: Call) -> Work:
@@ -206,7 +208,7 @@ def adaptive(call: Call) -> Work:
     sizes = call.integers(1)
     kept = x.shape[: len(x.shape) - len(sizes)]
     result = math.prod(kept) * math.prod(sizes)
-    return Work(float(x.numel), read(x) + result * x.dtype.bytes, x.dtype.precision)
+    return Work(float(x.numel), read_bytes(x) + result * x.dtype.bytes, x.dtype.precision)
 
 
 def upsample(call: Call, flops: float) -> Work:
@@ -214,12 +216,12 @@ def upsample(call: Call, flops: float) -> Work:
     result."""
     x = call.tensor(0)
     result = x.shape[0] * x.shape[1] * math.prod(call.integers(1))
-    return Work(flops * result, read(x) + result * x.dtype.bytes, x.dtype.precision)
+    return Work(flops * result, read_bytes(x) + result * x.dtype.bytes, x.dtype.precision)
 
 
 def upsample_backward(call: Call, flops: float) -> Work:
     """`upsample_nearest2d_backward(grad, sizes, input_sizes, ..)`: reads grad, writes the
     input's."""
     grad = call.tensor(0)
-    traffic = read(grad) + math.prod(call.integers(2)) * grad.dtype.bytes
+    traffic = read_bytes(grad) + math.prod(call.integers(2)) * grad.dtype.bytes
     return Work(flops * grad.numel, traffic, grad.dtype.precision)

@@ -17,9 +17,15 @@ from traceanalyzer.analysis.roofline.op_models.call import (
     UnmodelledError,
     Work,
     broadcast,
-    read,
+    read_bytes,
 )
-from traceanalyzer.analysis.roofline.op_models.tensors import FLOAT, DType, Kind, Tensor, promoted
+from traceanalyzer.analysis.roofline.op_models.tensors import (
+    FLOAT,
+    DType,
+    ElementKind,
+    Tensor,
+    promoted,
+)
 
 
 def pointwise(call: Call, operands: int, flops: float = 1.0, out: DType | None = None) -> Work:
@@ -32,10 +38,10 @@ def pointwise(call: Call, operands: int, flops: float = 1.0, out: DType | None =
 def real_function(call: Call, flops: float = 1.0) -> Work:
     """`f(x)` whose result is real: integers become floats."""
     x = call.tensor(0)
-    return _mapped(call, [x], flops, x.dtype if x.dtype.kind >= Kind.FLOAT else FLOAT)
+    return _mapped(call, [x], flops, x.dtype if x.dtype.kind >= ElementKind.FLOAT else FLOAT)
 
 
-def at(call: Call, *positions: int, flops: float = 1.0) -> Work:
+def pointwise_at(call: Call, *positions: int, flops: float = 1.0) -> Work:
     """A pointwise function of the tensors at these positions."""
     return _mapped(call, [call.tensor(i) for i in positions], flops, None)
 
@@ -72,8 +78,8 @@ def _mapped(call: Call, tensors: list[Tensor], flops: float, out: DType | None) 
     elements = math.prod(broadcast(*(t.shape for t in tensors)))
     dtype = promoted(*tensors)
     result = tensors[0].dtype if call.name.endswith("_") else (out or dtype)
-    counted = flops if dtype.kind >= Kind.FLOAT else 0.0
-    return Work(counted * elements, read(*tensors) + elements * result.bytes, dtype.precision)
+    counted = flops if dtype.kind >= ElementKind.FLOAT else 0.0
+    return Work(counted * elements, read_bytes(*tensors) + elements * result.bytes, dtype.precision)
 
 
 def copy(call: Call) -> Work:
@@ -81,14 +87,14 @@ def copy(call: Call) -> Work:
     target."""
     target = call.tensor(0)
     source = call.tensor(1)
-    return Work(0.0, read(source) + target.bytes, source.dtype.precision)
+    return Work(0.0, read_bytes(source) + target.bytes, source.dtype.precision)
 
 
 def cast(call: Call) -> Work:
     """`_to_copy(x, dtype, ..)`: reads x, writes it in the new type."""
     x = call.tensor(0)
     written = x.numel * call.dtype(1, x.dtype).bytes
-    return Work(0.0, read(x) + written, x.dtype.precision)
+    return Work(0.0, read_bytes(x) + written, x.dtype.precision)
 
 
 def cat(call: Call) -> Work:
@@ -107,7 +113,7 @@ def pad(call: Call) -> Work:
     sizes = list(reversed(x.shape))
     for axis, (first, last) in enumerate(zip(before, after, strict=False)):
         sizes[axis] = max(sizes[axis] + first + last, 0)
-    return Work(0.0, read(x) + math.prod(sizes) * x.dtype.bytes, x.dtype.precision)
+    return Work(0.0, read_bytes(x) + math.prod(sizes) * x.dtype.bytes, x.dtype.precision)
 
 
 def on_the_link(call: Call) -> Work:

@@ -4,7 +4,7 @@ tensors.
 Signatures: vllm csrc/torch_bindings.cpp, sgl-kernel's elementwise.py, aiter's ops. The largest
 tensor is the input or as large as it, whatever the order."""
 
-from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError, Work, read
+from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError, Work, read_bytes
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor
 
 ENGINES = ("_C", "_C_cache_ops", "vllm", "sgl_kernel", "sglang", "aiter")
@@ -22,7 +22,7 @@ def normalised(call: Call, flops: float, passes: int) -> Work:
     many times (with a residual that is added: also that, and the sum)."""
     x = _largest(call)
     weights = [t for t in call.tensors if len(t.shape) == 1]
-    return Work(flops * x.numel, passes * x.dense_bytes + read(*weights), x.dtype.precision)
+    return Work(flops * x.numel, passes * x.dense_bytes + read_bytes(*weights), x.dtype.precision)
 
 
 def rotary(call: Call) -> Work:
@@ -32,7 +32,7 @@ def rotary(call: Call) -> Work:
     if not turned:
         raise UnmodelledError("no query")
     elements = sum(tensor.numel for tensor in turned)
-    return Work(3.0 * elements, 2 * read(*turned), turned[0].dtype.precision)
+    return Work(3.0 * elements, 2 * read_bytes(*turned), turned[0].dtype.precision)
 
 
 def store(call: Call) -> Work:
@@ -41,14 +41,14 @@ def store(call: Call) -> Work:
     key = call.tensor(0)
     value = call.tensor(1)
     cache = call.tensor(2)
-    return Work(0.0, read(key, value) + (key.numel + value.numel) * cache.dtype.bytes)
+    return Work(0.0, read_bytes(key, value) + (key.numel + value.numel) * cache.dtype.bytes)
 
 
 def quantise(call: Call) -> Work:
     """`static_scaled_fp8_quant(out, x, scale)`: reads x, writes the result; one FLOP an element."""
     out = call.tensor(0)
     x = call.tensor(1)
-    return Work(float(x.numel), read(out, x), x.dtype.precision)
+    return Work(float(x.numel), read_bytes(out, x), x.dtype.precision)
 
 
 def attention(call: Call) -> Work:

@@ -2,7 +2,7 @@
 index tensor is read once, and sorting passes over its input once at least (comparisons are no
 FLOPs)."""
 
-from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError, Work, read
+from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError, Work, read_bytes
 from traceanalyzer.analysis.roofline.op_models.tensors import LONG, Tensor
 
 
@@ -19,7 +19,7 @@ def embedding_backward(call: Call) -> Work:
     grad = call.tensor(0)
     index = call.tensor(1)
     table = call.integer(2) * grad.shape[-1] * grad.dtype.bytes
-    return Work(float(grad.numel), read(grad, index) + table, grad.dtype.precision)
+    return Work(float(grad.numel), read_bytes(grad, index) + table, grad.dtype.precision)
 
 
 def embedding_bag(call: Call) -> Work:
@@ -31,7 +31,7 @@ def embedding_bag(call: Call) -> Work:
     gathered = index.numel * table.shape[-1]
     width = table.shape[-1]
     traffic = (
-        read(index, offsets)
+        read_bytes(index, offsets)
         + (min(gathered, table.stored) + offsets.numel * width) * table.dtype.bytes
     )
     return Work(float(gathered), traffic, table.dtype.precision)
@@ -62,24 +62,24 @@ def index_put(call: Call) -> Work:
     if not values.shape:
         raise UnmodelledError("how much is written was not recorded")
     adds = call.flag(3)
-    traffic = read(values) + min(values.numel, x.stored) * x.dtype.bytes * (1 + adds)
+    traffic = read_bytes(values) + min(values.numel, x.stored) * x.dtype.bytes * (1 + adds)
     return Work(float(values.numel * adds), traffic, x.dtype.precision)
 
 
-def scatter(call: Call, flops: float, passes: int) -> Work:
+def scatter_operator(call: Call, flops: float, passes: int) -> Work:
     """`scatter_(x, dim, index, source)`, `index_add_(..)`: reads index and source (or a value),
     passes so often over what is touched (adding reads it, too); so many FLOPs for each."""
     x = call.tensor(0)
     places = call.tensor(2)
     source = call.optional(3)
     elements = (source or places).numel
-    traffic = read(places, source) + passes * min(elements, x.stored) * x.dtype.bytes
+    traffic = read_bytes(places, source) + passes * min(elements, x.stored) * x.dtype.bytes
     return Work(flops * elements, traffic, x.dtype.precision)
 
 
 def _looked_up(x: Tensor, places: Tensor, elements: int) -> Work:
     moved = min(elements, x.stored) + elements
-    return Work(0.0, read(places) + moved * x.dtype.bytes, x.dtype.precision)
+    return Work(0.0, read_bytes(places) + moved * x.dtype.bytes, x.dtype.precision)
 
 
 def topk(call: Call) -> Work:
@@ -89,11 +89,13 @@ def topk(call: Call) -> Work:
     length = x.shape[call.integer(2) if call.has_value(2) else -1] if x.shape else 1
     rows = x.numel // max(length, 1)
     written = rows * k * (x.dtype.bytes + LONG.bytes)
-    return Work(0.0, read(x) + written, x.dtype.precision)
+    return Work(0.0, read_bytes(x) + written, x.dtype.precision)
 
 
 def bucketize(call: Call) -> Work:
     """`bucketize(x, edges)`, `searchsorted(edges, x)`: reads both, writes a position for each
     value."""
     given = call.tensor(0), call.tensor(1)
-    return Work(0.0, read(*given) + given[call.name.endswith("searchsorted")].numel * LONG.bytes)
+    return Work(
+        0.0, read_bytes(*given) + given[call.name.endswith("searchsorted")].numel * LONG.bytes
+    )

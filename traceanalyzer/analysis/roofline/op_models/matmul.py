@@ -11,7 +11,7 @@ from traceanalyzer.analysis.roofline.op_models.call import (
     UnmodelledError,
     Work,
     broadcast,
-    read,
+    read_bytes,
 )
 from traceanalyzer.analysis.roofline.op_models.tensors import DType
 
@@ -33,7 +33,7 @@ def product(
     columns = right.shape[-1] if len(right.shape) > 1 else 1
     result = left.numel // max(left.shape[-1], 1) * columns
     traffic = (
-        read(left, right, None if base is None else call.tensor(base))
+        read_bytes(left, right, None if base is None else call.tensor(base))
         + result * (out or left.dtype).bytes
     )
     return Work(2.0 * left.numel * columns, traffic, left.dtype.precision)
@@ -50,7 +50,7 @@ def matmul(call: Call) -> Work:
     columns = b.shape[-1] if len(b.shape) > 1 else 1
     batches = math.prod(broadcast(a.shape[:-2], b.shape[:-2]))
     result = batches * rows * columns
-    traffic = read(a, b) + result * a.dtype.bytes
+    traffic = read_bytes(a, b) + result * a.dtype.bytes
     return Work(2.0 * result * a.shape[-1], traffic, a.dtype.precision)
 
 
@@ -60,7 +60,7 @@ def linear(call: Call) -> Work:
     weight = call.tensor(1)
     rows = x.numel // max(x.shape[-1], 1)
     columns = weight.numel // max(weight.shape[-1], 1)
-    traffic = read(x, weight, call.optional(2)) + rows * columns * x.dtype.bytes
+    traffic = read_bytes(x, weight, call.optional(2)) + rows * columns * x.dtype.bytes
     return Work(2.0 * x.numel * columns, traffic, x.dtype.precision)
 
 
@@ -75,7 +75,7 @@ def scaled_mm(call: Call) -> Work:
     rows = a.shape[0]
     columns = b.shape[1]
     written = rows * columns * call.dtype(6, DType(2)).bytes
-    traffic = read(a, b, *map(call.optional, (2, 3, 4))) + written
+    traffic = read_bytes(a, b, *map(call.optional, (2, 3, 4))) + written
     return Work(2.0 * rows * columns * a.shape[1] * packed, traffic, a.dtype.precision)
 
 
@@ -96,7 +96,7 @@ def grouped_mm(call: Call) -> Work:
         rows *= a.shape[0]
     splits_inner = groups is not None and len(a.shape) == len(b.shape) == 2
     products = groups.numel if groups is not None and splits_inner else 1
-    traffic = read(a, b) + rows * columns * products * 2.0
+    traffic = read_bytes(a, b) + rows * columns * products * 2.0
     return Work(2.0 * rows * columns * inner, traffic, a.dtype.precision)
 
 
@@ -106,5 +106,5 @@ def addbmm(call: Call) -> Work:
     a = call.tensor(1)
     b = call.tensor(2)
     result = a.shape[1] * b.shape[2]
-    traffic = read(base, a, b) + result * a.dtype.bytes
+    traffic = read_bytes(base, a, b) + result * a.dtype.bytes
     return Work(2.0 * a.numel * b.shape[2], traffic, a.dtype.precision)

@@ -30,7 +30,7 @@ CHUNK = 65_536
 MultiTensorApply.cuh)."""
 
 
-def foreach(call: Call, flops: float) -> Work:
+def foreach_operator(call: Call, flops: float) -> Work:
     """`_foreach_f(list, list or scalar, ..)`: reads each list, writes one; this much work an
     element."""
     first = call.tensor_list(0)
@@ -40,7 +40,7 @@ def foreach(call: Call, flops: float) -> Work:
     return _updated(first, read=_bytes(*lists), written=_bytes(first), flops=flops)
 
 
-def listed(call: Call, flops: float, reads: tuple[int, ...] = (0,)) -> Work:
+def over_lists(call: Call, flops: float, reads: tuple[int, ...] = (0,)) -> Work:
     """Of an operator that reads these lists and writes the first, with this much work an element.
 
     Recordings do not say whether two lists are the same tensors. Optimizers square a gradient with
@@ -60,7 +60,7 @@ def foreach_norm(call: Call) -> Work:
     return _updated(first, read=_bytes(first), written=written, flops=2.0)
 
 
-def fused(
+def fused_adam(
     call: Call,
     flops: float,
     state: tuple[int, ...],
@@ -82,7 +82,7 @@ def _bytes(*lists: TensorList) -> float:
     return sum((t.bytes for tensors in lists for t in tensors), 0.0)
 
 
-def parameters_of(joined: HostAttribution, rows: I64) -> dict[int, TensorList]:
+def updated_parameters(joined: HostAttribution, rows: I64) -> dict[int, TensorList]:
     """The parameters that the operators in these rows (of `ON_PARAMETERS`, ascending) updated,
     where it is known."""
     trace = joined.trace

@@ -8,8 +8,14 @@ Backward, with x^ the normalised input and h = grad·weight: x^ 2, both sums for
 
 import math
 
-from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError, Work, read
-from traceanalyzer.analysis.roofline.op_models.tensors import FLOAT, LONG, DType, Kind, Tensor
+from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError, Work, read_bytes
+from traceanalyzer.analysis.roofline.op_models.tensors import (
+    FLOAT,
+    LONG,
+    DType,
+    ElementKind,
+    Tensor,
+)
 
 RMS_FLOPS = 4.0
 """A square, its sum, two products. Backward 10: x^ 1, the weight's sum 2, h 1, sum of h·x^ 2, dx =
@@ -38,7 +44,7 @@ def statistics(call: Call, flops: float, reads: int, figures: int) -> Work:
     """`batch_norm_stats(x, eps)`, `batch_norm_backward_reduce(grad, x, ..)`: so many figures a
     channel."""
     x = call.tensor(reads - 1)
-    traffic = read(*map(call.tensor, range(reads))) + figures * _channels(x) * FLOAT.bytes
+    traffic = read_bytes(*map(call.tensor, range(reads))) + figures * _channels(x) * FLOAT.bytes
     return Work(flops * x.numel, traffic, x.dtype.precision)
 
 
@@ -46,7 +52,7 @@ def batch_norm_elemt(call: Call) -> Work:
     """`batch_norm_elemt(x, weight, bias, mean, invstd, eps)`: normalises with given statistics; 4
     FLOPs an element."""
     x = call.tensor(0)
-    traffic = read(x, *map(call.optional, range(1, 5))) + x.dense_bytes
+    traffic = read_bytes(x, *map(call.optional, range(1, 5))) + x.dense_bytes
     return Work(4.0 * x.numel, traffic, x.dtype.precision)
 
 
@@ -66,7 +72,7 @@ def rms_norm(call: Call) -> Work:
 def _forward(
     x: Tensor, parameters: list[Tensor | None], statistics: int, flops: float = 8.0
 ) -> Work:
-    traffic = read(x, *parameters) + x.dense_bytes + statistics * FLOAT.bytes
+    traffic = read_bytes(x, *parameters) + x.dense_bytes + statistics * FLOAT.bytes
     return Work(flops * x.numel, traffic, x.dtype.precision)
 
 
@@ -85,7 +91,7 @@ def normalise_backward(
     x = call.tensor(1)
     scale = call.optional(weight)
     gradients = x.dense_bytes + (parameters * scale.bytes if scale else 0.0)
-    traffic = read(grad, x, scale, *map(call.optional, saved)) + gradients
+    traffic = read_bytes(grad, x, scale, *map(call.optional, saved)) + gradients
     return Work(flops * x.numel, traffic, x.dtype.precision)
 
 
@@ -95,7 +101,7 @@ def nll(call: Call) -> Work:
     x = call.tensor(0)
     target = call.tensor(1)
     taken = target.numel * x.dtype.bytes
-    traffic = read(target, call.optional(2)) + taken + 2 * x.dtype.bytes
+    traffic = read_bytes(target, call.optional(2)) + taken + 2 * x.dtype.bytes
     return Work(float(target.numel), traffic, x.dtype.precision)
 
 
@@ -105,17 +111,17 @@ def nll_backward(call: Call) -> Work:
     grad = call.tensor(0)
     x = call.tensor(1)
     target = call.tensor(2)
-    traffic = read(grad, target, call.optional(3)) + x.dense_bytes
+    traffic = read_bytes(grad, target, call.optional(3)) + x.dense_bytes
     return Work(float(target.numel), traffic, x.dtype.precision)
 
 
-def compared(call: Call, flops: float) -> Work:
+def loss(call: Call, flops: float) -> Work:
     """A loss `f(x, target, reduction)`: reads both, writes one number, or each where reduction is 0
     (none)."""
     x = call.tensor(0)
     target = call.tensor(1)
     written = x.dense_bytes if call.values[2:3] == ("0",) else x.dtype.bytes
-    return Work(flops * x.numel, read(x, target) + written, x.dtype.precision)
+    return Work(flops * x.numel, read_bytes(x, target) + written, x.dtype.precision)
 
 
 def softmax(call: Call) -> Work:
@@ -125,7 +131,7 @@ def softmax(call: Call) -> Work:
     x = call.tensor(0)
     widened = call.has_value(2) and call.values[2].lower() == "true"
     written = x.numel * (FLOAT if widened else x.dtype).bytes
-    return Work(5.0 * x.numel, read(x) + written, x.dtype.precision)
+    return Work(5.0 * x.numel, read_bytes(x) + written, x.dtype.precision)
 
 
 def softmax_backward(call: Call) -> Work:
@@ -133,11 +139,11 @@ def softmax_backward(call: Call) -> Work:
     gradient. FLOPs: product with the result, its sum, difference, product."""
     grad = call.tensor(0)
     output = call.tensor(1)
-    traffic = read(grad, output) + grad.numel * call.dtype(3, grad.dtype).bytes
+    traffic = read_bytes(grad, output) + grad.numel * call.dtype(3, grad.dtype).bytes
     return Work(4.0 * grad.numel, traffic, grad.dtype.precision)
 
 
-def over(
+def reduction_over(
     call: Call, flops: float, results: int = 1, dims: int = 1, out: DType | None = None
 ) -> Work:
     """A reduction with this much work an element, as many results (of x's type, or `out`: `argmax`
@@ -160,7 +166,7 @@ def extreme(call: Call) -> Work:
 def scan(call: Call) -> Work:
     """`cumsum(x, dim)`: reads x, writes as much (sums of integers in 64 bit); a FLOP an element."""
     x = call.tensor(0)
-    written = x.dtype if x.dtype.kind >= Kind.FLOAT else LONG
+    written = x.dtype if x.dtype.kind >= ElementKind.FLOAT else LONG
     return _reduced(x, 1.0, x.numel * written.bytes)
 
 
@@ -176,7 +182,7 @@ def _left(call: Call, x: Tensor, index: int) -> int:
 
 def _reduced(x: Tensor, flops: float, result: float) -> Work:
     return Work(
-        (flops if x.dtype.kind >= Kind.FLOAT else 0.0) * x.numel,
-        read(x) + result,
+        (flops if x.dtype.kind >= ElementKind.FLOAT else 0.0) * x.numel,
+        read_bytes(x) + result,
         x.dtype.precision,
     )

@@ -21,7 +21,7 @@ class Precision(enum.IntEnum):
     UNKNOWN, FP64, FP32, TF32, FP16, BF16, FP8, FP4, INT8 = range(9)
 
 
-class Kind(enum.IntEnum):
+class ElementKind(enum.IntEnum):
     """Families of element types, in the order in which they win when types meet."""
 
     BOOL, INTEGER, FLOAT, COMPLEX = range(4)
@@ -33,7 +33,7 @@ class DType:
 
     bytes: float
     precision: Precision = Precision.UNKNOWN
-    kind: Kind = Kind.FLOAT
+    kind: ElementKind = ElementKind.FLOAT
 
 
 UNKNOWN = DType(NAN)
@@ -43,11 +43,11 @@ HALF = DType(2, Precision.FP16)
 BFLOAT16 = DType(2, Precision.BF16)
 FP8 = DType(1, Precision.FP8)
 FP4 = DType(1, Precision.FP4)
-COMPLEX = DType(8, Precision.FP32, Kind.COMPLEX)
-COMPLEX_DOUBLE = DType(16, Precision.FP64, Kind.COMPLEX)
-BYTE = DType(1, Precision.INT8, Kind.INTEGER)
-SHORT, INT32, LONG = (DType(size, kind=Kind.INTEGER) for size in (2, 4, 8))
-BOOL = DType(1, kind=Kind.BOOL)
+COMPLEX = DType(8, Precision.FP32, ElementKind.COMPLEX)
+COMPLEX_DOUBLE = DType(16, Precision.FP64, ElementKind.COMPLEX)
+BYTE = DType(1, Precision.INT8, ElementKind.INTEGER)
+SHORT, INT32, LONG = (DType(size, kind=ElementKind.INTEGER) for size in (2, 4, 8))
+BOOL = DType(1, kind=ElementKind.BOOL)
 DTYPES = {
     "double": DOUBLE,
     "float": FLOAT,
@@ -61,7 +61,7 @@ DTYPES = {
     "c10::Float4_e2m1fn_x2": FP4,  # two values share a byte, and shapes count bytes
     "c10::complex<float>": COMPLEX,
     "c10::complex<double>": COMPLEX_DOUBLE,
-    "c10::complex<c10::Half>": DType(4, Precision.FP16, Kind.COMPLEX),
+    "c10::complex<c10::Half>": DType(4, Precision.FP16, ElementKind.COMPLEX),
     "long int": LONG,
     "long": LONG,
     "long long": LONG,
@@ -156,7 +156,7 @@ _VECTORISED = re.compile(
 """Its last arguments are the bytes of a vector and its elements."""
 
 
-def _types(kind: Kind, tensors: list[Tensor] | tuple[Tensor, ...]) -> set[DType]:
+def _types(kind: ElementKind, tensors: list[Tensor] | tuple[Tensor, ...]) -> set[DType]:
     return {t.dtype for t in tensors if t.dtype.kind is kind}
 
 
@@ -166,11 +166,11 @@ def promoted(*tensors: Tensor) -> DType:
 
     PyTorch's rule (torch.result_type); half and bfloat16 make float, and so does a Python number
     with integers."""
-    highest = max((t.dtype.kind for t in tensors), default=Kind.FLOAT)
+    highest = max((t.dtype.kind for t in tensors), default=ElementKind.FLOAT)
     shaped = [t for t in tensors if t.shape]
     with_dimensions = _types(highest, shaped)
     types = with_dimensions or _types(highest, tensors)
-    by_family = highest is Kind.FLOAT and not with_dimensions and shaped
+    by_family = highest is ElementKind.FLOAT and not with_dimensions and shaped
     return (
         FLOAT
         if by_family or {HALF, BFLOAT16} <= types

@@ -19,8 +19,8 @@ from traceanalyzer.analysis.algebra import Groups, at
 from traceanalyzer.analysis.joined.joined import HostAttribution
 from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.names.serving import iteration
-from traceanalyzer.analysis.roofline.op_models.call import Call, Link, Model
-from traceanalyzer.analysis.roofline.op_models.optimizer import ON_PARAMETERS, parameters_of
+from traceanalyzer.analysis.roofline.op_models.call import Call, CollectivePayload, Model
+from traceanalyzer.analysis.roofline.op_models.optimizer import ON_PARAMETERS, updated_parameters
 from traceanalyzer.analysis.roofline.op_models.tensors import (
     NAN,
     Tensor,
@@ -34,7 +34,7 @@ from traceanalyzer.trace import F64, I32, I64, Bool, RangeKind, Trace, distinct
 Row = tuple[float, ...]  # a value for each `Figure`
 
 
-class Figure(enum.IntEnum):
+class WorkColumn(enum.IntEnum):
     """Places in a row: FLOPs, bytes and precision as `Work` has them; bytes of the inputs, entries
     of a batch; elements of the largest input, and bytes of one."""
 
@@ -62,7 +62,7 @@ class OpWork:
     # for each device op the host range whose work it is part of, -1 where no model describes it
     of_device_op: I64
 
-    def of(self, figure: Figure, rows: I64) -> F64:
+    def of(self, figure: WorkColumn, rows: I64) -> F64:
         """A figure of these host ranges; NaN for row -1, and where it is not known."""
         return np.where(rows < 0, NAN, self.figures[at(self.kind, rows, 0), figure])
 
@@ -70,13 +70,13 @@ class OpWork:
     def flops(self) -> F64:
         """For each host range its floating-point operations (a multiply-add is two), NaN where
         unmodelled."""
-        return self.figures[self.kind, Figure.FLOPS]
+        return self.figures[self.kind, WorkColumn.FLOPS]
 
     @property
     def bytes(self) -> F64:
         """For each host range its least DRAM traffic (of collectives: bytes over the link), NaN
         where unmodelled."""
-        return self.figures[self.kind, Figure.BYTES]
+        return self.figures[self.kind, WorkColumn.BYTES]
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def apply_models(joined: HostAttribution, models: Models) -> OpWork:
     composite[rows] = np.isin(ranges.name[rows], of_others)
     _fill_lists(joined, table)
     _fill_iterations(joined, table)
-    counts, of_device_op = _cover(joined, table.figure(Figure.FLOPS)[table.kind], composite)
+    counts, of_device_op = _cover(joined, table.figure(WorkColumn.FLOPS)[table.kind], composite)
     _type_lists(joined.trace, table, of_device_op)
     return OpWork(np.array(table.rows), table.kind, counts, of_device_op)
 
@@ -136,7 +136,7 @@ class _Table:
         self.rows = [UNKNOWN_ROW]
         self.kind = np.zeros(len(trace.host_ranges), np.int32)
 
-    def figure(self, figure: Figure) -> F64:
+    def figure(self, figure: WorkColumn) -> F64:
         """One of the figures of every row."""
         return np.array([row[figure] for row in self.rows])
 
@@ -167,14 +167,14 @@ class _Table:
             amended = amend(int(key[first]))
             self.rows.append(self.row_of(int(ranges[first]), amended))
 
-    def _link(self, record: int) -> Link | None:
+    def _link(self, record: int) -> CollectivePayload | None:
         """What is recorded of a collective; None for -1."""
         if record < 0:
             return None
         text = self.trace.text
         records = self.trace.collectives
         sizes = int(records.in_elements[record]), int(records.out_elements[record])
-        return Link(
+        return CollectivePayload(
             text(records.name[record]) or "",
             *sizes,
             text(records.dtype[record]) or "",
@@ -218,8 +218,8 @@ def _fill_lists(joined: HostAttribution, table: _Table) -> None:
     """Model optimizer calls whose lists were left out of the recording with the parameters known
     elsewhere."""
     rows = table.ranges_of(ON_PARAMETERS)
-    unknown = np.isnan(table.figure(Figure.FLOPS))
-    given = parameters_of(joined, rows[unknown[table.kind[rows]]])
+    unknown = np.isnan(table.figure(WorkColumn.FLOPS))
+    given = updated_parameters(joined, rows[unknown[table.kind[rows]]])
     lists = {id(parameters): parameters for parameters in given.values()}
     keys = np.array([id(parameters) for parameters in given.values()], np.int64)
     table.amend(
@@ -256,7 +256,7 @@ def _type_lists(trace: Trace, table: _Table, of_device_op: I64) -> None:
     tells."""
     covered = np.flatnonzero(of_device_op >= 0)
     rows, first = np.unique(of_device_op[covered], return_index=True)
-    wanted = np.isnan(table.figure(Figure.BYTES))[table.kind[rows]]
+    wanted = np.isnan(table.figure(WorkColumn.BYTES))[table.kind[rows]]
 
     def typed(kernel: int) -> Callable[[Call], Call]:
         return partial(Call.with_list_dtype, dtype=element_type(trace.text(kernel) or ""))

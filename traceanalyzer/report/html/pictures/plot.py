@@ -127,7 +127,7 @@ class Dots:
 
 
 @dataclass(frozen=True)
-class Words:
+class PlotTexts:
     """Texts (x, y, text) to the right of points."""
 
     words: Sequence[tuple[float, float, str]]
@@ -139,7 +139,7 @@ class Words:
         return ()
 
 
-Mark: TypeAlias = "Rects | Lines | Dots | Words"
+Mark: TypeAlias = "Rects | Lines | Dots | PlotTexts"
 # of a legend: name, colour, and form: empty for a box, else `dot` or `line`
 Key: TypeAlias = "tuple[str, str, str]"
 
@@ -168,7 +168,7 @@ class Plot:
 
 
 @dataclass(frozen=True)
-class Scale:
+class AxisScale:
     """Where the values of an axis are."""
 
     low: float
@@ -182,10 +182,10 @@ class Scale:
         return min(max((value - low) / (high - low), 0.0), 1.0)
 
 
-def scale_of(axis: Axis, marks: Sequence[Mark], direction: str) -> Scale:
+def scale_of(axis: Axis, marks: Sequence[Mark], direction: str) -> AxisScale:
     """The scale of an axis (`x` or `y`), over all marks unless its range is given."""
     if axis.names is not None:
-        return Scale(-0.5, max(len(axis.names), 1) - 0.5, False)
+        return AxisScale(-0.5, max(len(axis.names), 1) - 0.5, False)
     low, high = axis.range or _ends(
         axis.log,
         [v for mark in marks for v in mark.values(direction)],
@@ -197,7 +197,7 @@ def scale_of(axis: Axis, marks: Sequence[Mark], direction: str) -> Scale:
             low, high = low / 2, low * 2
         else:
             high = low + max(abs(low), 1.0)
-    return Scale(low, high, axis.log)
+    return AxisScale(low, high, axis.log)
 
 
 def _ends(log: bool, values: Sequence[float]) -> tuple[float, float]:
@@ -209,7 +209,7 @@ def _ends(log: bool, values: Sequence[float]) -> tuple[float, float]:
     return min(0.0, *known), max(0.0, *known)
 
 
-def ticks(axis: Axis, scale: Scale) -> list[tuple[float, str]]:
+def ticks(axis: Axis, scale: AxisScale) -> list[tuple[float, str]]:
     """Where lines stand, with what is written at them."""
     if axis.names is not None:
         every = -(-len(axis.names) // NAMED)

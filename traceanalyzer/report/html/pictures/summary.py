@@ -9,8 +9,8 @@ import numpy as np
 
 from traceanalyzer.base import dataclass
 from traceanalyzer.report.figures import step_times
-from traceanalyzer.report.format import figure, measured, plain, shorten
-from traceanalyzer.report.html.pictures.plot import Axis, Box, Key, Plot, Rects, Words
+from traceanalyzer.report.format import figure, is_figure, plain, shorten
+from traceanalyzer.report.html.pictures.plot import Axis, Box, Key, Plot, PlotTexts, Rects
 from traceanalyzer.report.html.pictures.standalone import standalone, strip
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import breakdown, opening
@@ -108,7 +108,7 @@ def _rows(
     than it; `reach` is room for the figure after the longest."""
     names = [shorten(plain(row.name), MAX_NAME) for row in rows]
     boxes = [row.box(y, name) for y, (row, name) in enumerate(zip(rows, names, strict=True))]
-    above = Words([(0.0, y + MIDDLE, name) for y, name in enumerate(names)])
+    above = PlotTexts([(0.0, y + MIDDLE, name) for y, name in enumerate(names)])
     least = min([0.0, *(box.x0 for box in boxes)])
     most = max([0.0, *(box.x1 for box in boxes)])
     return Plot(
@@ -120,23 +120,23 @@ def _rows(
     )
 
 
-def _after_bars(rows: Sequence[_Row], past: Sequence[float]) -> Words:
+def _after_bars(rows: Sequence[_Row], past: Sequence[float]) -> PlotTexts:
     """The texts after the bars, or after what lies `past` them."""
     ends = past or [max(row.begin, row.end) for row in rows]
     middle = (TOP + BOTTOM) / 2
     places = zip(ends, rows, strict=True)
-    return Words([(end, y + middle, row.text) for y, (end, row) in enumerate(places)])
+    return PlotTexts([(end, y + middle, row.text) for y, (end, row) in enumerate(places)])
 
 
 def picture(report: Report, timeline: Timeline | None = None) -> str:
     """The report as an SVG file."""
     panels = []
-    spent = budget(report)
+    spent = budget_bar(report)
     if spent is not None:
         panels.append((f"Where the {step_times.figure_unit(report)} goes", spent, 66))
     if timeline is not None:
         panels.append((timeline.title or "Timeline", *strip(timeline)))
-    could = predictions(report)
+    could = predictions_ladder(report)
     if could is not None:
         panels.append(("What each change alone would bring", *could))
     lines = [
@@ -147,12 +147,12 @@ def picture(report: Report, timeline: Timeline | None = None) -> str:
     return standalone(opening.verdict(report), lines, panels)
 
 
-def budget(report: Report) -> Plot | None:
+def budget_bar(report: Report) -> Plot | None:
     """The step's budget as one bar, idle time by cause; None without device work."""
     marks = []
     at = 0.0
     for share in breakdown.finest(breakdown.budget(report)):
-        if not measured(share.share) or share.share < NEGLIGIBLE:
+        if not is_figure(share.share) or share.share < NEGLIGIBLE:
             continue
         text = f"{share.name} {figure(share.share, 'share')}"
         box = Box(at, at + share.ms, 0.0, 1.0, f"{text}, {figure(share.ms, 'ms')}", text)
@@ -169,7 +169,7 @@ def budget(report: Report) -> Plot | None:
     )
 
 
-def predictions(report: Report) -> tuple[Plot, int] | None:
+def predictions_ladder(report: Report) -> tuple[Plot, int] | None:
     """Today's step, the step after each recommended change alone, and the roofline's floor; None
     without any."""
     today = step_times.step_ms(report)
@@ -188,4 +188,4 @@ def predictions(report: Report) -> tuple[Plot, int] | None:
 
 def _is_time(value: float | None) -> TypeGuard[float]:
     """Whether it is known, and not nothing."""
-    return measured(value) and value > 0
+    return is_figure(value) and value > 0

@@ -91,7 +91,7 @@ class _Frame:
         return cls(left, width - left - RIGHT_PX, "", {"xmlns": "http://www.w3.org/2000/svg"})
 
 
-def _left_px(axis: of.Axis, scale: of.Scale) -> int:
+def _left_px(axis: of.Axis, scale: of.AxisScale) -> int:
     """Room for what stands at the vertical axis."""
     if axis.hidden:
         return 2
@@ -103,7 +103,7 @@ def _left_px(axis: of.Axis, scale: of.Scale) -> int:
 class _Area:
     """Where marks are drawn: across in shares of its width, down in px."""
 
-    def __init__(self, across: of.Scale, along: of.Scale, height: int, down: bool) -> None:
+    def __init__(self, across: of.AxisScale, along: of.AxisScale, height: int, down: bool) -> None:
         self.across = across
         self.along = along
         self.height = height
@@ -324,7 +324,7 @@ def _dots(area: _Area, mark: of.Dots, *, alone: bool) -> Iterator[Markup]:
                 )
 
 
-def _words(area: _Area, mark: of.Words, *, alone: bool) -> Iterator[Markup]:
+def _words(area: _Area, mark: of.PlotTexts, *, alone: bool) -> Iterator[Markup]:
     """Texts; a page too narrow for one shows it without what stands in brackets, shortened, or to
     the left."""
     for x, y, text in mark.words:
