@@ -112,9 +112,10 @@ def write_parquet(of: MeasuredRanks, folder: Path, hidden: Hidden = None) -> dic
     with _whole(folder) as scratch:
         scratch.mkdir()
         for name, frame in frames(of, hidden):
-            pq.write_table(
-                pa.Table.from_pandas(frame, preserve_index=False), scratch / f"{name}.parquet"
-            )
+            table = pa.Table.from_pandas(frame, preserve_index=False)
+            # Opened here: Arrow takes names in UTF-8 alone.
+            with (scratch / f"{name}.parquet").open("wb") as file:
+                pq.write_table(table, file)
             written[name] = len(frame)
     return written
 

@@ -163,9 +163,10 @@ def _with_logs(
 def _store(
     file: Path, report: "Report", tags: dict[str, str], recordings: list[str], part: str
 ) -> None:
+    from traceanalyzer.cli.io.output import say
     from traceanalyzer.history.runs import fingerprint, store_report
 
     number = store_report(
         file, report, tags=tags, fingerprint=fingerprint(recordings), selection=part or None
     )
-    click.echo(f"traceanalyzer: stored as {file}#{number}", err=True)
+    say(f"traceanalyzer: stored as {file}#{number}", err=True)

@@ -35,7 +35,7 @@ def write_digests(
     paths: Sequence[str], folder: str, scheduler: str | None = None, workers: int | None = None
 ) -> None:
     """Digest the recordings, and say how many there are. Raises TraceAnalyzerError."""
-    from traceanalyzer.cli.io.output import warn
+    from traceanalyzer.cli.io.output import say, warn
     from traceanalyzer.cli.io.progress import counting
     from traceanalyzer.fleet.digests.cluster import cluster
     from traceanalyzer.fleet.digests.map import make_all
@@ -55,7 +55,7 @@ def write_digests(
         raise TraceAnalyzerError(
             lines[0] if len(lines) == 1 else f"none of {len(lines)} recordings could be read"
         )
-    click.echo(
+    say(
         f"{files} digests in {folder} ({found} were there), {len(lines)} recordings "
         "could not be read"
     )

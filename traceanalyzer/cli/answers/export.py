@@ -96,7 +96,7 @@ def _form(file: Path) -> str:
 
 
 def _write_tables(paths: tuple[str, ...], file: Path, scope: Scope, hidden: Hidden) -> None:
-    from traceanalyzer.cli.io.output import check_writable
+    from traceanalyzer.cli.io.output import check_writable, say
     from traceanalyzer.cli.io.progress import working
     from traceanalyzer.cli.io.reports import opened
 
@@ -110,4 +110,4 @@ def _write_tables(paths: tuple[str, ...], file: Path, scope: Scope, hidden: Hidd
     with working("Writing"):
         rows = write(Query(run, *scope).measured, file, hidden)
     counts = [f"{name} {count:,}" for name, count in rows.items()]
-    click.echo(f"{file}: {', '.join(counts)}", err=True)
+    say(f"{file}: {', '.join(counts)}", err=True)

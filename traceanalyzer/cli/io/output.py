@@ -163,12 +163,18 @@ def warn_of_failures(run: "Run") -> None:
         warn(" ".join(f"{failure.path} could not be read: {failure.message}".split()))
 
 
-def warn(message: str) -> None:
-    """Say something on standard error; what a command prints besides is not kept then."""
+def say(line: str, *, err: bool = False) -> None:
+    """Print a line of which a part may be the name of a file: without control characters, and
+    readable where it is not UTF-8."""
     from traceanalyzer.report.format import plain
 
+    click.echo(plain(line), err=err)
+
+
+def warn(message: str) -> None:
+    """Say something on standard error; what a command prints besides is not kept then."""
     _about_command()[WARNED] = True
-    click.echo(f"traceanalyzer: warning: {plain(message)}", err=True)
+    say(f"traceanalyzer: warning: {message}", err=True)
 
 
 def _about_command() -> dict[str, Any]:

@@ -11,6 +11,7 @@ def cache(action: str) -> None:
     """Show or clear what is kept of recordings, so that the next question does not read again, nor
     work out again."""
     from traceanalyzer.base import plural
+    from traceanalyzer.cli.io.output import say
     from traceanalyzer.ingest.cache.store import (
         ANSWER,
         VARIABLE,
@@ -25,7 +26,7 @@ def cache(action: str) -> None:
         click.echo(f"The cache is off ({VARIABLE} is empty, or there is no home folder).")
         return
     if not folder.is_dir():
-        click.echo(f"{folder}: empty")
+        say(f"{folder}: empty")
         return
     why = why_not_trusted(folder)
     if why:
@@ -36,4 +37,4 @@ def cache(action: str) -> None:
     counts = {"model": len(found) - answers, "answer": answers}
     counted = ", ".join(f"{count} {plural(what, count)}" for what, count in counts.items())
     done = " removed" if action == "clear" else ""
-    click.echo(f"{folder}: {counted}, {total / 1e6:,.1f} MB{done}")
+    say(f"{folder}: {counted}, {total / 1e6:,.1f} MB{done}")

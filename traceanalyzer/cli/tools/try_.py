@@ -110,13 +110,14 @@ def try_(
 
 
 def _tell(search: "Search", folder: Path, output: str | None, ended: str, words: str) -> None:
+    from traceanalyzer.cli.io.output import say
     from traceanalyzer.trials import find
     from traceanalyzer.trials import words as told
 
     answer = search.answer(ended)
     click.echo(told.screen(answer), nl=False)
     path = find.save(answer, folder)
-    click.echo(f"All of it: {path}")
+    say(f"All of it: {path}")
     if output is not None:
         again = f"traceanalyzer try -- {words}"
         try:

@@ -355,8 +355,18 @@ def read_digests(places: Sequence[Place], *, why: bool = False) -> Iterator[Rank
 def _read(
     pa: Any, place: Place, data: bytes | None, columns: Sequence[str]
 ) -> Rank | LeftOut | str:
+    if data is not None:
+        return _read_parquet(pa, pa.BufferReader(data), len(data), columns)
     try:
-        source = str(note_read(place.path)) if data is None else pa.BufferReader(data)
+        # Opened here: Arrow takes names in UTF-8 alone.
+        with note_read(place.path).open("rb") as file:
+            return _read_parquet(pa, file, Path(place.path).stat().st_size, columns)
+    except OSError as why:
+        return f"a damaged digest ({type(why).__name__}): make it again from the recording"
+
+
+def _read_parquet(pa: Any, source: Any, size: int, columns: Sequence[str]) -> Rank | LeftOut | str:
+    try:
         file = pa.parquet.ParquetFile(source)
         about = (file.metadata.metadata or {}).get(METADATA)
         if about is None:
@@ -367,7 +377,6 @@ def _read(
                 f"a digest of another version (schema {schema}, here {SCHEMA}): make it "
                 "again from the recording"
             )
-        size = Path(place.path).stat().st_size if data is None else len(data)
         full_size = _made_bytes(file.metadata)
         if full_size > max(LEAST_MADE, MOST_RATIO * size):
             return f"a digest of {size:,} bytes that would take {full_size:,}: make it again"

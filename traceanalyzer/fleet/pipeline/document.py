@@ -1,5 +1,6 @@
 """The slowdown of a pipelined job as a document."""
 
+import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -202,7 +203,8 @@ def opened(path: Path) -> Any:
             f"logs of operations need pyarrow: {how_to_install('fleet')}"
         ) from error
     try:
-        return pq.ParquetFile(path)
+        # Opened here: Arrow takes names in UTF-8 alone.
+        return pq.ParquetFile(io.BufferedReader(io.FileIO(path)))
     except (OSError, ValueError) as error:
         raise UnreadableInputError(f"no Parquet file ({str(error).splitlines()[0]})") from error
 
