@@ -4,7 +4,7 @@ FOLDER ...`.
 A FOLDER holds `pairs.json` and captures, as `benchmarks.pairs` makes them, or `manifest.json`
 (`benchmarks.remedies`). Three tables: for each remedy how often it was timed, advised among the
 first three and right, and its errors; for each family of remedies how many ranges hold the
-stopwatch, and how many would if their share of the gain were chosen on the other programs alone;
+stopwatch, and how wide they are;
 and the advice on programs that already have their remedy (`*.fixed`, `*.fix`, `*.without`).
 """
 
@@ -19,18 +19,13 @@ from pathlib import Path
 
 import traceanalyzer as ta
 from benchmarks.accuracy import ABLATIONS, SHARED, Rows, Table, as_text
+from benchmarks.promise_errors import kinds
 from benchmarks.remedies import CLOSE, FIRST, MORE, Pair, pairs
 from traceanalyzer.diagnosis.diagnose import diagnose
-from traceanalyzer.diagnosis.remedies.advice import advise
 from traceanalyzer.diagnosis.selection import measured
-from traceanalyzer.replay.limits import GAIN_SPREAD
-from traceanalyzer.replay.whatif import SCENARIO_SPREAD
 
 BRINGS_NOTHING = 0.98
 """A remedy whose step is not shorter than this share of the one before brings nothing."""
-CANDIDATES = (GAIN_SPREAD, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4)
-HELD = 0.9
-"""Share of the other programs' medians that a chosen range has to hold."""
 GOOD = (".fixed", ".fix", ".without")
 
 
@@ -44,8 +39,6 @@ class Promise:
     step_ms: float | None
     low_ms: float
     high_ms: float
-    spread: float = GAIN_SPREAD
-    """Share of the gain that is in the range."""
 
     @property
     def fixed_ms(self) -> float:
@@ -69,16 +62,10 @@ class Promise:
             abs(self.error) <= CLOSE or self.low_ms <= self.fixed_ms <= self.high_ms
         )
 
-    def holds(self, share: float) -> bool:
-        """Whether the range would hold the stopwatch's median with this share of the gain in it."""
-        if self.step_ms is None:
-            return False
-        gain = max(self.base_ms - self.step_ms, 0.0)
-        now = math.hypot(SCENARIO_SPREAD * self.step_ms, self.spread * gain)
-        other = math.hypot(SCENARIO_SPREAD * self.step_ms, share * gain)
-        off = self.fixed_ms - self.step_ms
-        width = self.high_ms - self.step_ms if off > 0 else self.step_ms - self.low_ms
-        return abs(off) <= math.sqrt(max(width**2 - now**2, 0.0) + other**2)
+    @property
+    def holds(self) -> bool:
+        """Whether its range holds the stopwatch's median."""
+        return self.low_ms <= self.fixed_ms <= self.high_ms
 
 
 def captured(folder: Path) -> Iterator[Pair]:
@@ -105,10 +92,7 @@ def promised(pair: Pair) -> Promise:
     step, low, high = (
         (one.predicted_step_ms, one.low_ms, one.high_ms) if more is None else more.likely_ms
     )
-    spreads = {one.remedy.id: one.offer.scenario.spread for one in advise(m)}
-    return Promise(
-        pair, place, base, step, low or 0.0, high or 0.0, spreads.get(pair.remedy, GAIN_SPREAD)
-    )
+    return Promise(pair, place, base, step, low or 0.0, high or 0.0)
 
 
 def by_remedy(found: list[Promise]) -> Table:
@@ -156,50 +140,22 @@ def by_remedy(found: list[Promise]) -> Table:
 
 
 def ranges(found: list[Promise]) -> Table:
-    """How many ranges hold, by the share of the gain that is in them; chosen on the other programs,
-    too."""
-    families: dict[float, list[Promise]] = defaultdict(list)
-    for one in found:
-        if one.step_ms is not None and one.pays:
-            families[one.spread].append(one)
+    """How many ranges hold, and how wide they are, by kind of remedy."""
     rows: Rows = []
-    for share, mine in sorted(families.items()):
-        held = sum(one.low_ms <= one.fixed_ms <= one.high_ms for one in mine)
-        others = sum(one.holds(_chosen([two for two in mine if two is not one])) for one in mine)
-        width = statistics.median((one.high_ms - one.low_ms) / one.base_ms for one in mine)
-        names = ", ".join(sorted({one.pair.remedy for one in mine}))
-        rows.append(
-            (
-                names,
-                f"{share:.1%}",
-                str(len(mine)),
-                str(held),
-                str(others),
-                f"{width:.0%} of the step",
-            )
-        )
-    columns = (
-        "remedies",
-        "share of the gain",
-        "ranges",
-        "hold",
-        "hold, chosen on the others",
-        "width, median",
-    )
-    total = sum(map(len, families.values()))
-    inside = sum(int(row[3]) for row in rows)
-    return (
-        "Ranges by what is changed",
-        columns,
-        rows,
-        f"{inside} of {total} ranges hold the stopwatch's median.",
-    )
-
-
-def _chosen(others: list[Promise]) -> float:
-    """The least share with which enough of these ranges hold; the largest where none does."""
-    enough = (one for one in CANDIDATES if sum(p.holds(one) for p in others) >= HELD * len(others))
-    return next(enough, CANDIDATES[-1])
+    told = [one for one in found if one.step_ms is not None and one.pays]
+    for name, remedies in kinds().items():
+        mine = [one for one in told if one.pair.remedy in remedies]
+        if not mine:
+            continue
+        held = sum(one.holds for one in mine)
+        widths = [(one.high_ms - one.low_ms) / (one.step_ms or math.nan) for one in mine]
+        of_step = [(one.high_ms - one.low_ms) / one.base_ms for one in mine]
+        width = f"{statistics.median(widths):.0%}"
+        rows.append((name, str(len(mine)), str(held), width, f"{statistics.median(of_step):.0%}"))
+    columns = ("remedies", "ranges", "hold", "width over the promise", "over the step, median")
+    inside = sum(one.holds for one in told)
+    text = f"{inside} of {len(told)} ranges hold the stopwatch's median."
+    return "Ranges by what is changed", columns, rows, text
 
 
 def good_recordings(folder: Path) -> dict[str, list[Path]]:

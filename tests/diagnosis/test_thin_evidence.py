@@ -3,10 +3,8 @@ nothing is known of."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import traceanalyzer as ta
@@ -23,10 +21,9 @@ from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
 from traceanalyzer.replay.changes.communication.collectives import gathered_again
 from traceanalyzer.replay.changes.fusion import find_runs
 from traceanalyzer.replay.host_speed import _mean_between
-from traceanalyzer.replay.limits import GAIN_SPREAD, OF_KERNELS
 from traceanalyzer.replay.recorded import make_tape
 from traceanalyzer.replay.scenario import Scenario
-from traceanalyzer.replay.whatif import MOST_OF_GAIN, Replay
+from traceanalyzer.replay.whatif import Replay
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
 CONVOLUTION = "sm80_xmma_fprop_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc_tilesize128x128x32"
@@ -160,28 +157,6 @@ def test_kernels_near_their_limits_are_left_alone() -> None:
     report = ta.analyze(SAMPLES / "compute_bound")
     assert "gpu-busy" in {finding.id for finding in report.findings}
     assert report.recommendations == []
-
-
-def test_a_range_holds_what_other_kernels_may_not_save() -> None:
-    m = program(lambda p: p.launch(GEMM, 4000))
-    replay = m.replay
-    assert replay is not None
-    tenth = Scenario(
-        "tf32",
-        lambda tape: tape.retimed(np.maximum(tape.duration * 0.1, 1)),
-        "a tenth",
-        spread=OF_KERNELS,
-    )
-    wide = replay.predict(tenth)
-    usual = replay.predict(replace(tenth, spread=GAIN_SPREAD))
-    assert wide.step_ms == usual.step_ms
-    assert wide.high_ms is not None
-    assert usual.high_ms is not None
-    assert wide.step_ms is not None
-    most_ms = MOST_OF_GAIN * wide.step_ms  # less than the share of what it gains
-    assert most_ms < OF_KERNELS * 3.6
-    assert wide.high_ms - wide.step_ms == pytest.approx(most_ms, rel=0.1)
-    assert wide.high_ms > 1.2 * usual.high_ms
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,8 @@
 """How far a prediction may be off, and what bounds it: the GPU's clock, and copies that cannot be
 hidden.
 
-A scenario leaves things out in proportion to what it changes: a host without its launches or its
-Python is known well, how fast other kernels are is not. The shares were chosen on pairs of programs
-that were timed with and without a remedy; `python -m benchmarks.remedy_errors` compares each with
-the others (docs/accuracy.md).
+How far promises of remedies were off is counted (`promise_errors`). Other scenarios leave things
+out: a host without its launches or its Python is known well.
 
 A GPU whose tensor cores pause less draws more power, and at its power limit it clocks lower:
 without pauses matrix kernels take longer. At the limit the share of time in them (duty) times their
@@ -27,11 +25,8 @@ from traceanalyzer.replay.stretches import Pass
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import Bool
 
-GAIN_SPREAD = 0.015  # share of what a scenario gains by which its prediction may be off ...
-OF_KERNELS = 0.2  # ... where kernels become other kernels ...
-OF_MOVES = 0.1
-"""... and where input is loaded or copied in another way, messages between ranks change, or many
-calls become one."""
+GAIN_SPREAD = 0.015
+"""Share of what a scenario gains by which its prediction may be off."""
 LIMITED_DUTY = 0.75
 """Tensor cores that work for less of the time than this keep the highest clock; a prediction's
 pessimistic end assumes that they do so only under ..."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from traceanalyzer.base import dataclass
 from traceanalyzer.replay.changes.communication.buckets import MB, BucketSize, rebucketed
-from traceanalyzer.replay.limits import GAIN_SPREAD, Chosen
+from traceanalyzer.replay.limits import Chosen
 from traceanalyzer.replay.patterns.named import ops_named
 from traceanalyzer.replay.simulate import Begin
 from traceanalyzer.replay.tape import Change, Tape
@@ -47,7 +47,6 @@ class Scenario:
     """The ops that it hides behind the rest of the step: it cannot lead below the longer of the two
     (`hiding`)."""
     parts: "tuple[Scenario, ...]" = ()  # the scenarios that it combines
-    spread: float = GAIN_SPREAD  # share of what it gains by which its prediction may be off
     baseline: Change | None = None
     """The recorded program as the model behind `change` has it: what a prediction gains is its
     difference from that."""

@@ -21,7 +21,6 @@ from traceanalyzer.replay.changes.communication.collectives import (
 from traceanalyzer.replay.changes.compiling import chains_compiled, functions_compiled
 from traceanalyzer.replay.changes.fusion import ELEMENTWISE, PAIR, Reading, fusing
 from traceanalyzer.replay.changes.optimizer import optimizer_by_lists, optimizer_fused
-from traceanalyzer.replay.limits import OF_KERNELS
 from traceanalyzer.replay.scenario import Scenario, buckets, combined, lower_median
 
 NO_HOST_SYNCS = Scenario(
@@ -54,7 +53,6 @@ FUSED_OPTIMIZER = Scenario(
     optimizer_fused,
     "Adam reads and writes everything once, in one launch for every few dozen tensors",
     missing="no step of an Adam that is not fused already was recorded",
-    spread=OF_KERNELS,
 )
 FOREACH_OPTIMIZER = Scenario(
     "foreach_optimizer",

@@ -21,6 +21,7 @@ from traceanalyzer.replay.limits import (
     least_times_ns,
     slowed,
 )
+from traceanalyzer.replay.promise_errors import errors_of
 from traceanalyzer.replay.recorded import hiccups, typical_steps
 from traceanalyzer.replay.scenario import Scenario, combined
 from traceanalyzer.replay.scenarios import COMBINED, SCENARIOS
@@ -47,6 +48,8 @@ SURE_GAIN = 0.97
 LEAST_OF_STEP = 0.25
 """No prediction is so far off that the step is shorter than this share of it for what a scenario
 leaves out."""
+LEAST_DEVICE_WORK = 0.92
+"""The same device work takes no less than this share of its recorded time in another run: clocks."""
 MOST_SPEEDUP = 100.0
 """What would leave less of the step than this is the step itself: there is nothing to predict."""
 NOTHING_ELSE = "hardly anything of the step would be left: it is nothing but what this removes"
@@ -321,28 +324,48 @@ class Replay:
         )
 
     def _range_under(self, scenario: Scenario, step: float) -> tuple[float, float]:
-        """The 90 % range of a predicted step: of its other readings on a fast and a slow host, with
-        what scenarios leave out. A slow host makes today's step longer, too: what gains on every
-        host ends below today's step."""
+        """The 90 % range of a predicted step. A slow host makes today's step longer, too: what
+        gains on every host ends below today's step."""
         base = self.base_ms
-        # Tensor cores of duty 1 keep the highest clock however busy they are.
-        fast = self._step_ms(scenario, scenario.optimistic, self.fast_host, 1.0) or step
         slow = (
             self._step_ms(scenario, scenario.pessimistic, self.slow_host, PESSIMISTIC_DUTY) or step
         )
-        gain = base - step
-        spread = math.hypot(
-            SCENARIO_SPREAD * step, min(scenario.spread * gain, MOST_OF_GAIN * step)
-        )
-        below = min(spread, max((1.0 - LEAST_OF_STEP) * step, GAIN_SPREAD * gain))
-        low = step - math.hypot(max(step - fast, 0.0), below)
-        high = step + math.hypot(max(slow - step, 0.0), spread)
         on_slow = base * slow / self.slow_host_ms if self.slow_host_ms else slow
-        with_today = step + math.hypot(max(on_slow - step, 0.0), spread)
+        errors = errors_of(scenario.id)
+        if errors is None:
+            low, high, with_today = self._modelled_range(scenario, step, slow, on_slow)
+        else:  # where the changed step waits for the host, by what this host is known to do, too
+            low, high = errors.around(step, base)
+            high = max(high, slow)
+            if errors.keeps_device_work:
+                low = max(low, self._least_by_device_ms(scenario, step))
+            with_today = max(step, on_slow)
         if with_today < base:
             high = min(high, max(with_today, SURE_GAIN * base))
         low = max(low, base * scenario.least, 0.0)
         return low, high if scenario.may_cost else min(high, self.range_ms[1])
+
+    def _least_by_device_ms(self, scenario: Scenario, step: float) -> float:
+        """What a changed step takes at least where its device works one op at a time, as recorded;
+        0 where it does not."""
+        changed = _changed(scenario.change, self.typical) or ()
+        works = [float(tape.duration.sum()) / tape.steps / NS_PER_MS for tape in changed]
+        busy = max(works, default=0.0) * self.scale
+        return LEAST_DEVICE_WORK * busy if busy <= step else 0.0
+
+    def _modelled_range(
+        self, scenario: Scenario, step: float, slow: float, on_slow: float
+    ) -> tuple[float, float, float]:
+        """Both ends of a scenario that is no remedy, of its other readings on a fast and a slow
+        host with what scenarios leave out; and its slow end where today's host is as slow, ms."""
+        gain = self.base_ms - step
+        # Tensor cores of duty 1 keep the highest clock however busy they are.
+        fast = self._step_ms(scenario, scenario.optimistic, self.fast_host, 1.0) or step
+        spread = math.hypot(SCENARIO_SPREAD * step, min(GAIN_SPREAD * gain, MOST_OF_GAIN * step))
+        below = min(spread, max((1.0 - LEAST_OF_STEP) * step, GAIN_SPREAD * gain))
+        low = step - math.hypot(max(step - fast, 0.0), below)
+        high = step + math.hypot(max(slow - step, 0.0), spread)
+        return low, high, step + math.hypot(max(on_slow - step, 0.0), spread)
 
     def _step_ms(
         self, of: Scenario, reading: Change | None, tapes: Sequence[Tape], limited: float

@@ -33,17 +33,15 @@ from traceanalyzer.replay.changes.communication.collectives import (
     wide_sums,
 )
 from traceanalyzer.replay.changes.communication.collectives import smaller_messages as shrunk
-from traceanalyzer.replay.limits import OF_MOVES
 from traceanalyzer.replay.scenario import AS_RECORDED
 
 EXPOSED = "exposed-communication"
-ACCUMULATED = assuming("no_sync_accumulation", accumulated_without_sync, spread=OF_MOVES)
+ACCUMULATED = assuming("no_sync_accumulation", accumulated_without_sync)
 LARGER = assuming(
     "larger_buckets",
     rebucketed(BucketSize(bytes=USUAL_BUCKET_BYTES)),
     may_cost=True,
     baseline=AS_RECORDED,
-    spread=OF_MOVES,
 )
 OVERLAPPED = assuming(
     "overlap_communication",
@@ -51,25 +49,21 @@ OVERLAPPED = assuming(
     "assumes_overlapped",
     optimistic=overlapped(0.0),
     pessimistic=overlapped(MOST_OVERLAP_COST),
-    spread=OF_MOVES,
 )
 SMALLER = replace(OVERLAPPED, id="smaller_buckets", basis=text("smaller_buckets", "assumes"))
 LARGE_BUCKETS = 2  # buckets of more than so many times the usual size were asked for
-COMPRESSED = assuming("compress_gradients", compressed, spread=OF_MOVES)
+COMPRESSED = assuming("compress_gradients", compressed)
 BY_HALVES = assuming(
     "overlap_communication",
     overlapped_by_halves(OVERLAP_COST),
     "assumes_by_halves",
-    spread=OF_MOVES,
     optimistic=overlapped_by_halves(0.0),
     pessimistic=overlapped_by_halves(MOST_OVERLAP_COST),
 )
 LEAST_BY_HALVES = 0.08  # share of the step that it must save: the model has to be rewritten for it
-PARAMETERS_KEPT = assuming("keep_parameters", parameters_kept, spread=OF_MOVES)
-PREFETCHED = assuming("prefetch_parameters", prefetched, spread=OF_MOVES)
-SHRUNK = assuming(
-    "smaller_messages", shrunk(0.5, 1.0), optimistic=shrunk(0.25, 0.5), spread=OF_MOVES
-)
+PARAMETERS_KEPT = assuming("keep_parameters", parameters_kept)
+PREFETCHED = assuming("prefetch_parameters", prefetched)
+SHRUNK = assuming("smaller_messages", shrunk(0.5, 1.0), optimistic=shrunk(0.25, 0.5))
 
 
 @remedy("no_sync_accumulation", "communication", EXPOSED)

@@ -33,30 +33,28 @@ from traceanalyzer.replay.changes.data.loading import (
     round_trips,
     waited_less,
 )
-from traceanalyzer.replay.limits import OF_MOVES
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import Bool
 
 LOAD_OF_OTHERS = 0.1
 """Ranks that load hardly more than this share of what one does have no loading to share with it."""
-READY = assuming("data_loader_workers", loaded_by_workers, spread=OF_MOVES)
-COPIED_AHEAD = assuming("copy_ahead", copied_ahead, hides=input_copies, spread=OF_MOVES)
+READY = assuming("data_loader_workers", loaded_by_workers)
+COPIED_AHEAD = assuming("copy_ahead", copied_ahead, hides=input_copies)
 copy_ahead = wherever("data is copied to the GPU", "transfer", "exposed-copies", COPIED_AHEAD)
-PINNED = assuming("pinned_memory", pinned, spread=OF_MOVES)
+PINNED = assuming("pinned_memory", pinned)
 pinned_memory = wherever(
     "data is copied from pageable memory", "transfer", "exposed-copies", PINNED
 )
 SENT_SHARE = 0.5
 """Share of the recorded step that copies of results take, from which sending them is what the step
 does."""
-RESULTS_KEPT = assuming("copy_less", results_kept, spread=OF_MOVES)
-KEPT = assuming("keep_on_device", kept_on_device, "assumes_kept", spread=OF_MOVES)
-PICKED = assuming("keep_on_device", picked_on_device, "assumes_picked", spread=OF_MOVES)
+RESULTS_KEPT = assuming("copy_less", results_kept)
+KEPT = assuming("keep_on_device", kept_on_device, "assumes_kept")
+PICKED = assuming("keep_on_device", picked_on_device, "assumes_picked")
 UPDATED = assuming(
     "keep_on_device",
     lambda tape: updated_on_device(kept_on_device(tape) or tape),
     "assumes_updated",
-    spread=OF_MOVES,
 )
 MOST_OF_TABLES = 0.25
 """Share of the GPU's memory that data may take beside the program, whose own need is not

@@ -25,7 +25,6 @@ from traceanalyzer.replay.changes.precision import (
     wide_products,
 )
 from traceanalyzer.replay.changes.recompute import HOOKED_SHARE, kept
-from traceanalyzer.replay.limits import OF_KERNELS
 from traceanalyzer.replay.patterns.named import launched_within
 from traceanalyzer.replay.tape import Tape
 
@@ -33,7 +32,6 @@ FUSED_CHAINS = assuming(
     "fuse_elementwise",
     functions_compiled(Reading.TYPICAL, MIN_CHAIN),
     figures={"chain": MIN_CHAIN},
-    spread=OF_KERNELS,
     optimistic=fusing(WRITTEN_OUT, Reading.OPTIMISTIC, MIN_CHAIN),
     pessimistic=functions_compiled(Reading.PESSIMISTIC, MIN_CHAIN, library=True),
 )
@@ -43,11 +41,11 @@ compiler."""
 LEAST_OF_CHAINS = 0.08
 """Less often lies between operators that no library has together, or within what fused kernels
 differ by."""
-FUSED_ATTENTION = assuming("fused_attention", attention_fused, spread=OF_KERNELS)
+FUSED_ATTENTION = assuming("fused_attention", attention_fused)
 fused_attention = wherever(
     "attention is written out", "memory", "attention-written-out", FUSED_ATTENTION
 )
-IN_CHANNELS_LAST = assuming("channels_last", in_channels_last, spread=OF_KERNELS)
+IN_CHANNELS_LAST = assuming("channels_last", in_channels_last)
 LEAST_OF_LAYOUT = 0.04
 """Other kernels come with the other layout: for few channels, or groups of them, slower ones."""
 OTHER_NORMS = re.compile(r"group_norm|instance_norm")
@@ -55,7 +53,7 @@ OTHER_NORMS = re.compile(r"group_norm|instance_norm")
 LAUNCH_BOUND = (
     0.2  # share of the step that is idle for launches from which kernels hide behind them
 )
-TF32 = assuming("tf32", in_tf32, figures={"efficiency": TENSOR_EFFICIENCY}, spread=OF_KERNELS)
+TF32 = assuming("tf32", in_tf32, figures={"efficiency": TENSOR_EFFICIENCY})
 tf32 = wherever(
     "fp32 matrices are multiplied on the ordinary cores", "compute", "fp32-matmul", TF32
 )
@@ -71,11 +69,10 @@ IN_BF16 = assuming(
     figures={"efficiency": TENSOR_EFFICIENCY},
     optimistic=in_16_bits(0.85, 0.5, 0.7),
     pessimistic=in_16_bits(0.5, 0.8, 1.0),
-    spread=OF_KERNELS,
 )
 LEAST_OF_BF16 = 0.05  # casts of small tensors cost launches; results differ a little
-PADDED = assuming("pad_shapes", padded, spread=OF_KERNELS)
-KEPT = assuming("no_recompute", kept(HOOKED_SHARE), pessimistic=kept(1.0), spread=OF_KERNELS)
+PADDED = assuming("pad_shapes", padded)
+KEPT = assuming("no_recompute", kept(HOOKED_SHARE), pessimistic=kept(1.0))
 no_recompute = wherever("a forward pass runs again", "compute", "gpu-busy", KEPT)
 
 

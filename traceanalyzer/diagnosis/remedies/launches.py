@@ -29,7 +29,6 @@ from traceanalyzer.replay.changes.loops.repetition import (
 )
 from traceanalyzer.replay.changes.recompute import recomputed
 from traceanalyzer.replay.changes.syncs.syncs import follows_pageable_copy, is_read
-from traceanalyzer.replay.limits import OF_KERNELS, OF_MOVES
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import distinct
 
@@ -49,7 +48,6 @@ COMPILED = assuming(
     optimistic=compiled(Reading.OPTIMISTIC),
     pessimistic=compiled(Reading.PESSIMISTIC),
     may_cost=True,
-    spread=OF_KERNELS,
 )
 MOST_CALLS = 4
 """Calls of models that an iteration makes by turns at most: guidance, a draft and its target, an
@@ -63,7 +61,6 @@ ENLARGED = assuming(
     enlarged,
     figures={"times": GREATER_BATCH},
     pessimistic=enlarged_at_full_cost,
-    spread=OF_MOVES,
     least=1.0 / GREATER_BATCH,
 )
 LEAST_IDLE = 0.3

@@ -20,29 +20,27 @@ from traceanalyzer.replay.changes.loops.unfused_rnn import (
     tensors_listed,
 )
 from traceanalyzer.replay.changes.optimizer import optimizer_by_lists, optimizer_fused, small_groups
-from traceanalyzer.replay.limits import OF_KERNELS, OF_MOVES
 from traceanalyzer.replay.scenarios import FUSED_OPTIMIZER
 
-CALLS = assuming("batch_calls", batched, "assumes_calls", spread=OF_MOVES)
+CALLS = assuming("batch_calls", batched, "assumes_calls")
 OVER_STEPS = assuming(
     "batch_calls",
     batched_over_steps,
     "assumes_over_steps",
     figures={"steps": STEPS_A_BATCH},
-    spread=OF_MOVES,
 )
-LOOKUPS = assuming("batch_calls", lookups_joined, "assumes_lookups", spread=OF_MOVES)
-TWINS = assuming("batch_calls", calls_joined, "assumes_twins", spread=OF_MOVES)
-FUSED_RNN = assuming("fused_rnn", recurrent_fused, figures={"share": CELL_SHARE}, spread=OF_MOVES)
+LOOKUPS = assuming("batch_calls", lookups_joined, "assumes_lookups")
+TWINS = assuming("batch_calls", calls_joined, "assumes_twins")
+FUSED_RNN = assuming("fused_rnn", recurrent_fused, figures={"share": CELL_SHARE})
 fused_rnn = wherever("a recurrent cell is called many times", "launch", "launch-bound", FUSED_RNN)
-PRODUCTS = assuming("batched_matmul", products_batched, "assumes_products", spread=OF_MOVES)
-ENSEMBLES = assuming("batched_matmul", ensembles_joined, "assumes_ensembles", spread=OF_MOVES)
+PRODUCTS = assuming("batched_matmul", products_batched, "assumes_products")
+ENSEMBLES = assuming("batched_matmul", ensembles_joined, "assumes_ensembles")
 LEAST_OF_PRODUCTS = 0.05  # operands have to be put together, and the model is another
 FUSED = replace(
     FUSED_OPTIMIZER, pessimistic=lambda tape: optimizer_by_lists(tape) or optimizer_fused(tape)
 )
-BY_LISTS = assuming("fused_optimizer", optimizer_by_lists, "assumes_by_lists", spread=OF_KERNELS)
-LOOPS = assuming("fused_optimizer", tensors_listed, "assumes_loops", spread=OF_KERNELS)
+BY_LISTS = assuming("fused_optimizer", optimizer_by_lists, "assumes_by_lists")
+LOOPS = assuming("fused_optimizer", tensors_listed, "assumes_loops")
 NORM = {
     "norm",
     "linalg_norm",

@@ -21,8 +21,7 @@ class Offer:
     """What a remedy would be for this program."""
 
     action: Words  # what to type, in one line
-    # the change of host and device together; its `spread` is how far the prediction may be off
-    scenario: Scenario
+    scenario: Scenario  # the change of host and device together
     after: tuple[str, ...] = ()  # remedies that have to come first; `scenario` has them, too
     against: tuple[str, BottleneckClass] | None = None
     """Finding and class that it is against here, where those are not the remedy's usual ones."""
