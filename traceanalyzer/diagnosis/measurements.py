@@ -394,7 +394,8 @@ class Measurements(HasTimed):
             )
         if timed is None or not self.timed.steps.found:
             return None
-        other = timings.contradicted(timed, self.mean_step_ms) and not self.trace.fed_by_workers
+        fed = self.trace.may_have_waited_for_workers
+        other = timings.contradicted(timed, self.mean_step_ms) and not fed
         return None if other else timed
 
     kinds = lazy(

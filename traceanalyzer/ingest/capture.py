@@ -164,7 +164,8 @@ def _with_unprofiled(trace: Trace, path: Path) -> tuple[Trace, tuple[str, ...]]:
         return replace(trace, light=light), (
             f"{file.name} holds no step time: what the profiler cost is not known.",
         )
-    against = contradiction(stopwatch, light, fed=trace.fed_by_workers)
+    fed = replace(trace, stopwatch=stopwatch).may_have_waited_for_workers
+    against = contradiction(stopwatch, light, fed=fed)
     step_ns = stopwatch.step_ns if against is None else None
     note = unsettled(stopwatch) if against is None else against
     return replace(trace, light=light, stopwatch=stopwatch, unprofiled_step_ns=step_ns), (

@@ -15,6 +15,7 @@ from traceanalyzer.replay.simulate import step_times_ns
 from traceanalyzer.replay.tape import Tail, Tape
 from traceanalyzer.replay.together import beside_transfers
 from traceanalyzer.trace import I64, Trace
+from traceanalyzer.trace.run import LEAST_WAIT_FOR_DATA
 
 DISPATCH_SHARE = 0.55
 """Share of the recorded dispatch time that is left without the profiler: between the median of
@@ -47,9 +48,6 @@ next: programs that were recorded twice, minutes apart on one machine, differ by
 LOADING_SPREAD = 0.1
 """How much longer or shorter loading, and other long work of the host, takes in the timed run than
 in the recorded one, as a mean over its steps."""
-LEAST_WAIT_FOR_DATA = 0.005
-"""A loader that was waited for less of the timed step than this when it was recorded keeps up: what
-the timed step has beyond the recorded one is another rank's, or the clock's."""
 SAME_PROGRAM = 1.15  # ranks whose numbers of launches differ by less run the same program
 LONG_WORK_NS = 1_000_000
 """Shorter work of the host lies between launches, and is as fast as they are."""
@@ -113,25 +111,27 @@ def with_graphs_untraced(tape: Tape) -> Tape:
 def _with_empty_queue(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[Tape, ...]:
     """The tapes with waits for batches that are as long as in the timed steps, where workers bring
     them: their queue fills while the recorder starts, and recorded steps take from it what timed
-    ones had to wait for."""
-    first = tapes[0]
+    ones had to wait for. No rank waits longer than its stopwatch saw it wait."""
     waits_ms = _slowest_ms(tapes, _loading_ns)
-    if not all(one.source.trace.fed_by_workers for one in tapes):
+    if not all(one.source.trace.may_have_waited_for_workers for one in tapes):
         return tapes
     if waits_ms < LEAST_WAIT_FOR_DATA * measured_ms:
         return tapes
-    missing_ms = measured_ms - replay_step_ms(
-        host_scaled(tapes, share_of_capture(first.source.trace)[0])
-    )
+    usual = share_of_capture(tapes[0].source.trace)[0]
+    missing_ms = measured_ms - replay_step_ms(host_scaled(tapes, usual))
     if missing_ms <= FIT_TOLERANCE * measured_ms:
         return tapes
-    longer = 1.0 + missing_ms / waits_ms
-    tails = [one.tail._replace(loading=round(one.tail.loading * longer)) for one in tapes]
-    loads = [_scaled(one.loading, longer) for one in tapes]
-    return tuple(
-        replace(one, loading=load, tail=tail)
-        for one, load, tail in zip(tapes, loads, tails, strict=True)
-    )
+    return tuple(_waiting_longer(one, 1.0 + missing_ms / waits_ms) for one in tapes)
+
+
+def _waiting_longer(tape: Tape, longer: float) -> Tape:
+    """The tape with so many times as long waits for data, as far as the timed steps had them."""
+    stopwatch = tape.source.trace.stopwatch
+    recorded_ns = _loading_ns(tape) / tape.steps
+    if stopwatch is not None and stopwatch.loader_ns is not None and recorded_ns:
+        longer = min(longer, max(stopwatch.loader_ns / recorded_ns, 1.0))
+    tail = tape.tail._replace(loading=round(tape.tail.loading * longer))
+    return replace(tape, loading=_scaled(tape.loading, longer), tail=tail)
 
 
 def _usual_share(trace: Trace) -> tuple[float, float]:

@@ -316,7 +316,7 @@ def _unprofiled_notes(m: Measurements) -> Iterator[str]:
     """Where the step without the profiler comes from, or why it is not known."""
     stated = m.said_unprofiled
     stopwatch = m.trace.stopwatch
-    fed = m.trace.fed_by_workers
+    fed = m.trace.may_have_waited_for_workers
     against = contradiction(stopwatch, m.trace.light, fed=fed) if stopwatch is not None else None
     if against is not None:
         yield against

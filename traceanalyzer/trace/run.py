@@ -10,6 +10,9 @@ from traceanalyzer.trace.snapshot import Snapshot
 
 TORCH_PROFILER = ("kineto", "pftrace")  # formats that torch.profiler writes
 
+LEAST_WAIT_FOR_DATA = 0.005
+"""A loader that was waited for less of a step than this keeps up."""
+
 
 @dataclass(frozen=True, eq=False)
 class Trace:
@@ -111,6 +114,15 @@ class Trace:
         """Whether worker processes of PyTorch's DataLoader bring batches, which a queue holds until
         they are taken."""
         return any("_MultiProcessingDataLoaderIter" in text for text in self.strings)
+
+    @property
+    def may_have_waited_for_workers(self) -> bool:
+        """Whether timed steps may have waited for workers that recorded ones took batches from: not
+        where the stopwatch saw that none did."""
+        timed = self.stopwatch
+        if timed is None or timed.loader_ns is None:
+            return self.fed_by_workers
+        return self.fed_by_workers and timed.loader_ns >= LEAST_WAIT_FOR_DATA * timed.step_ns
 
     def text(self, code: int) -> str | None:
         """The string behind a code, None for -1."""

@@ -1,0 +1,79 @@
+"""How long steps without the profiler wait for workers, where a stopwatch timed that wait."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.kineto_builder import KinetoTrace
+from traceanalyzer.diagnosis.measurements import measure_ranks
+from traceanalyzer.ingest import load
+from traceanalyzer.trace.circumstances import Stopwatch
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+STEPS = 10
+STEP_US = 4000
+WAIT_US = 1000
+NEXT = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+
+
+def fed_program(folder: Path) -> Path:
+    """Steps of 4 ms that wait 1 ms for a worker's batch, and end with a wait for 2 ms of work."""
+    t = KinetoTrace()
+    for s in range(STEPS):
+        begin = s * STEP_US
+        t.step(s, begin, STEP_US)
+        t.annotation(NEXT, begin + 10, WAIT_US)
+        t.op("aten::mm", begin + 1100, 100)
+        t.launched("gemm", begin + 1120, begin + 1150, 2000)
+        t.api("cudaDeviceSynchronize", begin + 1300, 1900)
+    return t.write(folder / "trace.json")
+
+
+def waits_ms(folder: Path, loader_ms: float | None) -> tuple[float, float]:
+    """The wait for data a step, and the step, where a stopwatch read 6 ms and so long a wait."""
+    (trace,) = load([fed_program(folder)]).traces
+    timed = Stopwatch(
+        step_ns=6_000_000,
+        low_ns=5_900_000,
+        high_ns=6_100_000,
+        steady=True,
+        after_profiler=False,
+        unit=None,
+        loader_ns=None if loader_ms is None else round(loader_ms * 1e6),
+    )
+    (m,) = measure_ranks([replace(trace, stopwatch=timed, unprofiled_step_ns=timed.step_ns)])
+    assert m.replay is not None
+    tape = m.replay.typical[0]
+    waited = float(tape.loading.sum()) + tape.tail.loading
+    return waited / tape.steps / 1e6, m.replay.base_ms
+
+
+@pytest.mark.parametrize(
+    ("loader_ms", "least", "most"), [(None, 2.0, 4.0), (2.0, 1.5, 2.1), (0.04, 0.9, 1.1)]
+)
+def test_a_longer_step_waits_for_data_as_long_as_it_was_seen_to(
+    tmp_path: Path, loader_ms: float | None, least: float, most: float
+) -> None:
+    waited, step = waits_ms(tmp_path, loader_ms)
+    assert least <= waited <= most
+    assert step == pytest.approx(6.0)
+
+
+def test_steps_that_did_not_wait_and_took_longer_were_others(tmp_path: Path) -> None:
+    waited, step = waits_ms(tmp_path, 0.01)
+    assert waited == pytest.approx(1.0, abs=0.1)
+    assert step < 4.1
+
+
+def test_steps_that_did_not_wait_were_not_held_up_by_workers(tmp_path: Path) -> None:
+    (trace,) = load([fed_program(tmp_path)]).traces
+    assert trace.may_have_waited_for_workers
+    quick = Stopwatch(6_000_000, None, None, True, False, None, loader_ns=10_000)
+    assert not replace(trace, stopwatch=quick).may_have_waited_for_workers
+    slow = replace(quick, loader_ns=100_000)
+    assert replace(trace, stopwatch=slow).may_have_waited_for_workers
