@@ -11,7 +11,7 @@ import pytest
 from tests.analysis.build import TraceBuilder
 from tests.analysis.roofline.test_roofline import GEMM, TABLE, op
 from traceanalyzer.analysis.joined.knowledge import Knowledge
-from traceanalyzer.diagnosis.diagnose import diagnose, settle
+from traceanalyzer.diagnosis.diagnose import allocate_headroom, diagnose
 from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.diagnosis.rules.device import (
     above_roofline,
@@ -61,7 +61,7 @@ def measured(builder: TraceBuilder, name: str = "round") -> Measurements:
 
 
 def found(builder: TraceBuilder, name: str = "round") -> dict[str, Draft]:
-    return {draft.id: draft for draft, _ in settle(measured(builder, name), COMPUTATION)}
+    return {draft.id: draft for draft, _ in allocate_headroom(measured(builder, name), COMPUTATION)}
 
 
 def figure(draft: Draft, metric: str) -> float:
@@ -259,7 +259,7 @@ def test_claims_never_exceed_the_kernels_they_are_on() -> None:
     attention(b)
     product(b, 300, "[1000,1001],[1001,1000]", FP32, SGEMM, 400, blocks=22, threads=1024)
     m = measured(b)
-    claims = [draft.claim_ms for draft, _ in settle(m, COMPUTATION)]
+    claims = [draft.claim_ms for draft, _ in allocate_headroom(m, COMPUTATION)]
     assert m.budget is not None
     assert sum(c for c in claims if c) <= m.budget.compute
 
@@ -277,7 +277,7 @@ def test_faster_than_the_roofline_is_always_said() -> None:
     )
     product(b, 600, "[1000,1000],[1000,1000]", BF16, GEMM, 50_000)
     m = measured(b)
-    ((draft, _),) = settle(m, [above_roofline])
+    ((draft, _),) = allocate_headroom(m, [above_roofline])
     assert figure(draft, "highest") == pytest.approx(12)
     assert "above-roofline" in {finding.id for finding in diagnose(m).findings}
 
@@ -285,7 +285,7 @@ def test_faster_than_the_roofline_is_always_said() -> None:
 def test_nothing_above_the_roofline_no_finding() -> None:
     b = TraceBuilder()
     product(b, 0, "[1000,1000],[1000,1000]", BF16, GEMM, 50)
-    assert not settle(measured(b), [above_roofline])
+    assert not allocate_headroom(measured(b), [above_roofline])
 
 
 @pytest.mark.parametrize(("last", "told"), [(1_000_000, True), (1_000, True), (700_000, False)])

@@ -11,7 +11,7 @@ import pytest
 from tests.diagnosis.test_remedies import ADD, GEMM, REDUCE, program, within
 from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.draft import Draft, Proposal
-from traceanalyzer.diagnosis.finding import Evidence, everywhere
+from traceanalyzer.diagnosis.finding import Evidence, same_for_all
 from traceanalyzer.diagnosis.recommend import MIN_TOUCHED_SHARE
 from traceanalyzer.replay.changes.compiling import INFERENCE, functions_compiled
 from traceanalyzer.replay.changes.fusion import REREAD_OF_LONGEST, WRITTEN_OUT, Reading, fusing
@@ -116,7 +116,7 @@ def test_nothing_of_unknown_gain_is_advised_for_kernels_that_take_little(
         "compute",
         None,
         [Evidence("kernels", share, "share", "")],
-        [Proposal(everywhere("do"), "basis")],
+        [Proposal(same_for_all("do"), "basis")],
     )
     found = diagnose(m, [lambda _m, _free: iter([draft])])
     assert [f.id for f in found.findings] == ["x"]

@@ -12,7 +12,7 @@ import pytest
 
 import traceanalyzer as ta
 import traceanalyzer.diagnosis.rules as room
-from traceanalyzer.diagnosis.diagnose import settle
+from traceanalyzer.diagnosis.diagnose import allocate_headroom
 from traceanalyzer.diagnosis.draft import Draft
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.rules import RULES
@@ -67,10 +67,10 @@ def heard() -> dict[str, set[str]]:
         m = measured(ta.load(path)).critical
         owners = {}
         for rule in RULES:
-            for draft, _ in settle(m, [rule]):
+            for draft, _ in allocate_headroom(m, [rule]):
                 owners[draft.id] = rule.__name__
                 result.setdefault(rule.__name__, set()).add("alone")
-        for draft, headroom in settle(m):
+        for draft, headroom in allocate_headroom(m):
             if headroom is None or headroom > 0:
                 result[owners[draft.id]].add("headroom")
     return result

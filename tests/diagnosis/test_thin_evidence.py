@@ -12,7 +12,7 @@ from tests.analysis.causes.test_gaps import Program
 from tests.analysis.collectives import Ranked
 from tests.diagnosis.test_remedies import ADD, GEMM, program, step_us, within
 from traceanalyzer.analysis.tables.timing import UnprofiledTime
-from traceanalyzer.diagnosis.finding import everywhere
+from traceanalyzer.diagnosis.finding import same_for_all
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.diagnosis.remedies import advice
 from traceanalyzer.diagnosis.remedies.kernels import channels_last
@@ -102,7 +102,7 @@ def test_a_cautious_reading_that_saves_nothing_is_no_advice(
             "tf32",
             "compute",
             "fp32-matmul",
-            lambda _m, scenario=scenario: Offer(everywhere("do"), scenario),
+            lambda _m, scenario=scenario: Offer(same_for_all("do"), scenario),
         )  # type: ignore[misc]
         monkeypatch.setattr(advice, "REMEDIES", (remedy,))
         assert len(advice.advise(m)) == told

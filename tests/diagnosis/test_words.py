@@ -17,7 +17,7 @@ from traceanalyzer.analysis.joined.joined import framework
 from traceanalyzer.analysis.names import Framework
 from traceanalyzer.analysis.names.pytorch import FRAMEWORK
 from traceanalyzer.diagnosis import remedies, rules
-from traceanalyzer.diagnosis.finding import Words, everywhere
+from traceanalyzer.diagnosis.finding import Words, same_for_all
 from traceanalyzer.diagnosis.pages import finding_pages
 from traceanalyzer.diagnosis.remedies.remedy import entries
 from traceanalyzer.report.build import build_report
@@ -100,7 +100,7 @@ def test_each_framework_has_its_words() -> None:
     ]
     assert Words("Use torch.compile.", "Capture a graph.").of(Framework.JAX) == "Capture a graph."
     assert Words("Use torch.compile.").of(Framework.CUDA) is None
-    assert {everywhere("Use larger messages.").of(one) for one in Framework} == {
+    assert {same_for_all("Use larger messages.").of(one) for one in Framework} == {
         "Use larger messages."
     }
 

@@ -22,7 +22,13 @@ from traceanalyzer.replay.scenarios import (
     NO_STRAGGLER,
 )
 from traceanalyzer.replay.simulate import step_times_ns
-from traceanalyzer.replay.together import MAX_RANKS, apart, beside_transfers, join_tapes, make_tapes
+from traceanalyzer.replay.together import (
+    MAX_RANKS,
+    beside_transfers,
+    join_tapes,
+    make_tapes,
+    without_meetings,
+)
 from traceanalyzer.replay.whatif import Replay
 
 BUSY = Rank()
@@ -218,7 +224,7 @@ def test_a_run_takes_as_long_as_its_slowest_rank_and_no_shorter_than_any_alone(
     contexts = run(*ranks)
     tapes = make_tapes(contexts[0].rated, [c.rated for c in contexts[1:]])
     together = step_times_ns(tapes)
-    alone = step_times_ns([apart(tape) for tape in tapes])
+    alone = step_times_ns([without_meetings(tape) for tape in tapes])
     assert max(together) == pytest.approx(min(together))
     assert max(together) >= max(alone) - 1
     assert max(together) == pytest.approx(

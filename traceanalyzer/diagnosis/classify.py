@@ -24,7 +24,7 @@ from traceanalyzer.diagnosis.finding import (
 )
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.memory import memory_headline as memory_headline
-from traceanalyzer.diagnosis.outside import IDLE_CLASSES, MOST_SURE, outside
+from traceanalyzer.diagnosis.outside import IDLE_CLASSES, MOST_SURE, outside_cause
 from traceanalyzer.diagnosis.rules.evidence import no_gpu_work
 from traceanalyzer.diagnosis.rules.timing import profiled_summary, timing_summary, told_summary
 from traceanalyzer.diagnosis.shares import Shares, missing_kernels, step_shares
@@ -145,7 +145,7 @@ def classify(m: Measurements, best: Iterable[BottleneckClass | None] = ()) -> Su
     if why:
         return Summary("inconclusive", 0.0, f"Inconclusive: {why}", m.step.basis, step_ms)
     bottleneck = _name(verdict.cause, shares)
-    held_up = m.memo(outside) if bottleneck in IDLE_CLASSES else ""
+    held_up = m.memo(outside_cause) if bottleneck in IDLE_CLASSES else ""
     confidence = _confidence(m, verdict, shares, held_up)
     beside = None if verdict.beside in (None, "unexplained") else _name(verdict.beside, shares)
     headline = f"{_headline(m, verdict, shares)} {held_up}".rstrip()

@@ -24,9 +24,9 @@ from traceanalyzer.diagnosis.finding import (
     severity_of,
 )
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.diagnosis.outside import IDLE_CLASSES, outside
+from traceanalyzer.diagnosis.outside import IDLE_CLASSES, outside_cause
 from traceanalyzer.diagnosis.ranking import ranked_advice, with_reason
-from traceanalyzer.diagnosis.recommend import in_front, recommendations_of
+from traceanalyzer.diagnosis.recommend import gpu_work_first, recommendations_of
 from traceanalyzer.diagnosis.rules import RULES
 from traceanalyzer.diagnosis.rules.device import GPU_BUSY, UNDERSIZED
 from traceanalyzer.diagnosis.rules.timing import timing_parts
@@ -54,14 +54,18 @@ class Diagnosis:
 def diagnose(m: Measurements, rules: Sequence[Rule] = RULES) -> Diagnosis:
     """Diagnose the process."""
     settled = _by_headroom(
-        [(draft, headroom) for draft, headroom in settle(m, rules) if _counts(m, draft, headroom)]
+        [
+            (draft, headroom)
+            for draft, headroom in allocate_headroom(m, rules)
+            if _counts(m, draft, headroom)
+        ]
     )
     advice = recommendations_of(m, settled)
     best_first = ranked_advice(advice, m.step.step_ms)
     worth_most = next((one.cls for one in best_first if _pays(one)), None)
     summary = classify(m, [worth_most, _largest(m, settled)])
     advice = [one for one in advice if _stands(m, summary, one)]
-    gains, advice = _against(settled, in_front(advice, summary.bottleneck), m.step.step_ms)
+    gains, advice = _against(settled, gpu_work_first(advice, summary.bottleneck), m.step.step_ms)
     found, compiling = m.memo(on_compile)[1:]
     findings = [*_findings(m, _lifted(settled, gains, m.step.step_ms), summary.bottleneck), *found]
     advice = ranked_advice([*advice, *compiling], m.step.step_ms)
@@ -88,7 +92,7 @@ def _stands(m: Measurements, summary: Summary, advice: Recommendation) -> bool:
     does."""
     if summary.bottleneck == "inconclusive":
         return advice.id == UNDERSIZED
-    return not m.memo(outside) or advice.cls not in IDLE_CLASSES
+    return not m.memo(outside_cause) or advice.cls not in IDLE_CLASSES
 
 
 def _kinds(m: Measurements, summary: Summary) -> list[str]:
@@ -106,7 +110,7 @@ def _kinds(m: Measurements, summary: Summary) -> list[str]:
     return [f"{kinds.slow_share:.0%} of the recorded steps are slow: {slow}."]
 
 
-def settle(m: Measurements, rules: Sequence[Rule] = RULES) -> Settled:
+def allocate_headroom(m: Measurements, rules: Sequence[Rule] = RULES) -> Settled:
     """The rules' drafts, each with what it claims as far as its part of the step has not been given
     away already."""
     left = _parts_of_step(m)
@@ -211,7 +215,7 @@ def _findings(m: Measurements, settled: Settled, bottleneck: BottleneckClass) ->
     """By headroom; of idle time by something outside or few ops, and of GPU work not in the
     verdict, it is unknown."""
     unnamed = bottleneck == "inconclusive"
-    promised = not m.memo(outside) and not too_few_ops(m, step_shares(m))
+    promised = not m.memo(outside_cause) and not too_few_ops(m, step_shares(m))
 
     def known(draft: Draft) -> bool:
         bound = draft.id == GPU_BUSY and (draft.cls != bottleneck or unnamed)

@@ -42,7 +42,7 @@ class Words:
         return self.jax or self.cuda if framework is Framework.JAX else self.cuda
 
 
-def everywhere(text: str) -> Words:
+def same_for_all(text: str) -> Words:
     """This text for every framework."""
     return Words(text, text)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from traceanalyzer.analysis.causes.causes import Causes
 from traceanalyzer.analysis.causes.critical_path import path_parts
 from traceanalyzer.analysis.causes.doubts import clocks_apart_ns, doubt, with_clocks_joined
-from traceanalyzer.analysis.causes.started import Started
+from traceanalyzer.analysis.causes.started import LaunchEdges
 from traceanalyzer.analysis.groups.first_steps import first_steps
 from traceanalyzer.analysis.groups.input_loading import loading
 from traceanalyzer.analysis.groups.seen_conditions import seen_conditions
@@ -82,7 +82,7 @@ def measure(
         linked = Linked(with_clocks_joined(trace, apart_ns), linked.knowledge)
     named = with_operators(linked, [Linked(one, linked.knowledge) for one in trace.captures])
     timed = Timed(Joined(linked if named is None else Linked(named, linked.knowledge)), only_step)
-    return Measurements(Rated(Causes(Started(timed))), clocks_apart_ns=apart_ns)
+    return Measurements(Rated(Causes(LaunchEdges(timed))), clocks_apart_ns=apart_ns)
 
 
 def measure_ranks(

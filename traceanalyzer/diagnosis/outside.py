@@ -3,7 +3,7 @@ pause."""
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import complement, places, robust_sigma, union
+from traceanalyzer.analysis.algebra import complement, local_searchsorted, robust_sigma, union
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.names import Framework
 from traceanalyzer.base import NS_PER_MS, digits
@@ -30,7 +30,7 @@ LONG_PAUSE_MS = 10_000
 MOST_OF = 0.5  # share of the step or recording from which idle time makes it what it is
 
 
-def outside(m: Measurements) -> str:
+def outside_cause(m: Measurements) -> str:
     """What may hold the program up from outside, in a sentence; empty where nothing shows it."""
     idle = (
         sum(getattr(m.step.idle, cls) for cls in IDLE_CLASSES) if m.step.idle is not None else 0.0
@@ -69,7 +69,7 @@ def _clock(m: Measurements) -> str:
     within = (int(steps.start[0]), int(steps.end[-1]))
     quiet = complement(within, union(calls.start, calls.end))
     longest = np.zeros(len(steps), np.int64)
-    step = places(steps.start, quiet.start, side="right") - 1
+    step = local_searchsorted(steps.start, quiet.start, side="right") - 1
     np.maximum.at(longest, step, quiet.end - quiet.start)
     stretch = float(np.median(longest[steps.steady]))
     if stretch < QUIET_SHARE * period:

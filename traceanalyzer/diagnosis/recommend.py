@@ -56,7 +56,7 @@ def recommendations_of(
     )
 
 
-def in_front(advice: list[Recommendation], cls: BottleneckClass) -> list[Recommendation]:
+def gpu_work_first(advice: list[Recommendation], cls: BottleneckClass) -> list[Recommendation]:
     """The advice with that on the GPU's own work, of which nothing is predicted, in front, where
     the verdict names that work, nothing that is predicted shortens it, and other changes gain
     little."""

@@ -17,7 +17,7 @@ from traceanalyzer.replay.changes.warmup import programs_own
 from traceanalyzer.replay.patterns.named import launched_within, nodes_named, texts
 from traceanalyzer.replay.recorded import calling
 from traceanalyzer.replay.tape import Tape, parametric
-from traceanalyzer.replay.together import apart
+from traceanalyzer.replay.together import without_meetings
 
 COUNTS = re.compile(
     "^aten::nonzero$"
@@ -63,7 +63,7 @@ def communication_free(tape: Tape) -> Tape:
     messages and back, compute that ran beside one is no longer slowed, and the host neither calls
     them, nor waits in them, nor shards."""
     gone = tape.communication | launched_within(tape, BUCKETING) | launched_within(tape, SHARDING)
-    free = replace(apart(tape), duration=tape.alone).without_launches(gone)
+    free = replace(without_meetings(tape), duration=tape.alone).without_launches(gone)
     inside = contains(
         tape.source.linked.memo(calling), tape.source.trace.api_calls.start[tape.call]
     )

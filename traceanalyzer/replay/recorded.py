@@ -19,7 +19,7 @@ from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.analysis.causes.gaps import idle_by_cause
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.causes.start import waited_for
-from traceanalyzer.analysis.causes.started import Started
+from traceanalyzer.analysis.causes.started import LaunchEdges
 from traceanalyzer.analysis.joined.alone import alone
 from traceanalyzer.analysis.joined.blocking import RETURN_LATENCY_NS, read_ranges
 from traceanalyzer.analysis.joined.joined import Joined
@@ -129,7 +129,7 @@ def _tape(
     )
 
 
-def _held_by_others(started: Started, chosen: I64) -> tuple[I64, Dependencies]:
+def _held_by_others(started: LaunchEdges, chosen: I64) -> tuple[I64, Dependencies]:
     """What each op was held beyond its usual pause, ns, and what it waits for on other streams: one
     that was held for long waited for the op of another stream that ended last before it, not for so
     much time."""
@@ -206,7 +206,7 @@ def _cut(rated: Rated, chosen: I64, kept: IntervalSet) -> tuple[IntervalSet, I64
     return intersect(kept, of_step), np.minimum(latency, left)
 
 
-def _host_time(timed: Started, rows: I64, kept: IntervalSet) -> dict[str, I64]:
+def _host_time(timed: LaunchEdges, rows: I64, kept: IntervalSet) -> dict[str, I64]:
     """Host time before each event and, last, after all of them, by what it is spent on, ns."""
     calls = timed.trace.api_calls
     begin = min(kept.start[0], calls.start[rows[0]])

@@ -14,7 +14,7 @@ from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.analysis.algebra import IntervalSet, at, measure, one_of, texts_where, union
+from traceanalyzer.analysis.algebra import IntervalSet, at, isin_few, measure, texts_where, union
 from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.analysis.joined.backward import made_by
 from traceanalyzer.analysis.joined.linked import Linked, Memo
@@ -151,7 +151,7 @@ class Tape(Memo):
     def of_classes(self, *names: str) -> Bool:
         """Ops of these classes."""
         linked = self.source.linked
-        return one_of(linked.op_class[self.row], [linked.classes.index(name) for name in names])
+        return isin_few(linked.op_class[self.row], [linked.classes.index(name) for name in names])
 
     def copies_of(self, kind: CopyKind) -> Bool:
         """Copies in this direction."""

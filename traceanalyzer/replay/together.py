@@ -83,7 +83,7 @@ def join_tapes(tapes: Sequence[Tape], matches: Matches) -> tuple[Tape, ...]:
     return tuple(joined)
 
 
-def apart(tape: Tape) -> Tape:
+def without_meetings(tape: Tape) -> Tape:
     """Nobody waits for another rank: collectives only transfer."""
     return replace(tape, meeting=np.full_like(tape.meeting, -1))
 
@@ -109,11 +109,11 @@ def beside_transfers(tape: Tape) -> Tape:
     )
 
 
-def nothing(tape: Tape) -> Tape:
+def without_work(tape: Tape) -> Tape:
     """A rank that does nothing and meets nobody."""
     idle = {name: np.zeros_like(getattr(tape, name)) for name in OF_TIME}
     return replace(
-        apart(tape),
+        without_meetings(tape),
         tail=Tail(0, 0, 0, 0),
         dependencies=Dependencies.none(len(tape.row)),
         **idle,

@@ -82,7 +82,7 @@ def figures_quoted(report: Report) -> list[Fact]:
     ]
 
 
-def brief(report: Report) -> str:
+def known_in_brief(report: Report) -> str:
     """What of it is known, on one line; empty where nothing is."""
     work = report.metrics.throughput
     used = report.metrics.utilisation
@@ -106,7 +106,7 @@ def brief(report: Report) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def memory_line(report: Report) -> str:
+def memory_sentence(report: Report) -> str:
     """GPU memory on a line or two; empty where it was not recorded."""
     memory_used = report.metrics.memory
     if memory_used is None or memory_used.peak is None:

@@ -20,7 +20,7 @@ from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.ingest import load
 from traceanalyzer.ingest.torch_log import read_logs
 from traceanalyzer.replay.compile.regions import CompiledCode
-from traceanalyzer.replay.compile.windows import idle_in, seams
+from traceanalyzer.replay.compile.windows import graph_break_windows, idle_in
 from traceanalyzer.report.compile.build import compile_report
 from traceanalyzer.report.compile.strip import CompileReport
 
@@ -104,7 +104,7 @@ def test_a_seam_is_the_host_time_between_the_graphs_and_is_charged_the_idle_time
     tmp_path: Path,
 ) -> None:
     ctx = measure(load([written(tmp_path, broken_trace())]).traces[0])
-    (seam,) = seams(CompiledCode(ctx.joined))
+    (seam,) = graph_break_windows(CompiledCode(ctx.joined))
     assert (seam.before, seam.after, seam.forward) == ("0/0", "1/0", STEPS)
     assert ((seam.end - seam.start) == 300_000).all()
     # The GPU is done at 211 us and starts again at 461: idle for 250, of which the host left graph

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.replay.patterns.operators import linear, op
-from traceanalyzer.replay.patterns.operators import Operator, flow, given_by, is_chain
+from traceanalyzer.replay.patterns.operators import Operator, flow, is_chain, output_shape
 
 
 def part(number: int, *shape: int) -> Operator:
@@ -27,11 +27,11 @@ def part(number: int, *shape: int) -> Operator:
 )
 def test_what_an_operator_takes_and_gives(one: Operator, takes: object, gives: object) -> None:
     assert flow(one) == (takes, gives)
-    assert given_by(one) == gives
+    assert output_shape(one) == gives
 
 
 def test_a_sum_gives_as_much_as_its_larger_operand() -> None:
-    assert given_by(op("add", [8], [6, 8])) == (6, 8)
+    assert output_shape(op("add", [8], [6, 8])) == (6, 8)
     assert flow(op("add", [8], [6, 8])).gives is None, (
         "which of them comes from the operator before is not known"
     )

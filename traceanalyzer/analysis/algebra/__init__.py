@@ -72,7 +72,6 @@ __all__ = [
     "blockwise",
     "blockwise_found",
     "clip",
-    "coded",
     "compact",
     "complement",
     "contains",
@@ -82,26 +81,19 @@ __all__ = [
     "dedup_each",
     "dictionary_encoded",
     "first_with",
-    "flat",
-    "flat_each",
     "flatnonzero32",
-    "from_below",
     "innermost_open_at",
     "intersect",
     "isin_few",
     "join",
     "largest",
-    "lean",
     "levels",
     "levels_deepest_first",
     "local_searchsorted",
     "look_up",
     "measure",
-    "mostly",
     "nest",
-    "one_of",
     "overlaps",
-    "places",
     "robust_sigma",
     "rows_or_slice",
     "run_lengths",
@@ -110,26 +102,11 @@ __all__ = [
     "shared_time",
     "sorted_values",
     "stable_order",
-    "still_open",
-    "stretch",
     "subtract",
     "subtree_ends",
     "sums",
     "texts_where",
     "union",
     "weighted_mode",
-    "where",
     "where_changed",
 ]
-
-lean = compact
-flat = dedup_constant
-flat_each = dedup_each
-coded = dictionary_encoded
-places = local_searchsorted
-one_of = isin_few
-where = flatnonzero32
-stretch = rows_or_slice
-mostly = weighted_mode
-from_below = levels_deepest_first
-still_open = innermost_open_at

@@ -4,7 +4,7 @@ from functools import cached_property
 
 from traceanalyzer.analysis.causes.critical_path import CriticalPath, find_critical_path
 from traceanalyzer.analysis.causes.gaps import Gaps, find_gaps
-from traceanalyzer.analysis.causes.started import Started
+from traceanalyzer.analysis.causes.started import LaunchEdges
 from traceanalyzer.analysis.time.timed import HasTimed, Timed
 from traceanalyzer.base import dataclass
 
@@ -13,7 +13,7 @@ from traceanalyzer.base import dataclass
 class Causes(HasTimed):
     """Why the devices were idle."""
 
-    started: Started
+    started: LaunchEdges
 
     @property
     def timed(self) -> Timed:

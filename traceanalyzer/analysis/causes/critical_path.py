@@ -20,14 +20,14 @@ from traceanalyzer.analysis.algebra import (
     RowNumbers,
     at,
     blockwise,
+    flatnonzero32,
+    local_searchsorted,
     overlaps,
-    places,
-    where,
 )
 from traceanalyzer.analysis.algebra.blocks import blocks
 from traceanalyzer.analysis.causes.driving import NO_STATE, PROFILER_STATE, driving
 from traceanalyzer.analysis.causes.start import Bindings, HostWaits, StartBound
-from traceanalyzer.analysis.causes.started import Started
+from traceanalyzer.analysis.causes.started import LaunchEdges
 from traceanalyzer.analysis.joined.blocking import read_ranges
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.time.host_timeline import HostState
@@ -138,7 +138,7 @@ AT_ONCE = (
 SEGMENTS = 4  # segments that an op of the chain has at most: return, host, pause and itself
 
 
-def find_critical_path(started: Started) -> CriticalPath:
+def find_critical_path(started: LaunchEdges) -> CriticalPath:
     """The critical path of the steady steps (of the recording without steps); empty without device
     work."""
     return joined_path(list(path_parts(started)))
@@ -154,7 +154,7 @@ def joined_path(parts: Sequence[CriticalPath]) -> CriticalPath:
     )
 
 
-def path_parts(started: Started) -> Iterator[CriticalPath]:
+def path_parts(started: LaunchEdges) -> Iterator[CriticalPath]:
     """The critical path in parts, one after the other, of which none is long."""
     ops = started.trace.device_ops
     steps = started.timed.steps
@@ -176,7 +176,7 @@ def path_parts(started: Started) -> Iterator[CriticalPath]:
             yield _refined(started, cut.take(block), edges)
 
 
-def _refined(started: Started, chain: Chain, edges: I64) -> CriticalPath:
+def _refined(started: LaunchEdges, chain: Chain, edges: I64) -> CriticalPath:
     """The part of the path that some segments of the chain are; `edges`: when steps begin and the
     last one ends."""
     on_host = chain.part == SegmentPart.HOST
@@ -340,11 +340,11 @@ def _follow(following: I32, start: I64, first: int, window: tuple[int, int]) -> 
 
     def run_after(op: I32) -> I32:
         after = np.where(_or_else(start, op, finish) <= begin, np.int32(-1), following[op])
-        return (places(breaks, after, side="right") - 1).astype(np.int32)
+        return (local_searchsorted(breaks, after, side="right") - 1).astype(np.int32)
 
     stops = blockwise(stop, RowNumbers(len(following)), following)
     stops[0] = True
-    breaks = where(stops)
+    breaks = flatnonzero32(stops)
     del stops
     # Runs of ops that follow each other: the number of the one after each, and of those on the
     # chain.
@@ -383,14 +383,14 @@ def _kinds(linked: Linked, chain: Chain) -> U8:
     return kind
 
 
-def _using(started: Started) -> Bool:
+def _using(started: LaunchEdges) -> Bool:
     """Which calls launch device work or wait for it."""
     using = started.joined.blocks.copy()
     using[started.linked.launch[started.linked.launch >= 0]] = True
     return using
 
 
-def _with_input(started: Started, kind: U8, end: I64) -> U8:
+def _with_input(started: LaunchEdges, kind: U8, end: I64) -> U8:
     """The kinds, set to input for work of the host that is followed by a copy that brings some."""
     work = np.flatnonzero(kind == PathKind.HOST)
     if not len(work):

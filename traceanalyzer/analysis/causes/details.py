@@ -9,7 +9,7 @@ import re
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import IntervalSet, at, measure, one_of, texts_where, union
+from traceanalyzer.analysis.algebra import IntervalSet, at, isin_few, measure, texts_where, union
 from traceanalyzer.analysis.joined.launched import building_time
 from traceanalyzer.analysis.time.host_timeline import HostState, loading_calls
 from traceanalyzer.analysis.time.timed import Timed
@@ -99,7 +99,7 @@ def host_work_times(timed: Timed) -> dict[IdleDetail, IntervalSet]:
     calls = timed.trace.api_calls
     loads = timed.linked.memo(loading_calls)
     named = texts_where(strings, _COMPILES.search)
-    rows = named[ranges.name] & one_of(
+    rows = named[ranges.name] & isin_few(
         ranges.kind, (RangeKind.OP, RangeKind.ANNOTATION, RangeKind.LIBRARY)
     )
     rows &= np.isin(ranges.thread, distinct(timed.trace.api_calls.thread))
@@ -122,4 +122,4 @@ def host_work_times(timed: Timed) -> dict[IdleDetail, IntervalSet]:
 
 def migrates(timed: Timed, next_op: I64) -> Bool:
     """Which gaps are ended by the migration of managed memory."""
-    return one_of(at(timed.trace.device_ops.copy_kind, next_op, 0), _UNIFIED)
+    return isin_few(at(timed.trace.device_ops.copy_kind, next_op, 0), _UNIFIED)

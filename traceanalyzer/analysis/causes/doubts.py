@@ -8,7 +8,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra import IntervalSet, measure, union
 from traceanalyzer.analysis.causes.start import op_before
-from traceanalyzer.analysis.causes.started import Started
+from traceanalyzer.analysis.causes.started import LaunchEdges
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import ApiKind
@@ -51,7 +51,7 @@ def with_clocks_joined(trace: Trace, apart_ns: int) -> Trace:
     )
 
 
-def out_of_order_share(started: Started) -> float:
+def out_of_order_share(started: LaunchEdges) -> float:
     """Share of the launched ops that begin behind an op which their stream was given later."""
     launch = started.linked.launch_time
     before = op_before(started.starts.stream)
@@ -78,7 +78,7 @@ def outlasting_waits(joined: Joined) -> IntervalSet:
     return union(since[outlasting], ended[outlasting])
 
 
-def outlasted_share(started: Started) -> float:
+def outlasted_share(started: LaunchEdges) -> float:
     """Share of the steady steps in which the host waited for work that is not in the recording."""
     steps = started.timed.steps
     waits = started.joined.memo(outlasting_waits)
@@ -87,7 +87,7 @@ def outlasted_share(started: Started) -> float:
     return float(within / total) if total else 0.0
 
 
-def doubt(started: Started, apart_ns: int) -> str:
+def doubt(started: LaunchEdges, apart_ns: int) -> str:
     """Why the recording cannot tell what the GPU waited for, in a sentence without its full stop;
     empty where nothing says so."""
     if apart_ns:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from traceanalyzer.analysis.algebra import at, local_searchsorted, measure
-from traceanalyzer.analysis.causes.started import Started
+from traceanalyzer.analysis.causes.started import LaunchEdges
 from traceanalyzer.analysis.joined.blocking import searching_calls
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.time.host_timeline import HostState
@@ -63,7 +63,7 @@ def keeps_waiting(timed: Timed) -> bool:
     return waits > 1 and len(launches) <= REFILL_LAUNCHES * waits
 
 
-def drained_by(timed: Started, launch: I64) -> I64:
+def drained_by(timed: LaunchEdges, launch: I64) -> I64:
     """The blocking call that had emptied the device's queue shortly before each launch, -1 if there
     is none."""
     waits = timed.memo(_draining)
@@ -72,7 +72,7 @@ def drained_by(timed: Started, launch: I64) -> I64:
     return np.where((index >= 0) & (since < REFILL_LAUNCHES), at(waits.call, index, -1), -1)
 
 
-def _draining(timed: Started) -> DrainingWaits:
+def _draining(timed: LaunchEdges) -> DrainingWaits:
     """The blocking calls that had emptied the queue; those that found it idle only if the program
     keeps waiting."""
     waits = timed.joined.memo(waits_by_end)

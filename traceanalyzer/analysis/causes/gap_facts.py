@@ -13,7 +13,7 @@ from traceanalyzer.analysis.causes.draining import (
     keeps_waiting,
     waits_by_end,
 )
-from traceanalyzer.analysis.causes.started import Started
+from traceanalyzer.analysis.causes.started import LaunchEdges
 from traceanalyzer.analysis.causes.turns import others_work
 from traceanalyzer.analysis.joined.launched import last_launch, lost_launches
 from traceanalyzer.analysis.names.api import ApiKind
@@ -35,7 +35,7 @@ class GapFacts:
     device   op |<------ gap ------>| next_op
     """
 
-    started: Started
+    started: LaunchEdges
     start: I64
     end: I64
     next_op: I64  # device op that ends the gap, -1 after the last one

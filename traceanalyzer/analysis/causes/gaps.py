@@ -19,9 +19,9 @@ from traceanalyzer.analysis.algebra import (
     at,
     blockwise,
     complement,
+    local_searchsorted,
     measure,
-    places,
-    stretch,
+    rows_or_slice,
     union,
 )
 from traceanalyzer.analysis.algebra.blocks import blocks, in_blocks
@@ -29,7 +29,7 @@ from traceanalyzer.analysis.causes.details import IdleDetail
 from traceanalyzer.analysis.causes.gap_facts import DOMINANT, GapFacts
 from traceanalyzer.analysis.causes.gap_rules import decide
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
-from traceanalyzer.analysis.causes.started import Started
+from traceanalyzer.analysis.causes.started import LaunchEdges
 from traceanalyzer.analysis.causes.unwaited import gaps_without_waits
 from traceanalyzer.analysis.joined.blocking import searching_calls
 from traceanalyzer.analysis.time.timed import Timed
@@ -75,7 +75,7 @@ class Gaps(Table):
         return self.end - self.start
 
 
-def find_gaps(started: Started) -> Gaps:
+def find_gaps(started: LaunchEdges) -> Gaps:
     """All gaps of the trace's devices, also those between a step's edge and the first or last
     op."""
     gaps = _exposed_by_waits(started, _gaps_by_themselves(started))
@@ -90,7 +90,7 @@ def find_gaps(started: Started) -> Gaps:
     )
 
 
-def _gaps_by_themselves(started: Started) -> Gaps:
+def _gaps_by_themselves(started: LaunchEdges) -> Gaps:
     """All gaps, each with the cause that it shows by itself."""
     parts = [_gaps_of_device(started.timed, device) for device in started.timed.activity]
     if not parts:
@@ -100,7 +100,7 @@ def _gaps_by_themselves(started: Started) -> Gaps:
         columns = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
     start = columns["start"]
     steps = started.timed.steps
-    index = places(steps.start, start, side="right").astype(np.int32) - np.int32(1)
+    index = local_searchsorted(steps.start, start, side="right").astype(np.int32) - np.int32(1)
     index[(index >= 0) & (start >= steps.end[np.maximum(index, 0)])] = -1
     of_op = at(steps.of_op, columns["next_op"], -1)
     columns["step"] = np.where(of_op >= 0, of_op, index)
@@ -120,7 +120,7 @@ def _gaps_of_device(timed: Timed, device: int) -> dict[str, NDArray[Any]]:
     gaps = complement(window, activity.busy)
     rows = np.flatnonzero(ops.device == device).astype(np.int32)
     started = ops.start if len(rows) == len(ops) else ops.start[rows]
-    next_op = np.append(rows, np.int32(-1))[places(started, gaps.end, side="left")]
+    next_op = np.append(rows, np.int32(-1))[local_searchsorted(started, gaps.end, side="left")]
     side = np.full(len(next_op), GapSide.INSIDE, np.uint8)
     side[gaps.end <= activity.span[0]] = GapSide.BEFORE
     side[next_op < 0] = GapSide.AFTER
@@ -129,7 +129,7 @@ def _gaps_of_device(timed: Timed, device: int) -> dict[str, NDArray[Any]]:
 
 
 def _causes(
-    started: Started, start: I64, end: I64, next_op: I64, device: I32
+    started: LaunchEdges, start: I64, end: I64, next_op: I64, device: I32
 ) -> dict[str, U8 | I32]:
     """Cause, detail, queue and wait of some gaps."""
     facts = GapFacts(started, start, end, next_op, device)
@@ -140,14 +140,14 @@ def _causes(
     return {"cause": cause, "queued": queued, "sync": sync, "detail": detail}
 
 
-def _exposed_by_waits(started: Started, gaps: Gaps) -> Gaps:
+def _exposed_by_waits(started: LaunchEdges, gaps: Gaps) -> Gaps:
     """The gaps, with cause SYNC where slow launches explain one that would (nearly) not be there
     without the waits."""
     cause = gaps.cause.copy()
     sync = gaps.sync.copy()
     gaps = replace(gaps, cause=cause, sync=sync)
     for device in started.timed.activity:
-        rows = stretch((gaps.device == device) & (gaps.side == GapSide.INSIDE))
+        rows = rows_or_slice((gaps.device == device) & (gaps.side == GapSide.INSIDE))
         if not (cause[rows] == IdleCause.LAUNCH).any():
             continue
         start = gaps.start[rows]

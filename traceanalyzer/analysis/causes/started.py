@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import Groups, flat, measure, texts_where, union
+from traceanalyzer.analysis.algebra import Groups, dedup_constant, measure, texts_where, union
 from traceanalyzer.analysis.causes.start import (
     Bindings,
     HostWaits,
@@ -22,7 +22,7 @@ from traceanalyzer.trace import Bool, CopyKind, RangeKind
 
 
 @dataclass(frozen=True, eq=False)
-class Started(HasTimed):
+class LaunchEdges(HasTimed):
     """The edges along which a critical path runs."""
 
     timed: Timed
@@ -40,14 +40,14 @@ class Started(HasTimed):
     @cached_property
     def input_copies(self) -> Bool:
         """Which device ops bring input data that the program had loaded."""
-        return flat(input_copy_ops(self.timed))
+        return dedup_constant(input_copy_ops(self.timed))
 
     @cached_property
     def call_brings_input(self) -> Bool:
         """Which API calls launch a copy of data from the host."""
         result = np.zeros(len(self.trace.api_calls), bool)
         result[self.linked.launch[self.input_copies & (self.linked.launch >= 0)]] = True
-        return flat(result)
+        return dedup_constant(result)
 
     @cached_property
     def host_waits(self) -> HostWaits:

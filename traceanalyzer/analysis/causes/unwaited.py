@@ -11,11 +11,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import at, covered_before, places, union
+from traceanalyzer.analysis.algebra import at, covered_before, local_searchsorted, union
 from traceanalyzer.analysis.algebra.blocks import blocks
 from traceanalyzer.analysis.causes.dependencies import NEVER
 from traceanalyzer.analysis.causes.start import StartBound
-from traceanalyzer.analysis.causes.started import Started
+from traceanalyzer.analysis.causes.started import LaunchEdges
 from traceanalyzer.analysis.time.launch_queue import QUEUE_DEPTH
 from traceanalyzer.trace import I32, I64, is_sorted
 
@@ -25,7 +25,7 @@ again."""
 
 
 def gaps_without_waits(
-    started: Started, start: I64, end: I64, next_op: I32 | I64
+    started: LaunchEdges, start: I64, end: I64, next_op: I32 | I64
 ) -> Iterator[tuple[slice, I64]]:
     """Lengths that the gaps between ops of one device (in time order, each with the op that ends
     it) would have, ns; some at a time, with which they are."""
@@ -41,7 +41,7 @@ def gaps_without_waits(
 
     def launches(here: slice) -> tuple[I64, I64]:
         begin = ops.start[launched[here]]
-        stretch = places(end, begin, side="right")
+        stretch = local_searchsorted(end, begin, side="right")
         return stretch, begin - at(end, stretch - 1, start[0])
 
     def gaps(here: slice) -> tuple[I64, I64, I64]:
@@ -62,7 +62,7 @@ def gaps_without_waits(
     yield from _schedule(host, first, launches, gaps, int(start[0]))
 
 
-def _in_launch_order(started: Started, op: int) -> tuple[I32, I32]:
+def _in_launch_order(started: LaunchEdges, op: int) -> tuple[I32, I32]:
     """This op's device's ops whose launch is known, in its order, and each op's position among them
     (-1: others)."""
     ops = started.trace.device_ops

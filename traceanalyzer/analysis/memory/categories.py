@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from traceanalyzer.analysis.memory import phases
-from traceanalyzer.analysis.memory.lives import Lives
+from traceanalyzer.analysis.memory.lives import Allocations
 from traceanalyzer.analysis.memory.phases import HistoryTimeline
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import Bool, distinct
@@ -66,7 +66,7 @@ class _Lasting:
     of_setup: Bool  # born before the steps
 
 
-def categories_of(lives: Lives, timeline: HistoryTimeline, stacks: Sequence[Stack]) -> I8:
+def categories_of(lives: Allocations, timeline: HistoryTimeline, stacks: Sequence[Stack]) -> I8:
     """The category (index into CATEGORIES) of every life."""
     kinds = np.array([*map(_spoken, stacks)], np.int8)
     if not lives.n_events:
@@ -104,13 +104,13 @@ def _spoken(stack: Stack) -> int:
     return next((kind for kind, speaks in SPEAKS if any(map(speaks, stack))), UNKNOWN)
 
 
-def phase_of(lives: Lives, timeline: HistoryTimeline) -> I8:
+def phase_of(lives: Allocations, timeline: HistoryTimeline) -> I8:
     """The phase that each life began in; of those from before the history, that of its first
     event."""
     return timeline.phase[np.maximum(lives.born, 0)]
 
 
-def _by_lifetime(lives: Lives, timeline: HistoryTimeline, kind: I8) -> tuple[I8, Bool]:
+def _by_lifetime(lives: Allocations, timeline: HistoryTimeline, kind: I8) -> tuple[I8, Bool]:
     """The category by phase and lifetime, UNKNOWN where the history ends first; what is kept from
     before the steps."""
     lasts = _lasting(lives, timeline)
@@ -142,7 +142,7 @@ def _by_lifetime(lives: Lives, timeline: HistoryTimeline, kind: I8) -> tuple[I8,
     return result, setup & ~lasts.same_step
 
 
-def _lasting(lives: Lives, timeline: HistoryTimeline) -> _Lasting:
+def _lasting(lives: Allocations, timeline: HistoryTimeline) -> _Lasting:
     last_row = lives.n_events - 1
     born = np.maximum(lives.born, 0)
     freed = np.minimum(lives.freed, last_row)
@@ -164,7 +164,7 @@ def _lasting(lives: Lives, timeline: HistoryTimeline) -> _Lasting:
     )
 
 
-def _resolve_by_line(result: I8, lives: Lives, phase: I8) -> None:
+def _resolve_by_line(result: I8, lives: Allocations, phase: I8) -> None:
     """What the history's end leaves open becomes what most others of the same stack and phase
     were."""
     open_rows = np.flatnonzero((result == UNKNOWN) & (lives.stack > 0))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from traceanalyzer.analysis.memory.categories import ACTIVATIONS, phase_of
-from traceanalyzer.analysis.memory.lives import Lives, Piece
+from traceanalyzer.analysis.memory.lives import Allocations, Piece
 from traceanalyzer.analysis.memory.phases import (
     CHECKPOINT_FILE,
     EVEN_SHARE,
@@ -37,7 +37,7 @@ class RepeatedModule(NamedTuple):
 
 
 def repeated_block(
-    lives: Lives, timeline: HistoryTimeline, categories: I8, stacks: Sequence[Stack]
+    lives: Allocations, timeline: HistoryTimeline, categories: I8, stacks: Sequence[Stack]
 ) -> RepeatedModule | None:
     """The repeated module with the most activations; None where no module repeats."""
     n_steps = max(len(timeline.steps.ends), 1)
@@ -82,7 +82,7 @@ def _module_calls(stack: Stack) -> list[tuple[object, ...]]:
 
 
 def _block(
-    node: tuple[object, ...], members: set[int], lives: Lives, rows: I64, n_steps: int
+    node: tuple[object, ...], members: set[int], lives: Allocations, rows: I64, n_steps: int
 ) -> RepeatedModule | None:
     """The block of a node: its runs lie one after another, each with nearly the same
     allocations."""
@@ -117,7 +117,7 @@ def _number_of_blocks(counts: I64, weight: NDArray[np.float64], least: int) -> i
     return int(counts.min())
 
 
-def _instances(lives: Lives, mine: I64, even: I32 | I16, blocks: int) -> I64:
+def _instances(lives: Allocations, mine: I64, even: I32 | I16, blocks: int) -> I64:
     """The block that each life is of, from the stacks that come equally often in all of them.
 
     What lies between the last of these in one block and the first of them in the next is of the one
@@ -137,7 +137,7 @@ def _instances(lives: Lives, mine: I64, even: I32 | I16, blocks: int) -> I64:
     return np.maximum(np.searchsorted(starts, born, side="right") - 1, 0)
 
 
-def checkpointed(lives: Lives, block: RepeatedModule) -> tuple[Piece, Piece]:
+def checkpointed(lives: Allocations, block: RepeatedModule) -> tuple[Piece, Piece]:
     """Pieces of the lives if each run of the block kept its output alone and made the rest again in
     the backward."""
     n = int(block.instance.max()) + 1

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from traceanalyzer.analysis.memory.categories import CATEGORIES
-from traceanalyzer.analysis.memory.lives import Lives, at_moments
+from traceanalyzer.analysis.memory.lives import Allocations, at_moments
 from traceanalyzer.analysis.memory.phases import PHASES, HistoryTimeline, allocation_site
 from traceanalyzer.analysis.memory.segments import Reserved, reserved_of
 from traceanalyzer.base import MEMORY, dataclass, metric
@@ -49,7 +49,7 @@ class StepMemory:
     phase_peaks: dict[str, int]
 
 
-class Course(NamedTuple):
+class MemoryCurve(NamedTuple):
     """What is kept of the curve: all of it would be eight bytes an event. `moments` are elements of
     the level."""
 
@@ -70,7 +70,7 @@ TOP_LINES = 8
 _Peaks = dict[tuple[int, int], int]  # bytes by step and phase
 
 
-def course_of(memory: DeviceMemory, lives: Lives, timeline: HistoryTimeline) -> Course:
+def course_of(memory: DeviceMemory, lives: Allocations, timeline: HistoryTimeline) -> MemoryCurve:
     """The course of one GPU's memory."""
     n = lives.n_events
     starts = np.concatenate(([0], timeline.bounds)) if n else np.empty(0, np.int64)
@@ -84,7 +84,7 @@ def course_of(memory: DeviceMemory, lives: Lives, timeline: HistoryTimeline) -> 
     moments = moments_of(level, edges)
     peaks = _peaks(level, timeline, starts)
     at_peak = PHASES[timeline.phase[moment - 1]] if timeline.known and moment else None
-    return Course(
+    return MemoryCurve(
         peak_moment=moment,
         peak_bytes=int(level.bytes[highest]),
         peak_phase="other" if at_peak == "zero_grad" else at_peak,
@@ -135,7 +135,7 @@ def _steps(
     )
 
 
-def _level(lives: Lives, wanted: Sequence[ArrayLike]) -> MemoryLevel:
+def _level(lives: Allocations, wanted: Sequence[ArrayLike]) -> MemoryLevel:
     """The level after every birth, where alone it can be highest, and at the elements that are
     wanted."""
     more = [np.asarray(rows, np.int32) for rows in wanted]
@@ -197,7 +197,7 @@ class Consumer:
 
 
 def consumers_of(
-    lives: Lives, categories: I8, stacks: Sequence[Stack], moments: I64
+    lives: Allocations, categories: I8, stacks: Sequence[Stack], moments: I64
 ) -> tuple[Consumer, ...]:
     """The categories and the lines with the most bytes, each over time; what is left in a row of
     its own."""
@@ -220,7 +220,7 @@ def consumers_of(
     )
 
 
-def _weights(lives: Lives, of_stack: I32, lines: int) -> F64:
+def _weights(lives: Allocations, of_stack: I32, lines: int) -> F64:
     """For each line its bytes times the events that they are there for."""
     weight = np.zeros(lines)
     for _, part in lives.parts():
@@ -230,7 +230,7 @@ def _weights(lives: Lives, of_stack: I32, lines: int) -> F64:
 
 
 def _over_time(
-    lives: Lives, group: I8, names: Sequence[str], moments: I64
+    lives: Allocations, group: I8, names: Sequence[str], moments: I64
 ) -> list[tuple[str, tuple[int, ...]]]:
     result = []
     for index, name in enumerate(names):

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.analysis.memory.lives import Lives, Rows, at_moments
+from traceanalyzer.analysis.memory.lives import Allocations, Rows, at_moments
 from traceanalyzer.analysis.memory.phases import HistoryTimeline, allocation_site
 from traceanalyzer.base import MEMORY, dataclass, metric
 from traceanalyzer.trace import F64
@@ -64,7 +64,7 @@ UNKNOWN = Growth(None, None, None, "unknown", 0, ())
 
 
 def growth_of(
-    lives: Lives, timeline: HistoryTimeline, stacks: Sequence[Stack], last: int | None = None
+    lives: Allocations, timeline: HistoryTimeline, stacks: Sequence[Stack], last: int | None = None
 ) -> Growth:
     """The growth after warm-up. `last`: the row at which memory ran out, after which a program
     frees what it has; else the history's end. What is freed by then is no leak."""
@@ -110,7 +110,7 @@ def goes_on(values: I64) -> bool:
 
 
 def _sites(
-    lives: Lives, ends: I64, stacks: Sequence[Stack], slope: float, stride: int
+    lives: Allocations, ends: I64, stacks: Sequence[Stack], slope: float, stride: int
 ) -> tuple[GrowthSite, ...]:
     """The lines that grow, from the stacks of which more is alive at the last step's end than at
     the first's."""
@@ -128,7 +128,7 @@ def _sites(
 
 
 def _by_site(
-    lives: Lives, chosen: I64, stacks: Sequence[Stack], of_stacks: I64
+    lives: Allocations, chosen: I64, stacks: Sequence[Stack], of_stacks: I64
 ) -> Iterator[tuple[str, I64]]:
     """The chosen lives, which are all of these stacks, by the line of the program."""
     places: dict[str, int] = {}
@@ -142,7 +142,7 @@ def _by_site(
     return zip(places, parts, strict=True)
 
 
-def _by_stack(lives: Lives, moment: int, stacks: int) -> F64:
+def _by_stack(lives: Allocations, moment: int, stacks: int) -> F64:
     """Bytes that are alive at a moment, by the stack that allocated them."""
     alive = lives.alive(moment)
     return np.bincount(lives.stack[alive], lives.size[alive], stacks).astype(np.float64, copy=False)

@@ -31,7 +31,7 @@ BEFORE = -1  # `born` of what was allocated before the history begins
 
 
 @dataclass(frozen=True)
-class Lives:
+class Allocations:
     """One row an allocation, those from before the history first. `born`, `freed` and `completed`
     are its rows.
 
@@ -65,7 +65,7 @@ class Lives:
         result[before] = np.array(self.addresses_before, np.int64)[rows[before]]
         return result
 
-    def parts(self) -> "Iterator[tuple[slice, Lives]]":
+    def parts(self) -> "Iterator[tuple[slice, Allocations]]":
         """The rows a piece at a time, for what takes many columns: all at once they would take more
         than the file."""
         for at in range(0, len(self), ROWS_AT_ONCE):
@@ -133,7 +133,7 @@ def rounded_request(size: int, divisions: Mapping[int, int]) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
-def lives_of(memory: DeviceMemory, settings: Mapping[str, object]) -> Lives:
+def lives_of(memory: DeviceMemory, settings: Mapping[str, object]) -> Allocations:
     """Every allocation of a GPU's history, and what lived before it began."""
     replay = _Replay(memory, settings)
     for row, (action, address, size, stack) in enumerate(_rows(memory.events)):
@@ -315,7 +315,7 @@ class _Replay:
             self._completed[life] = row
             self._segments.take(address)
 
-    def result(self) -> Lives:
+    def result(self) -> Allocations:
         """The lives, those alive at the end with the sizes that the snapshot states."""
         columns = {
             name: np.frombuffer(values, values.typecode) for name, values in self._columns.items()
@@ -328,7 +328,7 @@ class _Replay:
         state = sum(size for size, _, _ in self._end.values())
         replayed = int(size[list(self._live.values())].sum()) if self._live else 0
         unexplained = (state - known) + (replayed - known)
-        return Lives(
+        return Allocations(
             **columns,
             addresses_before=self._before,
             n_events=self._n_events,

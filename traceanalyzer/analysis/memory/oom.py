@@ -35,7 +35,7 @@ MAX_CULPRITS = 5
 
 
 @dataclass(frozen=True)
-class Culprit:
+class MemoryCulprit:
     """What held memory when it ran out."""
 
     site: str = metric("innermost line of the program on the stack of the allocations")
@@ -70,7 +70,7 @@ class Oom:
     fits_with_batch_share: (
         float | None
     )  # share of this batch that fits; None where nothing goes with the batch
-    culprits: tuple[Culprit, ...]
+    culprits: tuple[MemoryCulprit, ...]
     failures: int
     leaked_bytes: int  # what the leaking lines hold; 0 without a leak
     steps_left: int | None
@@ -238,7 +238,7 @@ def _leaked(growth: Growth) -> int:
     return sum(site.live_bytes for site in growth.sites) if growth.verdict == "leak" else 0
 
 
-def _by_line(subject: Subject, rows: Iterable[tuple[int, int]]) -> list[Culprit]:
+def _by_line(subject: Subject, rows: Iterable[tuple[int, int]]) -> list[MemoryCulprit]:
     """Lives with the bytes that they hold, or pin, by line of the program and category, the most
     bytes first."""
     groups: dict[tuple[str, int], list[int]] = {}
@@ -249,7 +249,8 @@ def _by_line(subject: Subject, rows: Iterable[tuple[int, int]]) -> list[Culprit]
         total[0] += size
         total[1] += 1
     found = [
-        Culprit(site, CATEGORIES[category], *total) for (site, category), total in groups.items()
+        MemoryCulprit(site, CATEGORIES[category], *total)
+        for (site, category), total in groups.items()
     ]
     return sorted(found, key=lambda culprit: -culprit.bytes)
 
@@ -258,19 +259,21 @@ def _named(
     subject: Subject,
     growth: Growth,
     verdict: OomVerdict,
-    culprits: list[Culprit],
+    culprits: list[MemoryCulprit],
     held: HeldBytes,
     site: str,
     asked: int,
-) -> tuple[Culprit, ...]:
+) -> tuple[MemoryCulprit, ...]:
     if verdict == "leak":
-        named = [Culprit(s.site, "other", s.live_bytes, s.live_allocations) for s in growth.sites]
+        named = [
+            MemoryCulprit(s.site, "other", s.live_bytes, s.live_allocations) for s in growth.sites
+        ]
     elif verdict == "fragmentation":
         named = _by_line(subject, ((p.life, p.inactive) for p in held.pinned))
     elif (
         verdict == "large_allocation" and asked >= max((c.bytes for c in culprits), default=0) // 2
     ):
-        named = [Culprit(site, "requested", asked, 1), *culprits]
+        named = [MemoryCulprit(site, "requested", asked, 1), *culprits]
     else:
         named = culprits
     return tuple(named[:MAX_CULPRITS])

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.memory.lives import Lives
+from traceanalyzer.analysis.memory.lives import Allocations
 from traceanalyzer.trace.snapshot import CODE, I64, DeviceMemory
 
 GROWS = (CODE["segment_alloc"], CODE["segment_map"])
@@ -108,7 +108,7 @@ def _covered(pieces: list[tuple[int, int, int]]) -> list[tuple[int, int]]:
     return result
 
 
-def held_at(memory: DeviceMemory, lives: Lives, moment: int) -> HeldBytes:
+def held_at(memory: DeviceMemory, lives: Allocations, moment: int) -> HeldBytes:
     """The segments at element `moment` of the level."""
     rows = np.flatnonzero((lives.born < moment) & (lives.completed >= moment))
     address = lives.addresses(memory, rows)
@@ -146,6 +146,6 @@ def _holes(start: int, length: int, address: I64, size: I64) -> I64:
     return np.maximum(begins - ends, 0)
 
 
-def _internal(lives: Lives, alive: I64) -> int:
+def _internal(lives: Allocations, alive: I64) -> int:
     """Bytes by which blocks are larger than what was asked for."""
     return int((lives.size[alive] - lives.requested[alive]).sum())

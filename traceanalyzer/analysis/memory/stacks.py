@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from traceanalyzer.analysis.memory.lives import Lives
+from traceanalyzer.analysis.memory.lives import Allocations
 from traceanalyzer.analysis.memory.phases import LIBRARY, allocation_site, frames_of_python, line_of
 from traceanalyzer.base import MEMORY, dataclass, metric
 from traceanalyzer.trace.snapshot import I64, Stack
@@ -20,7 +20,7 @@ class StackAtPeak:
     bytes: int = metric("bytes allocated at the peak", MEMORY)
 
 
-def stacks_at(lives: Lives, stacks: Sequence[Stack], alive: I64) -> tuple[StackAtPeak, ...]:
+def stacks_at(lives: Allocations, stacks: Sequence[Stack], alive: I64) -> tuple[StackAtPeak, ...]:
     """The stacks of what is alive, the one with the most bytes first."""
     of_stack = Counter[int]()
     for stack, size in zip(lives.stack[alive].tolist(), lives.size[alive].tolist(), strict=True):

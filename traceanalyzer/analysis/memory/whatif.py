@@ -16,7 +16,7 @@ from traceanalyzer.analysis.memory.categories import (
     TEMPORARIES,
 )
 from traceanalyzer.analysis.memory.checkpointing import checkpointed, repeated_block
-from traceanalyzer.analysis.memory.lives import Lives, highest
+from traceanalyzer.analysis.memory.lives import Allocations, highest
 from traceanalyzer.analysis.memory.phases import (
     BACKWARD,
     FORWARD,
@@ -75,7 +75,7 @@ class Subject:
     """What scenarios are made of."""
 
     memory: DeviceMemory
-    lives: Lives
+    lives: Allocations
     timeline: HistoryTimeline
     categories: I8
     stacks: Sequence[Stack]
@@ -248,7 +248,7 @@ def _bf16_states(subject: Subject, _: int) -> Scenario | None:
     )
 
 
-def unmade_state(lives: Lives, categories: I8) -> int | None:
+def unmade_state(lives: Allocations, categories: I8) -> int | None:
     """Bytes of state an optimizer had yet to allocate, line by line through the parameters in
     order; None: unclear."""
     state = np.flatnonzero(categories == STATE)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import Groups, measure, one_of, union
+from traceanalyzer.analysis.algebra import Groups, isin_few, measure, union
 from traceanalyzer.analysis.causes.causes import Causes
 from traceanalyzer.analysis.causes.gaps import idle_by_cause
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
@@ -181,7 +181,7 @@ def _held(timed: Timed, calls: DigestedCalls, compute: I64) -> I32:
 def _pieces(timed: Timed, calls: DigestedCalls) -> tuple[DigestedCalls, Pieces]:
     """The calls with what was launched before them, and that: kernels in the order of their
     launches, cut where something is sent or received."""
-    sends = one_of(calls.kind, SENDS)
+    sends = isin_few(calls.kind, SENDS)
     if timed.device is None or not sends.any():
         return calls, Pieces.empty()
     launches = timed.linked.launch_time
@@ -229,7 +229,7 @@ def _roles(role: I32, stretch: I64) -> I32:
     """The role of each kernel. What has none has that of its neighbour in the stretch, the one
     before first."""
     at = np.arange(len(role))
-    known = one_of(role, (Role.FORWARD, Role.BACKWARD, Role.OPTIMIZER))
+    known = isin_few(role, (Role.FORWARD, Role.BACKWARD, Role.OPTIMIZER))
     before = np.maximum.accumulate(np.where(known, at, 0))
     following = np.where(known, at, len(at) - 1)
     after = np.minimum.accumulate(following[::-1])[::-1]

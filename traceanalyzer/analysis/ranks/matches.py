@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import Groups, counts, one_of, stable_order, where_changed
+from traceanalyzer.analysis.algebra import Groups, counts, isin_few, stable_order, where_changed
 from traceanalyzer.analysis.names.collectives import KINDS, SYNCHRONISING
 from traceanalyzer.analysis.ranks.digest import SENDS, RankDigest
 from traceanalyzer.analysis.ranks.rank_clocks import Clocks, align_clocks, member_sums
@@ -276,7 +276,7 @@ def _calls_of(recordings: Sequence[RankDigest]) -> tuple[_Calls, list[Group], li
             steady=calls.step >= digest.steps.warmup,
             sequence=calls.sequence,
         )
-        parts.append(every.take(~one_of(calls.kind, SENDS)))
+        parts.append(every.take(~isin_few(calls.kind, SENDS)))
     every_call = _Calls(*map(np.concatenate, zip(*parts, strict=True)))
     return every_call, list(groups), list(names)
 
@@ -369,7 +369,7 @@ def _on_one_clock(
     notes: list[str],
 ) -> Matches:
     size = np.diff(first)
-    together = one_of(calls.kind[first[:-1]], [KINDS.index(kind) for kind in SYNCHRONISING])
+    together = isin_few(calls.kind[first[:-1]], [KINDS.index(kind) for kind in SYNCHRONISING])
     synchronous = np.repeat(together, size)
     clocks = align_clocks(
         [digest.epoch_ns for digest in recordings],

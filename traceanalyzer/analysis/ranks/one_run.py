@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import one_of
+from traceanalyzer.analysis.algebra import isin_few
 from traceanalyzer.analysis.ranks.compare import why_not_one_run
 from traceanalyzer.analysis.ranks.digest import SENDS, RankDigest
 from traceanalyzer.analysis.ranks.digested import claim_of
@@ -108,7 +108,7 @@ def _series(digest: RankDigest, key: tuple[str, str, str]) -> set[tuple[int, ...
     """The kinds of a group's collectives in each steady step, in order."""
     calls = digest.calls
     codes = [i for i, group in enumerate(digest.groups) if group.key == key]
-    rows = one_of(calls.group, codes) & ~one_of(calls.kind, SENDS)
+    rows = isin_few(calls.group, codes) & ~isin_few(calls.kind, SENDS)
     found = set()
     for step in range(len(digest.steps))[digest.steps.steady]:
         kinds = calls.kind[rows & (calls.step == step)]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from traceanalyzer.analysis.algebra import Groups
 from traceanalyzer.analysis.causes.causes import Causes
-from traceanalyzer.analysis.causes.started import Started
+from traceanalyzer.analysis.causes.started import LaunchEdges
 from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.roofline.bounds import measured_bound, sampled_bounds
@@ -36,7 +36,7 @@ class WithRoofline(HasTimed):
         return self.causes.timed
 
     @property
-    def started(self) -> Started:
+    def started(self) -> LaunchEdges:
         """What each device op needed to start."""
         return self.causes.started
 

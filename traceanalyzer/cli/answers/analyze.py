@@ -9,7 +9,7 @@ import click
 
 from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.cli import options
-from traceanalyzer.cli.io.again import prints_again
+from traceanalyzer.cli.io.again import replays_output
 from traceanalyzer.cli.io.formats import PICTURED, REPORT_FORMATS, Output, is_quiet
 from traceanalyzer.cli.options import FILE, Hidden, command
 from traceanalyzer.cli.scope import Scope, amount_options, selection_options
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @command("analyze")
-@prints_again
+@replays_output
 @options.recordings
 @selection_options
 @amount_options

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from traceanalyzer.cli import options
-from traceanalyzer.cli.io.again import prints_again
+from traceanalyzer.cli.io.again import replays_output
 from traceanalyzer.cli.io.formats import PICTURED, TABLE_FORMATS, Output
 from traceanalyzer.cli.options import Hidden, Pair, command
 from traceanalyzer.cli.scope import Scope, selection_options
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @command("compare")
-@prints_again
+@replays_output
 @click.argument("runs", nargs=-1, required=True, metavar="A B...")
 @selection_options
 @options.redact_options()

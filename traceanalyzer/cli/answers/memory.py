@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from traceanalyzer.base import UnreadableInputError
-from traceanalyzer.cli.io.again import prints_again
+from traceanalyzer.cli.io.again import replays_output
 from traceanalyzer.cli.io.formats import REPORT_FORMATS, Output
 from traceanalyzer.cli.options import (
     Hidden,
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @command("memory")
-@prints_again
+@replays_output
 @click.argument("snapshot", type=click.Path())
 @click.argument("trace", required=False, type=click.Path())
 @click.option(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from traceanalyzer.cli import options as shared
-from traceanalyzer.cli.io.again import prints_again
+from traceanalyzer.cli.io.again import replays_output
 from traceanalyzer.cli.io.formats import TABLE_FORMATS, Output
 from traceanalyzer.cli.options import Hidden, Number, command
 from traceanalyzer.cli.scope import Scope, selection_options
@@ -104,7 +104,7 @@ def table_command(name: str) -> click.Command:
         shared.top_option,
         selection_options,
         shared.recordings,
-        prints_again,
+        replays_output,
         *ONLY.get(name, ()),
     ):
         decorated = decorate(decorated)

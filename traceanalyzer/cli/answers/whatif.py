@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from traceanalyzer.cli.io.again import prints_again
+from traceanalyzer.cli.io.again import replays_output
 from traceanalyzer.cli.io.formats import TABLE_FORMATS, Output
 from traceanalyzer.cli.options import (
     Hidden,
@@ -25,7 +25,7 @@ LARGEST_BUCKET_MB = 1e6
 
 
 @command("whatif")
-@prints_again
+@replays_output
 @recordings
 @selection_options
 @click.option(

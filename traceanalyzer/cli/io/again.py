@@ -15,7 +15,7 @@ from traceanalyzer.cli.io.formats import arguments_of, format_of, is_quiet
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
 
-def prints_again(command: Function) -> Function:
+def replays_output(command: Function) -> Function:
     """Print what the command printed before, where it is asked the same about the same files; else
     keep what it prints. Its result has to be all that it does, but for `-o FILE`."""
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.base import EmptyRecordingError, dataclass
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.diagnosis.outside import IDLE_CLASSES, outside
+from traceanalyzer.diagnosis.outside import IDLE_CLASSES, outside_cause
 from traceanalyzer.diagnosis.part_of_run import Selection
 from traceanalyzer.diagnosis.remedies import REMEDIES
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
@@ -43,7 +43,7 @@ def predictions(
             "activities"
         )
         raise EmptyRecordingError(f"{m.trace.path}: nothing to replay: {need}")
-    why = m.memo(outside)
+    why = m.memo(outside_cause)
     advised = [one for one in advise(m) if not why or one.remedy.cls not in IDLE_CLASSES]
     more = [
         *(one.offer.scenario for one in advised),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import one_of, texts_where
+from traceanalyzer.analysis.algebra import isin_few, texts_where
 from traceanalyzer.analysis.causes.draining import only_searches
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.tables.shape_rows import shape_changes
@@ -123,7 +123,7 @@ def avoid_allocations(m: Measurements) -> Offer:
     calls = m.trace.api_calls
     tree = m.linked.tree
     strings = m.trace.strings
-    rows = np.flatnonzero(one_of(m.linked.api_kind, (ApiKind.ALLOCATE, ApiKind.FREE)))
+    rows = np.flatnonzero(isin_few(m.linked.api_kind, (ApiKind.ALLOCATE, ApiKind.FREE)))
     around = tree.named(
         texts_where(strings, re.compile("convolution|miopen|cudnn", re.IGNORECASE).search)
     )

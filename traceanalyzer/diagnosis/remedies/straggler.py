@@ -12,7 +12,7 @@ from traceanalyzer.analysis.names.collectives import POINT_TO_POINT
 from traceanalyzer.analysis.ranks.compare import RankComparison, RankRow
 from traceanalyzer.analysis.ranks.late import EXPLAINED, SAME_WORK, LateRank
 from traceanalyzer.base import NS_PER_MS, digits, plural
-from traceanalyzer.diagnosis.finding import everywhere
+from traceanalyzer.diagnosis.finding import same_for_all
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import tapes_of_others
 from traceanalyzer.diagnosis.remedies.remedy import Offer, remedy, words
@@ -23,7 +23,7 @@ from traceanalyzer.replay.scenario import Scenario, lower_median
 from traceanalyzer.replay.scenarios import NO_STRAGGLER
 from traceanalyzer.replay.simulate import step_times_ns
 from traceanalyzer.replay.tape import Tape
-from traceanalyzer.replay.together import apart, nothing
+from traceanalyzer.replay.together import without_meetings, without_work
 from traceanalyzer.replay.whatif import Replay
 from traceanalyzer.trace import F64
 
@@ -145,7 +145,7 @@ def _uneven(_: Measurements, run: _Run) -> Offer | None:
     evened = Scenario(
         "fix_straggler", change, "every rank computes for as long as they do on average"
     )
-    return Offer(everywhere(deal), evened)
+    return Offer(same_for_all(deal), evened)
 
 
 def _with_more_to_do(_m: Measurements, run: _Run) -> Offer | None:
@@ -164,16 +164,16 @@ def _with_more_to_do(_m: Measurements, run: _Run) -> Offer | None:
             f"its kernels take {digits(compute_ms)} ms more: look for extra work there; "
             "check its clocks"
         )
-        reason = everywhere(f"Fix rank {name}: {more}.")
+        reason = same_for_all(f"Fix rank {name}: {more}.")
     elif run.late == [slow] and _more_launches(work, slow) >= 1:
         launches = round(_more_launches(work, slow))
-        reason = everywhere(
+        reason = same_for_all(
             f"Fix rank {name}: it launches {launches} more times a step: look for extra work there."
         )
     elif host_ms >= MORE_WORK_SHARE * step_ms:
         reason = words("fix_straggler", "host_works", more=digits(host_ms), rank=name)
     elif waits >= 1 or work.launches[slow] > SAME_PROGRAM * np.median(work.launches):
-        reason = everywhere(
+        reason = same_for_all(
             f"Fix rank {name}: its host is late: traceanalyzer gaps --rank {name} shows where."
         )
     else:  # its host is merely slower
@@ -205,7 +205,7 @@ def _of_pipeline(ranks: RankComparison, replay: Replay) -> Offer:
     scenario = Scenario(
         "fix_straggler", lambda tape: tape, basis, step_of_run=lambda times: max(times) * left
     )
-    return Offer(everywhere(words), scenario)
+    return Offer(same_for_all(words), scenario)
 
 
 def listed(ranks: Sequence[int | None]) -> str:
@@ -305,7 +305,7 @@ def without_ranks(
         slower = slower if slower > EQUAL_GPUS else 1.0
 
     def change(tape: Tape) -> Tape:
-        return nothing(tape) if _rank(tape) in ranks else tape
+        return without_work(tape) if _rank(tape) in ranks else tape
 
     basis = "each collective begins when the last of the other ranks has arrived"
     return Scenario("fix_straggler", change, basis, most_slowed=slower)
@@ -332,7 +332,7 @@ def latest_rank(replay: Replay) -> tuple[int, float]:
     """The position of the rank whose step is longest without the profiler and without waiting for
     others, and by how much it is longer than that of the middle one, ms. How fast their hosts
     dispatch is not what tells ranks apart."""
-    times = step_times_ns([apart(tape) for tape in replay.typical])
+    times = step_times_ns([without_meetings(tape) for tape in replay.typical])
     slow = int(np.argmax(times))
     return slow, (times[slow] - lower_median(times)) / NS_PER_MS * replay.scale
 
@@ -365,7 +365,7 @@ def _of_its_stage(m: Measurements, rows: Sequence[RankRow]) -> Offer | None:
         return host_scaled((_with_kernels(tape, share),), share)[0]
 
     basis = "every stage computes for as long as they do on average"
-    return Offer(everywhere(action), Scenario("fix_straggler", change, basis))
+    return Offer(same_for_all(action), Scenario("fix_straggler", change, basis))
 
 
 def _with_kernels(tape: Tape, share: float) -> Tape:

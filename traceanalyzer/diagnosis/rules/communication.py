@@ -11,7 +11,7 @@ from traceanalyzer.analysis.ranks.pipeline.operations import BACKWARD, FORWARD
 from traceanalyzer.base import ratio
 from traceanalyzer.base.figures import MS_PER_S
 from traceanalyzer.diagnosis.draft import Draft, Part, Proposal, finding, share
-from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence, everywhere
+from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence, same_for_all
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.pages import said
 from traceanalyzer.diagnosis.remedies.communication import untold_buckets
@@ -224,7 +224,7 @@ def _idles(
         return
     if not gains_without_late(m):
         return
-    find = everywhere(UNBLOCK.format(rank=who))
+    find = same_for_all(UNBLOCK.format(rank=who))
     unblock = Proposal(find, "counted in the findings on idle time", name="fix_straggler")
     cls: BottleneckClass = "input" if of_input else "host"
     if alone:

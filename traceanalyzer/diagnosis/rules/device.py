@@ -8,7 +8,7 @@ from traceanalyzer.analysis.groups.bounds import WARP, undersized_kernels
 from traceanalyzer.analysis.groups.ops import TOP_KERNELS, group, of_class, steady
 from traceanalyzer.analysis.groups.products import TENSOR_EFFICIENCY
 from traceanalyzer.diagnosis.draft import Draft, Proposal, finding, share, times
-from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence, Words, everywhere
+from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence, Words, same_for_all
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.pages import said
 from traceanalyzer.diagnosis.remedies.program import program
@@ -136,7 +136,7 @@ def plain_compute(m: Measurements, free: Bool) -> Iterator[Draft]:
     ]
     action = CHEAPER.format(precision=", lower precision" if wide_matrices(m.rated).any() else "")
     basis = "no estimate: few kernels reach their roofline"
-    faster = Proposal(everywhere(action), basis, bound=True, name="faster_kernels")
+    faster = Proposal(same_for_all(action), basis, bound=True, name="faster_kernels")
     above = bounds.above_limits_ms(m.rated, free)
     proposals = [faster] if _could_be_faster(m) and not shares.mostly_small else []
     claim = m.step.budget.compute * NEARLY_ALL if above is None else above

@@ -9,7 +9,7 @@ from traceanalyzer.analysis.groups.layout import SECTOR_BYTES, strided_work
 from traceanalyzer.analysis.groups.ops import find_written_out_attention as find_attention
 from traceanalyzer.analysis.groups.ops import group, per_step, steady
 from traceanalyzer.diagnosis.draft import Draft, Proposal, finding, share, times
-from traceanalyzer.diagnosis.finding import Evidence, everywhere
+from traceanalyzer.diagnosis.finding import Evidence, same_for_all
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.pages import said
 from traceanalyzer.replay.changes.sort_then_slice import sorts_of_few, taken_by_topk, topk_ns
@@ -128,7 +128,7 @@ def uncoalesced(m: Measurements, _free: Bool) -> Iterator[Draft]:
         "inputs, transposes folded into the products that make or take the tensor."
     )
     remedy = Proposal(
-        everywhere(action), "what the same work takes in one order is not in the recording"
+        same_for_all(action), "what the same work takes in one order is not in the recording"
     )
     yield finding("uncoalesced-access", "compute", None, evidence, [remedy])
 

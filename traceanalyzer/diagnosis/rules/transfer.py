@@ -7,7 +7,7 @@ from traceanalyzer.analysis.groups.input_loading import MANY, small_copies
 from traceanalyzer.analysis.tables.copies import CopyStats
 from traceanalyzer.base import digits
 from traceanalyzer.diagnosis.draft import Draft, Proposal, finding, share
-from traceanalyzer.diagnosis.finding import Evidence, Words, everywhere
+from traceanalyzer.diagnosis.finding import Evidence, Words, same_for_all
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.pages import said
 from traceanalyzer.diagnosis.shares import WITHIN, copied_within_gpu_ms
@@ -133,7 +133,7 @@ def device_copies(m: Measurements, _free: Bool) -> Iterator[Draft]:
         "Copy less within the GPU: write results where they are needed, views instead of "
         "copies, no concatenation."
     )
-    less = Proposal(everywhere(action), "copies within the GPU gone, an upper bound")
+    less = Proposal(same_for_all(action), "copies within the GPU gone, an upper bound")
     yield finding("device-copies", "exposed_copy", exposed, evidence, [less])
 
 

@@ -11,7 +11,7 @@ import re
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import one_of
+from traceanalyzer.analysis.algebra import isin_few
 from traceanalyzer.analysis.joined.backward import made_by
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.roofline.bounds import NO
@@ -85,7 +85,7 @@ def in_16_bits(tape: Tape, efficiency: float, traffic: float, indexed: float) ->
         | tape.in_optimizer
         | tape.of_classes("sort", "embedding")
     )
-    wide = one_of(tape.source.roofline.precision[tape.row], WIDE) & (
+    wide = isin_few(tape.source.roofline.precision[tape.row], WIDE) & (
         tape.duration >= LONGEST_SMALL_NS
     )
     moving = wide & tape.compute & ~other & ~chosen & ~stays
@@ -123,13 +123,13 @@ def wide_products(tape: Tape) -> Bool:
 
 def wide_matrices(rated: Rated, rows: I64 | slice = slice(None)) -> Bool:
     """Which of these device ops (all) are matrix kernels whose operands are fp32."""
-    return rated.linked.is_matrix[rows] & one_of(rated.roofline.precision[rows], WIDE)
+    return rated.linked.is_matrix[rows] & isin_few(rated.roofline.precision[rows], WIDE)
 
 
 def in_16_bits_already(tape: Tape) -> bool:
     """Whether most of the time in products goes to those of matrices in 16 bits."""
     matrix = tape.source.linked.is_matrix[tape.row]
-    narrow = matrix & one_of(tape.source.roofline.precision[tape.row], NARROW)
+    narrow = matrix & isin_few(tape.source.roofline.precision[tape.row], NARROW)
     narrow_ns = int(tape.duration[narrow].sum())
     return 2 * narrow_ns > int(tape.duration[matrix].sum())
 

@@ -17,8 +17,8 @@ from traceanalyzer.replay.compile.regions import OPTIMIZER, CompiledCode, Traced
 from traceanalyzer.replay.compile.windows import (
     Seam,
     captured_graphs,
+    graph_break_windows,
     idle_in,
-    seams,
     without_windows,
 )
 from traceanalyzer.replay.patterns.named import nodes_named
@@ -67,7 +67,7 @@ them."""
 def priced(rows: list[BreakRow], log: CompileLog | None, traced: TracedCompile) -> list[BreakRow]:
     """The graph breaks of a log with what each costs in a step; without a log those that the trace
     shows."""
-    left = seams(traced.code)
+    left = graph_break_windows(traced.code)
     result = []
     if log is None:
         remedy = "record the log (TORCH_TRACE=FOLDER) to see the line and the reason"

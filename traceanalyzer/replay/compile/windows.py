@@ -44,7 +44,7 @@ CAPTURED = (
 UNSAID = "asked for and never recorded; the log does not say why (TORCH_LOGS=cudagraphs does)"
 
 
-def seams(code: CompiledCode) -> list[Seam]:
+def graph_break_windows(code: CompiledCode) -> list[Seam]:
     """The seams of a trace, in the order in which they are first met."""
     found: dict[tuple[str, str], list[Window]] = {}
     regions = code.regions

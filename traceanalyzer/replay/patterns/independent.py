@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from itertools import chain, takewhile
 
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
-from traceanalyzer.replay.patterns.operators import JOINING, Operator, given_by
+from traceanalyzer.replay.patterns.operators import JOINING, Operator, output_shape
 from traceanalyzer.replay.patterns.repeats import Repeat
 from traceanalyzer.trace import I32
 
@@ -57,7 +57,7 @@ def of_other_size(operators: Run, run: Repeat) -> bool:
     """Whether no call gives what the next one takes."""
     call = operators[run.first : run.first + run.period]
     taken = _model_takes(call)
-    given = given_by(call[-1])
+    given = output_shape(call[-1])
     if taken is None or given is None or math.prod(taken) == math.prod(given):
         return False
     return not _met_again(call, taken)
@@ -121,7 +121,7 @@ def _collected(operators: Run, steps: I32, run: Repeat) -> bool:
 
 def _gives_other_size(call: Run, taken: Shape) -> bool:
     """Whether a call gives nothing of the size that it takes."""
-    given = given_by(call[-1])
+    given = output_shape(call[-1])
     if given is None:
         return call[-1].named(REDUCES) and not _met_again(call, taken)
     return math.prod(given) != math.prod(taken) and not _met_again(call, taken)
@@ -141,7 +141,7 @@ def _carries(call: Run) -> bool:
         ]
         if operator.named(CELL) or (rows in unexplained and operator.named(TAKES_STATE)):
             return True
-        shape = given_by(operator)
+        shape = output_shape(operator)
         given_anything = shape is None or (given_anything and found.keys() <= known)
         known |= found.keys() | (set() if shape is None else {math.prod(shape)})
     return False

@@ -162,7 +162,7 @@ def flow(one: Operator) -> Flow:
     return Flow(shapes[0], shapes[0]) if shapes and one.named(SAME_SIZE) else Flow(None, None)
 
 
-def given_by(one: Operator) -> Shape | None:
+def output_shape(one: Operator) -> Shape | None:
     """The shape of what an operator gives; None where that is not known."""
     if one.shapes and one.named(LARGER):
         return max(one.shapes, key=math.prod)

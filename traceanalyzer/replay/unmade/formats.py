@@ -7,7 +7,7 @@ products and the tensors between them are wide, and the casts are still there.""
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import one_of
+from traceanalyzer.analysis.algebra import isin_few
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.base import NS_PER_S, dataclass
 from traceanalyzer.replay.changes.precision import (
@@ -61,7 +61,7 @@ def in_format(tape: Tape, load: OpLoad, limits: GpuLimits, precision: str) -> Fo
     source = tape.source
     recorded = source.roofline.precision[tape.row]
     matrix = source.linked.is_matrix[tape.row] & tape.compute
-    products = matrix & one_of(recorded, (*WIDE, *NARROW))
+    products = matrix & isin_few(recorded, (*WIDE, *NARROW))
     if not products.any():
         raise QuestionError(NO_PRODUCTS)
     chosen = products & (recorded != target)
@@ -70,7 +70,7 @@ def in_format(tape: Tape, load: OpLoad, limits: GpuLimits, precision: str) -> Fo
         raise QuestionError(ALREADY.format(precision=precision))
     formats = np.where(chosen, np.int8(target), recorded).astype(np.int8)
     limits_then = limits_on(tape, source.linked.gpus, formats)
-    narrow = one_of(recorded, NARROW)
+    narrow = isin_few(recorded, NARROW)
     if target in NARROW:
         return _narrowed(tape, load, limits, limits_then, chosen)
     return _widened(tape, load, limits, limits_then, chosen, narrow)
@@ -83,7 +83,7 @@ def _narrowed(
     time = _products(tape, load, half, here, there, chosen) * np.where(chosen, 1 + CAST_SHARE, 1.0)
     stays, cast = kept_in_fp32(tape)
     time = time + tape.moving_ns(chosen * cast)
-    wide = one_of(tape.source.roofline.precision[tape.row], WIDE)
+    wide = isin_few(tape.source.roofline.precision[tape.row], WIDE)
     large = tape.duration >= LONGEST_SMALL_NS
     moving = wide & large & _between(tape) & ~stays
     left = np.where(kernels_named(tape, INDEXING), INDEXED_LEFT, TRAFFIC_LEFT)

@@ -41,7 +41,7 @@ class Details:
     lengths: of_events.Lengths | None = None
     queue: of_events.Queue | None = None
     by_rank: list[of_events.StepsOfRank] = field(default_factory=list)
-    logged: list[of_events.LoggedStep] = field(default_factory=list)
+    logged: list[of_events.LoggedLoading] = field(default_factory=list)
     boxes: list[IcicleBox] = field(
         default_factory=list
     )  # device time of the representative step by who launched it

@@ -19,7 +19,7 @@ from traceanalyzer.report.markdown.mermaid import step_time_chart, table_chart, 
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import breakdown, gains, opening
 from traceanalyzer.report.parts.in_brief import brief_sections, how_to_reproduce
-from traceanalyzer.report.whole import brief, memory_line
+from traceanalyzer.report.whole import known_in_brief, memory_sentence
 
 BRIEF = 8_000  # characters that a reader of an issue will look through; `--max-chars` for more
 GITHUB_LIMIT = 65_536  # characters of an issue or a comment
@@ -57,10 +57,10 @@ def _untitled(title: str, part: Part, weight: Weight = Weight.ADVICE) -> Section
 def _points(report: Report) -> list[str]:
     lines = [f"- **Culprit:** {prose(report.summary.culprit)}"] if report.summary.culprit else []
     lines.append(f"- **Step time:** {opening.step_sentence(report)}")
-    known = brief(report)
+    known = known_in_brief(report)
     if known:
         lines.append(f"- **Throughput and utilisation:** {known}")
-    used = memory_line(report)
+    used = memory_sentence(report)
     if used:
         name, _, figures = used.partition(": ")
         lines.append(f"- **{name}:** {prose(figures)}")

@@ -90,12 +90,12 @@ def _culprit(page: TerminalPage, report: Report) -> None:
     """Who is to blame, and the figures that people quote."""
     if report.summary.culprit:
         page.line(brief(report.summary.culprit))
-    key = whole.brief(report)
+    key = whole.known_in_brief(report)
     hardware = "" if _fits_title(page, report) else opening.hardware(report)
     both = " · ".join(filter(None, (hardware, key)))
     for line in filter(None, [both] if cell_len(both) <= page.width else [hardware, key]):
         page.line(line)
-    for line in filter(None, (whole.memory_line(report), whole.first_step(report))):
+    for line in filter(None, (whole.memory_sentence(report), whole.first_step(report))):
         page.line(brief(line))
 
 

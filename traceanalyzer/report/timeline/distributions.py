@@ -66,7 +66,7 @@ class StepsOfRank:
 
 
 @dataclass(frozen=True)
-class LoggedStep:
+class LoggedLoading:
     """A step of a timing log."""
 
     step: int
@@ -157,13 +157,13 @@ def _longest(some: Sequence[StepsOfRank]) -> StepsOfRank:
     return replace(some[0], times_ms=times, waiting_ms=waiting, others=len(some) - 1)
 
 
-def logged_loading(m: Measurements) -> list[LoggedStep]:
+def logged_loading(m: Measurements) -> list[LoggedLoading]:
     """The steps of a timing log that says what of them was waiting for data; empty otherwise."""
     timings = m.trace.step_timings
     known = np.flatnonzero(timings.data >= 0)
     columns = (timings.step[known], timings.duration[known] / 1e6, timings.data[known] / 1e6)
     return [
-        LoggedStep(*row)
+        LoggedLoading(*row)
         for row in zip(
             *(column.tolist() for column in columns),
             strict=True,

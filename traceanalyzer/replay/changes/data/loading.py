@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import one_of, where_changed
+from traceanalyzer.analysis.algebra import isin_few, where_changed
 from traceanalyzer.analysis.groups.input_loading import which_small
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
@@ -109,7 +109,7 @@ def no_allocations(tape: Tape) -> Tape | None:
     time = np.minimum(
         tape.before_events(tape.source.timed.timeline.states[HostState.ALLOCATE]), tape.work
     )
-    calls = one_of(tape.source.linked.api_kind[tape.call], (ApiKind.ALLOCATE, ApiKind.FREE))
+    calls = isin_few(tape.source.linked.api_kind[tape.call], (ApiKind.ALLOCATE, ApiKind.FREE))
     if not time.any() and not (calls & tape.waits).any():
         return None
     return replace(tape, work=tape.work - time).without_dispatch(calls)
