@@ -81,9 +81,9 @@ def fix_straggler(m: Measurements) -> Offer | None:
     tapes = replay.typical
     late = late_tapes(m)
     run = _Run(
-        replay, tapes, [_rank(tape) for tape in tapes], _work(tapes), late, how_late(ranks.late)
+        replay, tapes, [_rank(tape) for tape in tapes], _work(tapes), late, how_late(holding_up(m))
     )
-    ways = (_by_turns, _with_slow_gpus, _uneven, _with_more_to_do)
+    ways = (_by_turns, _with_slow_gpus, _whose_host_works, _uneven, _with_more_to_do)
     return next(filter(None, (way(m, run) for way in ways)), None)
 
 
@@ -181,6 +181,18 @@ def _with_more_to_do(_m: Measurements, run: _Run) -> Offer | None:
     return Offer(reason, without_ranks(run.tapes, [slow]))
 
 
+def _whose_host_works(_m: Measurements, run: _Run) -> Offer | None:
+    """One that comes late at the collectives, and whose host works longer than the others'."""
+    if len(run.late) != 1:
+        return None
+    slow = run.late[0]
+    more_ms = float(run.work.host_ms[slow] - np.median(np.delete(run.work.host_ms, slow)))
+    if more_ms < MORE_WORK_SHARE * run.replay.base_ms:
+        return None
+    reason = words("fix_straggler", "host_works", more=digits(more_ms), rank=run.names[slow])
+    return Offer(reason, without_ranks(run.tapes, [slow]))
+
+
 def _of_pipeline(ranks: RankComparison, replay: Replay) -> Offer:
     """Ranks that compute longer than others of their stage, or a stage too heavy, by the pipeline's
     operations."""
@@ -226,13 +238,35 @@ def longest_wait_ms(ranks: RankComparison) -> float | None:
     )
 
 
+def holding_up(m: Measurements) -> tuple[LateRank, ...]:
+    """The ranks that hold up the run. Of several that come late by turns those whose own work says
+    why: hosts that launch as fast as they can come late by chance, the more the profiler slows
+    them, now one and now another."""
+    return m.memo(_holding_up)
+
+
+def _holding_up(m: Measurements) -> tuple[LateRank, ...]:
+    late = () if m.ranks is None else m.ranks.late
+    if m.ranks is None or m.replay is None or how_late(late) != "by turns":
+        return late
+    of_rank = {_rank(tape): i for i, tape in enumerate(m.replay.recorded)}
+    places = [of_rank.get(m.ranks.rows[one.position].rank) for one in late]
+    if None in places or len(of_rank) <= len(late):
+        return late
+    work = _work(m.replay.recorded)
+    parts = (work.compute_ms, work.host_ms - work.loading_ms, work.loading_ms)
+    more = [max(float(part[i] - np.median(np.delete(part, i))) for part in parts) for i in places]
+    least_ms = MIN_SHARE * m.mean_step_ms
+    return tuple(one for one, own_ms in zip(late, more, strict=True) if own_ms >= least_ms)
+
+
 def late_tapes(m: Measurements) -> list[int]:
     """Positions of the tapes of ranks that hold up the run, by what it would gain; none of ranks
     replayed alone."""
     if m.replay is None or m.ranks is None or len(m.replay.typical) < 2:
         return []
     of_rank = {_rank(tape): i for i, tape in enumerate(m.replay.typical)}
-    ranks = (m.ranks.rows[one.position].rank for one in m.ranks.late)
+    ranks = (m.ranks.rows[one.position].rank for one in holding_up(m))
     return [of_rank[rank] for rank in ranks if rank in of_rank]
 
 
@@ -244,7 +278,7 @@ def gains_without_late(m: Measurements) -> bool:
     named = late_tapes(m)
     if m.replay is None or m.ranks is None or not named or m.timed.steps.steady_count < 2:
         return True
-    by_turns = len(named) > 1 and how_late(m.ranks.late) == "by turns"
+    by_turns = len(named) > 1 and how_late(holding_up(m)) == "by turns"
     without = NO_STRAGGLER if by_turns else without_ranks(m.replay.typical, named)
     return m.replay.gain_ms(without) >= LATE_SHARE * m.replay.base_ms
 
@@ -267,7 +301,7 @@ def why_late(m: Measurements) -> Cause | None:
         "input": loading_ms,
     }
     cause = max(more, key=lambda cause: more[cause])
-    if more[cause] < EXPLAINED * m.ranks.late[0].gain_ms:
+    if more[cause] < EXPLAINED * holding_up(m)[0].gain_ms:
         # Compute beside a collective that waits is longer: times of those who wait hide more work.
         return "more_work" if _more_launches(work, slow) >= 1 else None
     counted = (work.launches, work.threads)

@@ -24,6 +24,7 @@ from traceanalyzer.diagnosis.remedies.program import (
 from traceanalyzer.diagnosis.remedies.straggler import (
     REASONS,
     gains_without_late,
+    holding_up,
     how_late,
     listed,
     longest_wait_ms,
@@ -146,6 +147,8 @@ def straggler(m: Measurements, _free: Bool) -> Iterator[Draft]:
     if ranks is None or len(ranks.rows) < 2 or not ranks.rows[ranks.critical].straggler:
         return
     waited = longest_wait_ms(ranks)
+    if ranks.late and not holding_up(m):
+        return
     if ranks.pipeline is not None:
         yield _in_pipeline(m, ranks.pipeline, ranks.late)
     elif waited is None or waited >= MIN_WAIT_SHARE * m.mean_step_ms:
@@ -159,7 +162,7 @@ def _at_collectives(
     others = _others_ms(ranks)
     mean = sum(others) / len(others)
     excess = (ranks.rows[ranks.critical].compute_ms - mean) * len(others) / len(ranks.rows)
-    late = ranks.late or (LateRank(ranks.critical, excess),)
+    late = holding_up(m) or (LateRank(ranks.critical, excess),)
     who = listed([ranks.rows[one.position].rank for one in late])
     how = how_late(late)
     title = HOLD_UP[how].format(who)
@@ -199,7 +202,7 @@ def _of_late(
             "ms",
             f"rank {ranks.rows[one.position].rank}, as recorded",
         )
-        for one in ranks.late
+        for one in holding_up(m)
     ]
     return [
         Evidence(

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.base.errors import SeveralRunsError
-from traceanalyzer.diagnosis.diagnose import diagnose
+from traceanalyzer.diagnosis.diagnose import Diagnosis, diagnose
 from traceanalyzer.diagnosis.finding import Finding
+from traceanalyzer.diagnosis.remedies.straggler import holding_up
 from traceanalyzer.diagnosis.selection import measured
 from traceanalyzer.fleet.digests.files import Rank, name_of
 from traceanalyzer.fleet.job.model import Analyzed
@@ -35,11 +36,23 @@ def analyzed(ranks: Sequence[Rank], digests: Sequence[Place]) -> Analyzed | None
     except TraceAnalyzerError:
         return None
     straggler = _straggler(found.findings)
+    rows = [] if critical.ranks is None else critical.ranks.rows
     return Analyzed(
         summary=found.summary,
         holds_up=straggler is not None,
-        cost_ms=None if straggler is None else straggler.headroom_ms,
+        cost_ms=None if straggler is None else straggler.headroom_ms or _gain_ms(found),
+        ranks=frozenset(rows[one.position].rank for one in holding_up(critical)),
     )
+
+
+def _gain_ms(found: Diagnosis) -> float | None:
+    """What the step gains without the ranks that hold it up, as the advice says; None where it says
+    nothing."""
+    step_ms = found.summary.step_ms
+    for advice in found.recommendations:
+        if advice.remedy == "fix_straggler" and advice.predicted_step_ms and step_ms:
+            return step_ms - advice.predicted_step_ms
+    return None
 
 
 def _is_here(path: str, digests: set[str]) -> bool:

@@ -75,7 +75,10 @@ def answer(
     if not job.digests:
         raise EmptyRecordingError(_nothing_read(chosen))
     analysis = None if seen is None else seen(_telling(job))
-    culprits = _culprits(job, explained) if analysis is None or analysis.holds_up else []
+    named = frozenset[int | None]() if analysis is None else analysis.ranks
+    culprits = _culprits(job, explained, named) if analysis is None or analysis.holds_up else []
+    if analysis is not None and len(culprits) == 1:
+        culprits = [_at_most(culprits[0], analysis.cost_ms)]
     if not culprits and job.matches is not None:
         step_ms = max(ms(one.mean_step_ns) for one in job.digests)
         culprits = slow_links(job.matches, job.ranks, job.hosts[0], step_ms)
@@ -127,7 +130,10 @@ def _telling(job: JobRanks) -> list[Rank]:
     return [job.ranks[i] for i in sorted(positions)]
 
 
-def _culprits(job: JobRanks, explained: Explain | None) -> list[Culprit]:
+def _culprits(
+    job: JobRanks, explained: Explain | None, named: frozenset[int | None]
+) -> list[Culprit]:
+    """Who holds up the job; `named`: those that the analysis of their recordings names."""
     late = [one.position for one in job.compared.late]
     found = []
     for late_rank in job.compared.late:
@@ -140,10 +146,22 @@ def _culprits(job: JobRanks, explained: Explain | None) -> list[Culprit]:
         own, *others = some if explained is None else explained(some)
         cause = cause_of(own, others, late_rank.gain_ms * NS_PER_MS) if others else None
         culprit = replace(_culprit(job, late_rank.position, late_rank.gain_ms), cause=cause)
-        # One that the job may gain nothing without is not named.
-        if culprit.low_ms is None or culprit.low_ms > 0.0:
+        # One that the job may gain nothing without is not named, unless its recording says why.
+        gains = culprit.low_ms is None or culprit.low_ms > 0.0
+        if culprit.rank in named if named else gains:
             found.append(culprit)
     return found
+
+
+def _at_most(culprit: Culprit, cost_ms: float | None) -> Culprit:
+    """A culprit with what the job gains without it: what it is late by as recorded, or less where
+    the replay without the profiler gains less (`cost_ms`)."""
+    if not cost_ms or cost_ms >= culprit.gain_ms:
+        return culprit
+    share = cost_ms / culprit.gain_ms
+    low = None if culprit.low_ms is None else culprit.low_ms * share
+    high = None if culprit.high_ms is None else culprit.high_ms * share
+    return replace(culprit, gain_ms=cost_ms, low_ms=low, high_ms=high)
 
 
 def _beside(job: JobRanks, rank: int, late: Sequence[int]) -> list[int]:
@@ -436,9 +454,10 @@ def _cost(job: JobRanks, culprits: Sequence[Culprit], analysis: Analyzed | None)
         since = ", in all steps"
     alone = len(culprits) == 1 or job.compared.late[0].together
     if analysis is not None and alone and analysis.cost_ms and analysis.summary.step_ms:
-        share = f"{analysis.cost_ms / analysis.summary.step_ms:.0%}"
+        cost_ms = min(analysis.cost_ms, worst.gain_ms)
+        share = f"{cost_ms / analysis.summary.step_ms:.0%}"
         step = f"{digits(analysis.summary.step_ms)} ms step"
-        return f"{digits(analysis.cost_ms)} ms ({share}) of each {step}{since}"
+        return f"{digits(cost_ms)} ms ({share}) of each {step}{since}"
     step_ms = ms(job.digests[job.compared.critical].mean_step_ns)
     share = "; ".join(filter(None, (f"{worst.gain_ms / step_ms:.0%}", ends_of(worst))))
     recorded = "recorded " if analysis is not None else ""

@@ -74,6 +74,7 @@ class Analyzed:
     summary: Summary
     holds_up: bool  # whether ranks hold up the others without the profiler, too
     cost_ms: float | None  # of that step what they cost; None where it is not known
+    ranks: frozenset[int | None] = frozenset()  # those that hold it up
 
 
 @dataclass(frozen=True)
