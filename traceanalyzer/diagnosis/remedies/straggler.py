@@ -250,14 +250,20 @@ def _holding_up(m: Measurements) -> tuple[LateRank, ...]:
     if m.ranks is None or m.replay is None or how_late(late) != "by turns":
         return late
     of_rank = {_rank(tape): i for i, tape in enumerate(m.replay.recorded)}
-    places = [of_rank.get(m.ranks.rows[one.position].rank) for one in late]
-    if None in places or len(of_rank) <= len(late):
+    ranks = [m.ranks.rows[one.position].rank for one in late]
+    if not of_rank.keys() >= set(ranks) or len(of_rank) <= len(late):
         return late
     work = _work(m.replay.recorded)
-    parts = (work.compute_ms, work.host_ms - work.loading_ms, work.loading_ms)
-    more = [max(float(part[i] - np.median(np.delete(part, i))) for part in parts) for i in places]
     least_ms = MIN_SHARE * m.mean_step_ms
-    return tuple(one for one, own_ms in zip(late, more, strict=True) if own_ms >= least_ms)
+    own_ms = (_more_work_ms(work, of_rank[rank]) for rank in ranks)
+    return tuple(one for one, more_ms in zip(late, own_ms, strict=True) if more_ms >= least_ms)
+
+
+def _more_work_ms(work: _Work, rank: int) -> float:
+    """What a rank computes, works on its host or loads longer than the middle one of the others,
+    whichever is most."""
+    parts = (work.compute_ms, work.host_ms - work.loading_ms, work.loading_ms)
+    return max(float(part[rank]) - float(np.median(np.delete(part, rank))) for part in parts)
 
 
 def late_tapes(m: Measurements) -> list[int]:
