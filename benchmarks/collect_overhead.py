@@ -23,7 +23,7 @@ import torch
 from torch import nn
 
 from traceanalyzer.collect.attach import Attached
-from traceanalyzer.collect.plan import Plan
+from traceanalyzer.collect.plan import CapturePlan
 from traceanalyzer.collect.steps.step_clock import StepClock
 from traceanalyzer.collect.steps.step_finder import StepFinder
 
@@ -141,7 +141,7 @@ def _synchronize() -> None:
 def alternate(step: Callable[[], object], steps: int, folder: str) -> tuple[list[float], Ratios]:
     """Plain round times, ms, and the ratios of attached rounds to the plain rounds before and after
     them."""
-    attached = Attached(Plan(folder=folder, wait=NEVER))
+    attached = Attached(CapturePlan(folder=folder, wait=NEVER))
     plain = [stopwatch_ms(step, steps)]
     ratios = []
     for _ in range(ROUNDS):
@@ -190,7 +190,7 @@ def timed_round(step: Callable[[], object], steps: int) -> tuple[float, float]:
 def capture(step: Callable[[], object]) -> float:
     """Record a capture; its unprofiled step time."""
     with tempfile.TemporaryDirectory() as name:
-        plan = Plan(folder=name, wait=10, unprofiled_steps=UNPROFILED_STEPS)
+        plan = CapturePlan(folder=name, wait=10, unprofiled_steps=UNPROFILED_STEPS)
         attached = Attached(plan)
         attached._finder.install()
         for _ in range(plan.steps_needed + 40):

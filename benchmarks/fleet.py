@@ -28,7 +28,7 @@ from traceanalyzer.analysis.ranks.digest import (
     Why,
 )
 from traceanalyzer.analysis.time.steps import Steps
-from traceanalyzer.fleet.digests.files import SUFFIX, Rank, encoded
+from traceanalyzer.fleet.digests.files import SUFFIX, DigestedRank, encoded
 
 TENSOR = 8
 STEPS = 10
@@ -59,7 +59,7 @@ def times(ranks: int, collectives: int, late: int) -> tuple[np.ndarray, np.ndarr
     return starts, ends
 
 
-def rank_of(rank: int, ranks: int, start: np.ndarray, end: np.ndarray, late: bool) -> Rank:
+def rank_of(rank: int, ranks: int, start: np.ndarray, end: np.ndarray, late: bool) -> DigestedRank:
     """A rank of these times."""
     count = len(start)
     a_step = count // STEPS
@@ -114,7 +114,7 @@ def rank_of(rank: int, ranks: int, start: np.ndarray, end: np.ndarray, late: boo
     )
     idle = np.zeros((len(IdleCause), count), np.int64)
     family = Family("gemm", 10 * count, int(compute.sum()), 1 << 30)
-    return Rank(
+    return DigestedRank(
         digest.path, digest, Why(0 * each, 0 * each, idle[:, :STEPS], before, idle, (family,), None)
     )
 

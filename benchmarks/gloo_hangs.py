@@ -137,7 +137,7 @@ def record(folder: Path, fault: str) -> None:
 
 def main(folder: Path) -> int:
     """Record and explain each; the number of wrong answers."""
-    from traceanalyzer.fleet.hang.document import headline
+    from traceanalyzer.fleet.hang.document import hang_headline
     from traceanalyzer.fleet.hang.model import hang_of
     from traceanalyzer.ingest.flight_recorder.folder import read_flight
 
@@ -148,7 +148,7 @@ def main(folder: Path) -> int:
         right = set(hang.verdict.culprits) == ranks and hang.verdict.kind == kind
         wrong += not right
         print(
-            f"{fault:8} {'right' if right else 'WRONG'} {hang.verdict.confidence:10} {headline(hang)}",
+            f"{fault:8} {'right' if right else 'WRONG'} {hang.verdict.confidence:10} {hang_headline(hang)}",
             flush=True,
         )
     return wrong

@@ -123,14 +123,14 @@ def record(folder: Path, fault: str) -> None:
 
 def explain(folder: Path) -> None:
     """What `hang` says of the dumps of each fault."""
-    from traceanalyzer.fleet.hang.document import headline
+    from traceanalyzer.fleet.hang.document import hang_headline
     from traceanalyzer.fleet.hang.model import hang_of
     from traceanalyzer.ingest.flight_recorder.folder import read_flight
 
     for fault, rank in STRUCK.items():
         hang = hang_of(read_flight(folder / fault, world=WORLD))
         right = rank in hang.verdict.culprits and len(hang.verdict.culprits) == 1
-        print(f"{fault:8} rank {rank}: {'right' if right else 'WRONG'} {headline(hang)}")
+        print(f"{fault:8} rank {rank}: {'right' if right else 'WRONG'} {hang_headline(hang)}")
 
 
 if __name__ == "__main__":

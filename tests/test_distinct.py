@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from traceanalyzer.trace import alike
-from traceanalyzer.trace.table import distinct, ranked
+from traceanalyzer.trace.table import distinct, distinct_places
 
 near = st.lists(st.integers(-3, 9), max_size=40)
 wide = st.lists(st.integers(-(2**62), 2**62), max_size=12).map(lambda values: values + values[:3])
@@ -15,7 +15,7 @@ wide = st.lists(st.integers(-(2**62), 2**62), max_size=12).map(lambda values: va
 @given(near | wide)
 def test_distinct_values_are_those_that_sorting_finds(values: list[int]) -> None:
     column = np.array(values, np.int64)
-    found, place = ranked(column)
+    found, place = distinct_places(column)
     assert found.tolist() == distinct(column).tolist() == sorted(set(values))
     assert found[place].tolist() == values
 
@@ -23,9 +23,9 @@ def test_distinct_values_are_those_that_sorting_finds(values: list[int]) -> None
 @pytest.mark.parametrize("dtype", [np.bool_, np.uint8, np.int16, np.int32])
 def test_the_type_stays(dtype: type[np.generic]) -> None:
     column = np.array([1, 0, 1], dtype)
-    assert distinct(column).dtype == ranked(column)[0].dtype == dtype
+    assert distinct(column).dtype == distinct_places(column)[0].dtype == dtype
     assert distinct(column).tolist() == [0, 1]
-    assert ranked(column)[1].tolist() == [1, 0, 1]
+    assert distinct_places(column)[1].tolist() == [1, 0, 1]
 
 
 def test_of_a_column_of_one_value_that_value_is_found() -> None:

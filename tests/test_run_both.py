@@ -23,7 +23,7 @@ from tests.recorded import EVERY, recording
 from traceanalyzer.base import parallel
 from traceanalyzer.base.parallel import children as processes
 from traceanalyzer.base.parallel import run_both
-from traceanalyzer.base.reading import Reading, reading_as
+from traceanalyzer.base.reading import ReadingOptions, reading_as
 from traceanalyzer.ingest import load
 from traceanalyzer.report.build import build_report
 from traceanalyzer.report.json import render_json
@@ -180,14 +180,14 @@ def test_the_diagnosis_is_made_elsewhere_only_where_there_is_memory_and_enough_t
     run = load([recording("kineto/gemm_fp32.base")])
     build_report(run)
     monkeypatch.setattr(parallel, "LEAST_ROWS", 0)
-    monkeypatch.setattr(parallel, "free_bytes", lambda: 1000)
+    monkeypatch.setattr(parallel, "free_memory_bytes", lambda: 1000)
     build_report(run)
     assert fork.call_count == 0
-    monkeypatch.setattr(parallel, "free_bytes", lambda: None)
+    monkeypatch.setattr(parallel, "free_memory_bytes", lambda: None)
     build_report(run)
     assert fork.call_count == 2
 
 
 def test_a_library_forks_nothing() -> None:
-    with reading_as(**asdict(Reading())):
+    with reading_as(**asdict(ReadingOptions())):
         assert run_both(os.getpid, int, worth=True) == (os.getpid(), 0)

@@ -176,7 +176,7 @@ def frame(
     from traceanalyzer.comparison import notebook
     from traceanalyzer.diagnosis.selection import measured
     from traceanalyzer.export.events import EVENTS
-    from traceanalyzer.export.tables import events_of
+    from traceanalyzer.export.tables import events_frame
     from traceanalyzer.report import tables
     from traceanalyzer.report.model import Report
     from traceanalyzer.report.table_entries.kinds import RowFilter
@@ -185,7 +185,7 @@ def frame(
         rows, row = notebook.table_of(source, table)
         return notebook.as_frame(rows[:top], row)
     if table in EVENTS:
-        return events_of(measured(_run(source), selection, knowledge), table)[:top]
+        return events_frame(measured(_run(source), selection, knowledge), table)[:top]
     if table in notebook.LISTS:
         return frame(analyze(source, selection, knowledge), table, top=top)
     row = notebook.row_type(table)
@@ -204,13 +204,13 @@ def frames(
     from traceanalyzer.comparison import notebook
     from traceanalyzer.diagnosis.selection import measured
     from traceanalyzer.export.events import EVENTS
-    from traceanalyzer.export.tables import events_of
+    from traceanalyzer.export.tables import events_frame
     from traceanalyzer.report import tables
     from traceanalyzer.report.table_entries import TABLES
     from traceanalyzer.report.table_entries.kinds import RowFilter
 
     measured_run = measured(_run(recording), selection, knowledge)
-    found = {name: events_of(measured_run, name) for name in EVENTS}
+    found = {name: events_frame(measured_run, name) for name in EVENTS}
     for table in TABLES:
         rows = tables.measured_rows(measured_run, table.name, RowFilter())
         found[table.name] = notebook.as_frame(rows, table.row)

@@ -23,7 +23,7 @@ from benchmarks.pairs import compiled
 from benchmarks.pairs.program import DEVICE, QUICK, VERSION, Good, Pair, Step, n
 from benchmarks.pairs.sets import names, programs
 from traceanalyzer.collect.attach import Attached
-from traceanalyzer.collect.plan import LIGHT_WARMUP, Plan
+from traceanalyzer.collect.plan import LIGHT_WARMUP, CapturePlan
 
 WARM_UP, ROUNDS, ROUND_S, LEAST_STEPS, MOST_STEPS = (
     (1, 1, 0.0, 2, 2) if QUICK else (6, 5, 0.25, 3, 300)
@@ -105,7 +105,7 @@ def record(pair: Pair | Good, step: Step, folder: Path, *, short: bool) -> None:
     """A capture as `collect torch` makes it of a process that it has attached to, with fewer
     steps."""
     folder.mkdir(parents=True, exist_ok=True)
-    plan = Plan(
+    plan = CapturePlan(
         folder=str(folder),
         wait=n(4, 1),
         unprofiled_steps=n(10, 1),

@@ -24,7 +24,7 @@ import traceanalyzer as ta
 from benchmarks.predict.program import DEVICE, QUICK, Program, Setting, Step
 from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.collect.attach import Attached
-from traceanalyzer.collect.plan import LIGHT_WARMUP, Plan
+from traceanalyzer.collect.plan import LIGHT_WARMUP, CapturePlan
 from traceanalyzer.diagnosis.selection import measured
 from traceanalyzer.diagnosis.unmade import known_of
 from traceanalyzer.replay.unmade.answer import Known, predicted
@@ -89,7 +89,7 @@ def rounds_ms(step: Step) -> list[float]:
 def record(step: Step, folder: Path) -> None:
     """A capture as `collect torch` makes it of a process that it has attached to."""
     folder.mkdir(parents=True, exist_ok=True)
-    plan = Plan(
+    plan = CapturePlan(
         folder=str(folder),
         wait=1,
         unprofiled_steps=2 if QUICK else 10,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.recorded import GPU, ranks
 from traceanalyzer.agent import verbs
-from traceanalyzer.agent.answer import MOST_TOKENS, fitted, quoted, tokens
+from traceanalyzer.agent.answer import MOST_TOKENS, fitted_answer, one_line, tokens
 from traceanalyzer.agent.sources import Sources
 from traceanalyzer.base.errors import TraceAnalyzerError
 
@@ -133,9 +133,9 @@ def test_what_cannot_be_known_names_the_recording_that_would_tell(sources):
 
 
 def test_names_are_one_line_without_control_characters(sources):
-    assert quoted("a\x1b[31m\nb\tc") == quoted("a\x1b[31m b c")
-    assert "\x1b" not in quoted("\x1b]0;x\x07")
-    assert len(quoted("x" * 9_999)) <= 120
+    assert one_line("a\x1b[31m\nb\tc") == one_line("a\x1b[31m b c")
+    assert "\x1b" not in one_line("\x1b]0;x\x07")
+    assert len(one_line("x" * 9_999)) <= 120
 
 
 @settings(max_examples=60, deadline=None)
@@ -147,7 +147,7 @@ def test_names_are_one_line_without_control_characters(sources):
     )
 )
 def test_any_answer_is_fitted(answer):
-    text = fitted(**answer)
+    text = fitted_answer(**answer)
     assert tokens(text) <= MOST_TOKENS
     json.loads(text)
 

@@ -12,7 +12,7 @@ import pytest
 from tests.collect.running import SCRIPTS, SMALL, collect
 from traceanalyzer.collect import ceilings
 from traceanalyzer.collect.host import environment
-from traceanalyzer.collect.plan import Plan
+from traceanalyzer.collect.plan import CapturePlan
 from traceanalyzer.ingest.conditions import environment_conditions, measured_ceilings
 
 REACHED = {"gpu": "NVIDIA H200", "copy_gbs": 4280.0, "matmul_tflops": {"bf16": 790.0, "fp32": 51.5}}
@@ -24,7 +24,7 @@ def test_rates_are_bytes_read_and_written_and_two_operations_a_multiply_add(monk
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "card")
     monkeypatch.setattr(ceilings, "SIZES", {"bf16": 8, "fp32": 4})
     monkeypatch.setattr(ceilings, "_seconds", lambda run: run() is not None and 1e-3)
-    assert ceilings.measure("cpu") == {
+    assert ceilings.measure_ceilings("cpu") == {
         "gpu": "card",
         "copy_gbs": pytest.approx(2 * (1 << 20) / 1e-3 / 1e9),
         "matmul_tflops": {
@@ -79,7 +79,7 @@ def test_a_gpu_that_hangs_is_not_waited_for(monkeypatch):
 
 
 def test_they_are_stored_and_read_back():
-    stored = environment.describe(Plan(folder="x", ceilings=REACHED))
+    stored = environment.describe_environment(CapturePlan(folder="x", ceilings=REACHED))
     read = measured_ceilings(json.loads(json.dumps(stored)))
     assert read is not None
     assert (read.bandwidth, read.matmul) == (4.28e12, {"bf16": 7.9e14, "fp32": 5.15e13})

@@ -10,7 +10,7 @@ import pytest
 
 from tests.collect.running import recorded_steps
 from traceanalyzer.collect.host import cuda
-from traceanalyzer.collect.plan import Plan
+from traceanalyzer.collect.plan import CapturePlan
 from traceanalyzer.collect.torch_profiler import record
 from traceanalyzer.collect.torch_recording import LIGHT, UNIT, TorchRecording
 
@@ -64,7 +64,7 @@ def test_cut_short_it_leaves_nothing(tmp_path, stand_in):
 
 def test_a_profiler_of_the_scripts_ends_it_and_it_is_made_again(tmp_path, stand_in):
     notes = []
-    recording = TorchRecording(Plan(folder=str(tmp_path), **OPTIONS), on_note=notes.append)
+    recording = TorchRecording(CapturePlan(folder=str(tmp_path), **OPTIONS), on_note=notes.append)
     _steps(recording, 3)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as own:
         _steps(recording, 2)

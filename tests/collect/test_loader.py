@@ -33,7 +33,7 @@ def test_two_loaders_of_other_sizes_are_not_told_apart() -> None:
 
 def test_a_loader_without_batches_of_its_own_has_no_size() -> None:
     one = iter(torch.utils.data.DataLoader(torch.zeros(4, 2), batch_size=None))
-    assert loader.batch_size(one) is None
+    assert loader.seen_batch_size(one) is None
     assert loader.samples_in(one, next(one)) is None
 
 

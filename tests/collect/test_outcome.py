@@ -9,7 +9,7 @@ import pytest
 from traceanalyzer.collect import outcome
 from traceanalyzer.collect.host import progress
 from traceanalyzer.collect.host.ranks import own_file
-from traceanalyzer.collect.plan import Plan
+from traceanalyzer.collect.plan import CapturePlan
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ from traceanalyzer.collect.plan import Plan
 )
 def test_nothing_recorded_says_why(tmp_path, options, phase, steps, said):
     progress.report(tmp_path, phase, steps)
-    lines = outcome.describe(Plan(folder=str(tmp_path), **options), 0)
+    lines = outcome.describe_outcome(CapturePlan(folder=str(tmp_path), **options), 0)
     assert said in "\n".join(lines)
     assert lines[-1].startswith("nothing was recorded")
     assert not list(tmp_path.iterdir()), "the processes' notes are no part of a capture"
@@ -50,7 +50,7 @@ def test_nothing_recorded_says_why(tmp_path, options, phase, steps, said):
 def test_a_capture_is_named_with_its_unprofiled_step_time(tmp_path):
     (tmp_path / "trace.rank3.part2.json.gz").write_bytes(b"x" * 4096)
     (tmp_path / "unprofiled.rank3.json").write_text(json.dumps({"step_time_ms": 1.25}))
-    lines = outcome.describe(Plan(folder=str(tmp_path)), -15)
+    lines = outcome.describe_outcome(CapturePlan(folder=str(tmp_path)), -15)
     assert lines == [
         "the command was ended by signal 15",
         f"{tmp_path}/trace.rank3.part2.json.gz (4 KiB), unprofiled step 1.250 ms",

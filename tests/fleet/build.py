@@ -17,7 +17,7 @@ from traceanalyzer.analysis.ranks.digest import (
     Why,
 )
 from traceanalyzer.analysis.time.steps import Steps
-from traceanalyzer.fleet.digests.files import Rank
+from traceanalyzer.fleet.digests.files import DigestedRank
 
 STEP = 1000
 TRANSFER = 100
@@ -75,7 +75,7 @@ def digest(
     input_idle: int = 0,
     work: int = 100,
     path: str = "",
-) -> Rank:
+) -> DigestedRank:
     """A rank of calls (step, start, end, ranks of the group as text), ns; steps are as long as
     their calls."""
     groups = [
@@ -130,4 +130,4 @@ def digest(
         groups=tuple(groups),
         pieces=Pieces.empty(),
     )
-    return Rank(made.path, made, why)
+    return DigestedRank(made.path, made, why)

@@ -170,7 +170,7 @@ def test_a_digest_that_multiplies_is_refused_before_it_is_read(tmp_path, monkeyp
     (tmp_path / "digests").mkdir()
     make_all(places_in([str(tmp_path / "job")])[0], str(tmp_path / "digests"))
     places = places_in([str(tmp_path / "digests")], files.SUFFIX)[0]
-    assert all(isinstance(one, files.Rank) for one in read_digests(places))
+    assert all(isinstance(one, files.DigestedRank) for one in read_digests(places))
     monkeypatch.setattr(files, "LEAST_MADE", 10)
     monkeypatch.setattr(files, "MOST_RATIO", 0)
     for one in read_digests(places):

@@ -11,19 +11,26 @@ from tests.fleet.build import digest
 from traceanalyzer.analysis.ranks.matches import match_collectives
 from traceanalyzer.analysis.ranks.skew import arrivals
 from traceanalyzer.base.errors import UnreadableInputError
-from traceanalyzer.fleet.digests.files import LeftOut, Rank
-from traceanalyzer.fleet.job.answer import answer
+from traceanalyzer.fleet.digests.files import DigestedRank, LeftOut
+from traceanalyzer.fleet.job.answer import job_answer
 from traceanalyzer.fleet.job.document import gone, job_page
 from traceanalyzer.fleet.job.heat import MOST_ROWS
 from traceanalyzer.fleet.job.model import range_ms
 from traceanalyzer.fleet.job.ranks import hosts_of, racks_in, stages_of
 from traceanalyzer.fleet.job.select import chosen
-from traceanalyzer.fleet.job.simulate import middle_of_alike, plan_of, recorded_times, step_times
+from traceanalyzer.fleet.job.simulate import (
+    job_plan,
+    middle_of_alike,
+    recorded_times,
+    replayed_steps,
+)
 
 MS = 1_000_000
 
 
-def all_reduces(late: dict[int, float], ranks: int = 4, steps: int = 6, **options) -> list[Rank]:
+def all_reduces(
+    late: dict[int, float], ranks: int = 4, steps: int = 6, **options
+) -> list[DigestedRank]:
     """One all-reduce of all ranks a step (10 ms): they come at 5 ms, some later by ms, and it
     transfers for 1 ms."""
     most = max([*late.values(), 0])
@@ -37,7 +44,7 @@ def all_reduces(late: dict[int, float], ranks: int = 4, steps: int = 6, **option
 
 
 def test_the_late_rank_is_named_with_what_it_costs_and_why():
-    job = answer(chosen(all_reduces({2: 3})))
+    job = job_answer(chosen(all_reduces({2: 3})))
     (one,) = job.culprits
     assert (one.rank, one.cause, one.pattern) == (2, "slow_gpu", "recurring")
     assert one.gain_ms == pytest.approx(3.0)
@@ -54,7 +61,7 @@ def test_the_late_rank_is_named_with_what_it_costs_and_why():
 def test_ranks_that_are_late_alike_are_named_together():
     """Without one of the two nothing is gained, without both 3 ms; three of four are nobody's
     lateness."""
-    job = answer(chosen(all_reduces({2: 3, 5: 3}, ranks=8)))
+    job = job_answer(chosen(all_reduces({2: 3, 5: 3}, ranks=8)))
     assert [(one.rank, one.cause, one.pattern) for one in job.culprits] == [
         (2, "slow_gpu", "recurring"),
         (5, "slow_gpu", "recurring"),
@@ -65,15 +72,15 @@ def test_ranks_that_are_late_alike_are_named_together():
         "without ranks 2 and 5"
     ] == pytest.approx(3.0)
     assert {one.rank for one in job.worst} == {2, 5}
-    nearly = answer(chosen(all_reduces({2: 3, 5: 3.5}, ranks=8)))
+    nearly = job_answer(chosen(all_reduces({2: 3, 5: 3.5}, ranks=8)))
     assert [(one.rank, round(one.gain_ms, 6)) for one in nearly.culprits] == [(2, 3.5), (5, 3.5)]
-    half = answer(chosen(all_reduces({0: 3, 1: 3})))
+    half = job_answer(chosen(all_reduces({0: 3, 1: 3})))
     assert [(one.rank, one.gain_ms) for one in half.culprits] == [(0, 3.0), (1, 3.0)]
-    assert answer(chosen(all_reduces({0: 3, 1: 3, 2: 3}))).culprits == []
+    assert job_answer(chosen(all_reduces({0: 3, 1: 3, 2: 3}))).culprits == []
 
 
 def test_nobody_is_named_where_all_are_alike():
-    job = answer(chosen(all_reduces({})))
+    job = job_answer(chosen(all_reduces({})))
     assert job.culprits == []
     assert "No rank holds up the job" in job.summary.headline
     assert job.summary.bottleneck == "compute"
@@ -88,7 +95,7 @@ def test_more_kernels_are_more_work():
             ranks[1].why, families=tuple(f._replace(launches=900) for f in more.why.families)
         ),
     )
-    assert answer(chosen(ranks)).culprits[0].cause == "more_work"
+    assert job_answer(chosen(ranks)).culprits[0].cause == "more_work"
 
 
 def test_idle_time_tells_input():
@@ -99,7 +106,7 @@ def test_idle_time_tells_input():
     idle = ranks[1].why.idle.copy()
     idle[2] = 3 * MS
     ranks[1] = replace(ranks[1], why=replace(ranks[1].why, idle=idle))
-    assert answer(chosen(ranks)).culprits[0].cause == "input"
+    assert job_answer(chosen(ranks)).culprits[0].cause == "input"
 
 
 def test_what_tells_nothing_is_not_a_cause():
@@ -107,10 +114,10 @@ def test_what_tells_nothing_is_not_a_cause():
         replace(one, digest=replace(one.digest, compute=np.full(6, 5 * MS)))
         for one in all_reduces({1: 3})
     ]
-    assert answer(chosen(ranks)).culprits[0].cause is None
+    assert job_answer(chosen(ranks)).culprits[0].cause is None
 
 
-def nested() -> list[Rank]:
+def nested() -> list[DigestedRank]:
     """Two pairs that reduce among themselves, then across; rank 1 is 2 ms late to its pair's, and
     so is rank 0 to the collective across, though it waited."""
     made = []
@@ -140,7 +147,7 @@ def test_a_rank_is_not_blamed_for_what_it_waited_for_itself():
         )
         == [(1, 2)] * 6
     )
-    job = answer(chosen(ranks))
+    job = job_answer(chosen(ranks))
     assert [one.rank for one in job.culprits] == [1]
     assert job.culprits[0].gain_ms == pytest.approx(2.0)
 
@@ -169,11 +176,11 @@ def test_series_of_two_groups_that_lie_one_in_the_other() -> None:
 
 def test_the_steps_are_reckoned_as_recorded_and_shorter_without_a_stretch():
     ranks = nested()
-    plan = plan_of(match_collectives([one.digest for one in ranks]))
+    plan = job_plan(match_collectives([one.digest for one in ranks]))
     assert plan.wave.max() == 11
-    assert step_times(plan, plan.matches.stretch) == pytest.approx(recorded_times(plan))
+    assert replayed_steps(plan, plan.matches.stretch) == pytest.approx(recorded_times(plan))
     usual = np.minimum(plan.matches.stretch, middle_of_alike(plan))
-    gain = step_times(plan, plan.matches.stretch) - step_times(plan, usual)
+    gain = replayed_steps(plan, plan.matches.stretch) - replayed_steps(plan, usual)
     assert gain == pytest.approx(2 * MS)
 
 
@@ -194,7 +201,7 @@ def test_slow_links_are_told_from_late_ranks():
                 )
             )
         made.append(digest(rank, calls, steps=6, world=8, host=f"n{rank // 2}"))
-    job = answer(chosen(made))
+    job = job_answer(chosen(made))
     (one,) = job.culprits
     assert (one.cause, one.host, one.rank) == ("slow_link", "n2", 4)
     assert one.gain_ms == pytest.approx(2.0)
@@ -210,7 +217,7 @@ def test_since_when():
             calls.append((i, at + 5 * MS + late * (rank == 3), at + 6 * MS + late, "all"))
             at += 6 * MS + late
         made.append(digest(rank, calls, steps=10))
-    (one,) = answer(chosen(made)).culprits
+    (one,) = job_answer(chosen(made)).culprits
     assert (one.rank, one.since) == (3, "ProfilerStep#5")
     assert one.gain_ms == pytest.approx(1.5)
 
@@ -265,7 +272,7 @@ def test_two_runs_mixed_a_rank_twice_and_others_are_left_out_by_a_line():
         ("bad.parquet", "a damaged digest"),
         ("x.json", "cut"),
     ]
-    job = answer(found)
+    job = job_answer(found)
     assert job.culprits[0].rank == 2
     assert (
         len(gone(job)) == 5
@@ -284,14 +291,14 @@ def test_a_clock_that_is_minutes_apart_is_aligned():
     found = chosen([*ranks[:3], replace(ranks[3], digest=moved)])
     assert len(found.ranks) == 4
     assert "clock of rank 3 is 300 s later" in found.notes[0]
-    (one,) = answer(found).culprits
+    (one,) = job_answer(found).culprits
     assert (one.rank, round(one.gain_ms, 6)) == (2, 3.0)
 
 
 def test_the_screen_has_24_lines_and_the_worst_is_on_the_page():
     ranks = all_reduces({700: 3}, ranks=1000)
     lines = [LeftOut(f"file{i}.json", "cut") for i in range(9)]
-    job = answer(chosen([*ranks[:500], *ranks[503:], *lines]))
+    job = job_answer(chosen([*ranks[:500], *ranks[503:], *lines]))
     text = job_page(job).terminal(80, False)
     assert len(text.splitlines()) <= 24
     assert all(len(line) <= 80 for line in text.splitlines())
@@ -326,7 +333,9 @@ def test_the_rack_of_several_slow_hosts(tmp_path):
     (tmp_path / "racks.txt").write_text("a r1\nb,r1\n\nc r2\nd r2\n")
     racks = racks_in(tmp_path / "racks.txt")
     assert racks == {"a": "r1", "b": "r1", "c": "r2", "d": "r2"}
-    gains = {change.what: change.gain_ms for change in answer(chosen(ranks), None, racks).changes}
+    gains = {
+        change.what: change.gain_ms for change in job_answer(chosen(ranks), None, racks).changes
+    }
     assert gains["without rack r1"] == pytest.approx(4.0)
     assert gains["without host a"] == pytest.approx(1.0)
     (tmp_path / "racks.txt").write_text("a r1\nb\n")

@@ -20,7 +20,7 @@ from traceanalyzer.history.database import (
     JOURNAL_MAGIC,
     MIGRATIONS,
     check_storable,
-    reading,
+    reading_database,
     writing,
 )
 from traceanalyzer.history.runs import is_reference, store_report, stored_report
@@ -50,7 +50,7 @@ def pragma(path, name):
 def fails(path, says):
     """Reading and writing both fail with one line that names the file, and leave it as it was."""
     before = path.read_bytes() if path.is_file() else None
-    for use in (reading, writing):
+    for use in (reading_database, writing):
         with pytest.raises(TraceAnalyzerError, match=says) as raised, use(path) as db:
             db.execute("SELECT * FROM run_overview").fetchall()
         assert str(raised.value).startswith(f"{path}: ")
@@ -72,7 +72,7 @@ def test_an_older_schema_is_read_as_it_is_and_brought_up_to_date_by_storing(path
     store_report(path, full())
     monkeypatch.undo()
     before = path.read_bytes()
-    with reading(path) as db:
+    with reading_database(path) as db:
         assert db.execute("SELECT count(*) FROM run_overview").fetchone() == (1,)
     assert stored_report(f"{path}#1").summary == full().summary
     assert path.read_bytes() == before
@@ -92,7 +92,7 @@ def test_a_step_that_fails_changes_nothing(path, monkeypatch):
     with pytest.raises(TraceAnalyzerError, match="step failed"), writing(path):
         pass
     monkeypatch.undo()
-    with reading(path) as db:
+    with reading_database(path) as db:
         assert "half" not in db.table_names()
     assert pragma(path, "user_version") == len(MIGRATIONS)
 
@@ -125,14 +125,17 @@ def test_a_damaged_database(path):
 
 
 def test_a_folder(tmp_path):
-    with pytest.raises(TraceAnalyzerError, match="no such history"), reading(tmp_path):
+    with pytest.raises(TraceAnalyzerError, match="no such history"), reading_database(tmp_path):
         pass
     with pytest.raises(TraceAnalyzerError, match="cannot be opened"), writing(tmp_path):
         pass
 
 
 def test_a_file_that_is_not_there_is_not_made_by_reading(path):
-    with pytest.raises(TraceAnalyzerError, match="no such history; analyze --store"), reading(path):
+    with (
+        pytest.raises(TraceAnalyzerError, match="no such history; analyze --store"),
+        reading_database(path),
+    ):
         pass
     check_storable(path)
     assert not path.exists()
@@ -156,7 +159,7 @@ def test_a_writer_that_was_killed_leaves_nothing_half_done(path):
     killed = subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False)
     assert killed.returncode == -signal.SIGKILL
     assert Path(f"{path}-journal").stat().st_size > 0
-    with reading(path) as db:
+    with reading_database(path) as db:
         assert db.execute("SELECT count(*) FROM runs").fetchone() == (1,)
     assert store_report(path, full()) == 2
     assert pragma(path, "integrity_check") == "ok"
@@ -234,7 +237,7 @@ def test_code_that_no_history_has_does_not_run(path, statement, says):
 
 def test_reading_cannot_write(path):
     store_report(path, full())
-    with pytest.raises(TraceAnalyzerError, match="cannot be written"), reading(path) as db:
+    with pytest.raises(TraceAnalyzerError, match="cannot be written"), reading_database(path) as db:
         db.execute("DELETE FROM runs")
 
 
@@ -245,7 +248,7 @@ def test_a_lock_that_is_never_given_back(path, monkeypatch):
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(TraceAnalyzerError, match="kept the database locked"):
             store_report(path, full())
-        with reading(path) as db:
+        with reading_database(path) as db:
             assert db.execute("SELECT count(*) FROM runs").fetchone() == (1,)
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceanalyzer.history.page import levels, metric_page, runs_page
+from traceanalyzer.history.page import metric_page, run_levels, runs_page
 from traceanalyzer.history.runs import MetricSeries, MetricValue, StoredRun, Tags
 
 
@@ -19,7 +19,7 @@ def series(values, metric="step_time_ms.mean"):
 
 
 def spans(values):
-    return [(level.first, level.end) for level in levels(values)]
+    return [(level.first, level.end) for level in run_levels(values)]
 
 
 def test_values_that_vary_by_little_are_one_level():
@@ -42,7 +42,7 @@ def test_a_noisy_metric_needs_a_larger_change():
 
 @given(st.lists(st.floats(-1e6, 1e6), max_size=40))
 def test_levels_are_the_series_in_order(values):
-    found = levels(values)
+    found = run_levels(values)
     assert [level.first for level in found] == ([0] if values else []) + [
         level.end for level in found[:-1]
     ]

@@ -9,7 +9,7 @@ import pytest
 
 from tests.report.reports import empty, full, hostile
 from traceanalyzer.base.errors import UnreadableInputError
-from traceanalyzer.history.database import reading
+from traceanalyzer.history.database import reading_database
 from traceanalyzer.history.runs import (
     fingerprint,
     metric_series,
@@ -155,5 +155,5 @@ def test_a_figure_out_of_all_reason_is_damage(path, value):
     store_report(path, full())
     with closing(sqlite3.connect(path)) as db, db:
         db.execute(f"UPDATE metrics SET value = {value} WHERE name = 'step_time_ms.mean'")
-    with reading(path) as db, pytest.raises(UnreadableInputError, match="damaged"):
+    with reading_database(path) as db, pytest.raises(UnreadableInputError, match="damaged"):
         metric_series(db, "step_time_ms", stored_runs(db))

@@ -11,7 +11,7 @@ import pytest
 
 from tests.hostile.test_recordings import small
 from traceanalyzer.base.errors import TraceAnalyzerError
-from traceanalyzer.history.database import reading
+from traceanalyzer.history.database import reading_database
 from traceanalyzer.history.runs import (
     metric_names,
     metric_series,
@@ -120,7 +120,7 @@ def history(tmp_path):
 
 
 def all_of(path):
-    with reading(path) as db:
+    with reading_database(path) as db:
         runs = stored_runs(db)
         metric_names(db)
         metric_series(db, "step_time_ms", runs)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.analysis.build import TraceBuilder
 from traceanalyzer import analyze, load
-from traceanalyzer.ingest.capture import join
+from traceanalyzer.ingest.capture import with_side_files
 from traceanalyzer.trace import Process, Run
 
 ENVIRONMENT = {
@@ -174,12 +174,12 @@ def test_logs_join_the_trace_of_their_rank():
         steps = StepTimings.from_columns({"duration": [(rank or 0) + 5]})
         return Trace("log", "timing_log", [], process=Process(rank=rank), step_timings=steps)
 
-    run = join(Run((trace("kineto", 0), trace("kineto", 1), log(0), log(1))))
+    run = with_side_files(Run((trace("kineto", 0), trace("kineto", 1), log(0), log(1))))
     assert [t.step_timings.duration.tolist() for t in run.traces] == [[5], [6]]
     assert len(run.logs) == 2
-    alone = join(Run((trace("kineto", None), log(None))))
+    alone = with_side_files(Run((trace("kineto", None), log(None))))
     assert alone.traces[0].step_timings.duration.tolist() == [5]
-    other = join(Run((trace("kineto", 0), log(1))))
+    other = with_side_files(Run((trace("kineto", 0), log(1))))
     assert len(other.traces[0].step_timings) == 0
 
 

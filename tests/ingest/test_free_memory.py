@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.recorded import ranks
-from traceanalyzer.base.parallel import free_bytes, most_at_once
+from traceanalyzer.base.parallel import free_memory_bytes, most_at_once
 from traceanalyzer.base.reading import reading_as
 from traceanalyzer.cli.io import sides
 from traceanalyzer.ingest import folders
@@ -75,10 +75,12 @@ def test_an_export_needs_more_than_text_and_its_analysis_more_still(tmp_path: Pa
 
 def test_the_machine_says_what_it_has(tmp_path: Path) -> None:
     assert (
-        free_bytes(written(tmp_path, {"proc/meminfo": "MemTotal: 9 kB\nMemAvailable:  7 kB\n"}))
+        free_memory_bytes(
+            written(tmp_path, {"proc/meminfo": "MemTotal: 9 kB\nMemAvailable:  7 kB\n"})
+        )
         == 7 * KIB
     )
-    here = free_bytes()
+    here = free_memory_bytes()
     assert here is not None
     assert here > MB
 
@@ -89,9 +91,9 @@ def test_a_machine_that_says_nothing_has_what_it_has_in_all(
     monkeypatch.setattr(
         "os.sysconf", {"SC_PHYS_PAGES": 3, "SC_PAGE_SIZE": 4096}.__getitem__, raising=False
     )
-    assert free_bytes(tmp_path) == 3 * 4096
+    assert free_memory_bytes(tmp_path) == 3 * 4096
     monkeypatch.delattr("os.sysconf")
-    assert free_bytes(tmp_path) is None
+    assert free_memory_bytes(tmp_path) is None
 
 
 @pytest.mark.parametrize(
@@ -115,14 +117,14 @@ def test_a_container_may_leave_less(
         f"{group}/{used}": "3000\n",
         f"{group}/memory.stat": f"anon 4\n{cached} 500\n",
     }
-    assert free_bytes(written(tmp_path, files)) == 2500
-    assert free_bytes(written(tmp_path, {f"{group}/{limit}": "max\n"})) == 7 * KIB
+    assert free_memory_bytes(written(tmp_path, files)) == 2500
+    assert free_memory_bytes(written(tmp_path, {f"{group}/{limit}": "max\n"})) == 7 * KIB
 
 
 def test_files_wait_where_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folders, "text_bytes", lambda _: 100 * MB)
     for free, readers in ((None, 2), (241 * MB, 2), (239 * MB, 1), (0, 1)):
-        monkeypatch.setattr(folders, "free_bytes", lambda free=free: free)
+        monkeypatch.setattr(folders, "free_memory_bytes", lambda free=free: free)
         with reading_as(jobs=16):
             assert folders.readers_of(RANKS) == readers
 
@@ -133,7 +135,7 @@ def test_two_sides_are_done_one_after_the_other_where_memory_is_short(
     monkeypatch.setattr(sides, "text_bytes", lambda _: 100 * MB)
     alone: dict[int, Any] = {}
     for free in (321 * MB, 319 * MB):
-        monkeypatch.setattr(sides, "free_bytes", lambda free=free: free)
+        monkeypatch.setattr(sides, "free_memory_bytes", lambda free=free: free)
         with reading_as(jobs=2):
             alone[free] = sides._worth_a_process(*map(str, RANKS))
     assert alone == {321 * MB: True, 319 * MB: False}

@@ -14,7 +14,7 @@ import pytest
 import traceanalyzer as ta
 from tests.ingest.test_capture import capture
 from traceanalyzer.collect.host import nvml
-from traceanalyzer.ingest.conditions import loads_of
+from traceanalyzer.ingest.conditions import sampled_loads
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +37,7 @@ def test_means_by_gpu_and_of_the_cpus() -> None:
     samples.append(
         {"time_ns": 1, "host_cpu_share": 0.25, "host_iowait_share": 0.0, "program_cores": 7.5}
     )
-    rows = {row.what: row for row in loads_of(samples)}
+    rows = {row.what: row for row in sampled_loads(samples)}
     busy = rows["GPU 0: time with a kernel"]
     assert (busy.mean, busy.min, busy.max, busy.samples, busy.counted_in) == (95, 90, 100, 2, "%")
     assert (rows["GPU 0: power"].mean, rows["GPU 0: power"].samples) == (600, 1)
@@ -52,7 +52,7 @@ def test_means_by_gpu_and_of_the_cpus() -> None:
     "damaged", [{"gpu": "0"}, {"gpu": -1}, {"gpu": 0, "power_w": "much"}, {"power_w": 1e300}, {}]
 )
 def test_damaged_samples_say_nothing(damaged: dict[str, object]) -> None:
-    assert loads_of([damaged]) == ()
+    assert sampled_loads([damaged]) == ()
 
 
 def test_a_capture_has_them_as_a_table(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ def report() -> ta.NotebookReport:
 
 
 def test_the_figures_are_those_of_the_report(report: ta.NotebookReport) -> None:
-    figures = trackers.key_figures(report)
+    figures = trackers.tracked_figures(report)
     assert figures["step_ms"] == report.summary.step_ms
     parts = [
         figures[f"{name}_ms"]
@@ -34,7 +34,7 @@ def test_the_figures_are_those_of_the_report(report: ta.NotebookReport) -> None:
 
 
 def test_what_a_log_of_step_times_cannot_tell_is_left_out() -> None:
-    figures = trackers.key_figures(ta.analyze(ROOT / "sample_traces/timing_irregular"))
+    figures = trackers.tracked_figures(ta.analyze(ROOT / "sample_traces/timing_irregular"))
     assert figures["recorded_step_ms"] > 0
     assert "compute_ms" not in figures
     assert "mfu" not in figures

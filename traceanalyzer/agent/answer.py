@@ -25,12 +25,12 @@ def tokens(text: str) -> int:
     return math.ceil(plain_ascii / ASCII_PER_TOKEN) + len(text) - plain_ascii
 
 
-def figure(value: float | None, unit: str, how: str) -> dict[str, Any]:
+def sourced_figure(value: float | None, unit: str, how: str) -> dict[str, Any]:
     """A number with its unit and how it was got; one that is not known says why in `how`."""
-    return {"value": rounded(value), "unit": unit, "how": how}
+    return {"value": rounded_figure(value), "unit": unit, "how": how}
 
 
-def rounded(value: Any) -> Any:
+def rounded_figure(value: Any) -> Any:
     """A float to `DIGITS` significant digits, None where it is not finite; everything else as it
     is."""
     if not isinstance(value, float):
@@ -38,13 +38,13 @@ def rounded(value: Any) -> Any:
     return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
 
 
-def quoted(text: str) -> str:
+def one_line(text: str) -> str:
     """A text of the recording on one line without control characters, its middle left out where it
     is long."""
     return shorten(" ".join(plain(text).split()), NAME_LENGTH)
 
 
-def fitted(**answer: Any) -> str:
+def fitted_answer(**answer: Any) -> str:
     """The answer as JSON of at most `MOST_TOKENS`: the longest list loses its last entries;
     `left_out` counts them."""
     value = as_plain(answer)

@@ -21,7 +21,7 @@ FORMS = "`0.68 to 1.05 ms` (the step after the change), `1.3x` (at least so much
 
 
 @dataclass(frozen=True)
-class Claim:
+class StatedChange:
     """The figures of a claim; those that it does not make are None."""
 
     low_ms: float | None = None  # the step after the change
@@ -30,7 +30,7 @@ class Claim:
     direction: Literal["faster", "no change"] | None = None
 
     @classmethod
-    def of(cls, text: str) -> "Claim":
+    def of(cls, text: str) -> "StatedChange":
         """What a text claims. Raises TraceAnalyzerError where it is of no known form."""
         words = " ".join(text.split()).strip(" .").lower()
         match = _RANGE.fullmatch(words)
@@ -57,7 +57,7 @@ class Judgement:
     after_ms: float | None = None
 
 
-def judged(claim: Claim, found: Comparison) -> Judgement:
+def judged_claim(claim: StatedChange, found: Comparison) -> Judgement:
     """The claim against the stopwatches of both sides."""
     before = stopwatch_ms(found.a)
     after = stopwatch_ms(found.b)
@@ -73,7 +73,7 @@ def judged(claim: Claim, found: Comparison) -> Judgement:
     return Judgement(verdict, why, before, after)
 
 
-def page(judgement: Judgement) -> Printed:
+def judgement_page(judgement: Judgement) -> Printed:
     """The judgement as it is printed."""
     text = f"{judgement.verdict[0].upper()}{judgement.verdict[1:]}: {judgement.why}."
     values = {
@@ -92,7 +92,9 @@ def stopwatch_ms(side: Side) -> float | None:
     return side.timed_ms or None
 
 
-def _of_figures(claim: Claim, before: float, after: float, could_see: float) -> tuple[Verdict, str]:
+def _of_figures(
+    claim: StatedChange, before: float, after: float, could_see: float
+) -> tuple[Verdict, str]:
     noise = max(RUN_NOISE_SHARE, could_see)
     measured = f"measured {before:.4g} \u2192 {after:.4g} ms ({before / after:.3g}x)"
     if claim.low_ms is not None and claim.high_ms is not None:

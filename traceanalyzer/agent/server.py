@@ -13,7 +13,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import CallToolResult, TextContent
 
 from traceanalyzer.agent import verbs
-from traceanalyzer.agent.answer import fitted
+from traceanalyzer.agent.answer import fitted_answer
 from traceanalyzer.agent.sources import Sources
 from traceanalyzer.base import TraceAnalyzerError, cut
 from traceanalyzer.report.format import plain
@@ -65,7 +65,7 @@ def _tool(
         try:
             answer = verb(**given, **arguments)
             if hidden is not None:
-                answer = fitted(**redact_rows(orjson.loads(answer), Run(()), hidden))
+                answer = fitted_answer(**redact_rows(orjson.loads(answer), Run(()), hidden))
             text = TextContent(type="text", text=answer)
             return CallToolResult(content=[text], structured_content=orjson.loads(answer))
         except (TraceAnalyzerError, OSError, ValueError) as error:

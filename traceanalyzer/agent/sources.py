@@ -99,7 +99,7 @@ RESOURCES = Unknown(
 )
 
 
-class Analyzed(NamedTuple):
+class AnalyzedRecording(NamedTuple):
     """A recording with what was measured of it, and its report."""
 
     measured: MeasuredRanks
@@ -112,9 +112,11 @@ class Sources:
 
     def __init__(self, roots: Sequence[Path] = ()) -> None:
         self._roots = roots
-        self._kept: OrderedDict[tuple[object, ...], Analyzed] = OrderedDict()
+        self._kept: OrderedDict[tuple[object, ...], AnalyzedRecording] = OrderedDict()
 
-    def analyzed(self, path: str, rank: int | None = None, step: int | None = None) -> Analyzed:
+    def analyzed(
+        self, path: str, rank: int | None = None, step: int | None = None
+    ) -> AnalyzedRecording:
         """The recording that `path` names. Raises TraceAnalyzerError."""
         with only_below(self._roots):
             folder = may_read(self._place(path))
@@ -128,7 +130,7 @@ class Sources:
             key = (str(folder), *stats, rank, step)
             if key not in self._kept:
                 recording = measured(load([str(folder)]), Selection(rank=rank, step=step))
-                self._kept[key] = Analyzed(recording, report_of(recording, ROWS))
+                self._kept[key] = AnalyzedRecording(recording, report_of(recording, ROWS))
                 while len(self._kept) > KEPT:
                     self._kept.popitem(last=False)
             self._kept.move_to_end(key)

@@ -4,8 +4,14 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from traceanalyzer.agent.answer import NAMES_ARE_DATA, figure, fitted, quoted, rounded
-from traceanalyzer.agent.claims import Claim, judged
+from traceanalyzer.agent.answer import (
+    NAMES_ARE_DATA,
+    fitted_answer,
+    one_line,
+    rounded_figure,
+    sourced_figure,
+)
+from traceanalyzer.agent.claims import StatedChange, judged_claim
 from traceanalyzer.agent.sources import Sources, unknowns
 from traceanalyzer.base import TraceAnalyzerError, definitions
 from traceanalyzer.base.figures import Definition
@@ -56,8 +62,8 @@ def diagnose(
     .json/.json.gz, Nsight Systems .sqlite, a log of step times) or a capture folder; rank and step
     narrow it."""
     recording, report = sources.analyzed(path, rank, step)
-    parts = {p.name: rounded(p.ms) for p in breakdown.budget(report) if p.ms}
-    return fitted(
+    parts = {p.name: rounded_figure(p.ms) for p in breakdown.budget(report) if p.ms}
+    return fitted_answer(
         verdict=report.summary.bottleneck,
         sure=opening.confidence(report),
         answer=quoted_sentence(report.summary.headline),
@@ -75,18 +81,18 @@ def diagnose(
 def explain(name: str = "") -> str:
     """What a finding (by its id), a metric or a column means; without a name: all findings."""
     if not name:
-        return fitted(
+        return fitted_answer(
             findings=[{"id": page.id, "title": page.title} for page in finding_pages().values()]
         )
     page = finding_page(name)
     if page is not None:
-        return fitted(id=page.id, title=page.title, text=page.text)
+        return fitted_answer(id=page.id, title=page.title, text=page.text)
     found = explained(name)
     if not found:
         raise TraceAnalyzerError(
             f"there is no finding, metric or column {name!r}; explain() lists the findings"
         )
-    return fitted(name=name, meanings=[dataclasses.asdict(entry) for entry in found])
+    return fitted_answer(name=name, meanings=[dataclasses.asdict(entry) for entry in found])
 
 
 def table(
@@ -117,7 +123,7 @@ def table(
     every = entry.rows(recording, recording.critical, RowFilter(None if sort else top))
     rows = (largest_first(every, fields[sort].name) if sort else every)[:top]
     known = _known_columns(rows, {name: fields[name] for name in fields if name in columns})
-    return fitted(
+    return fitted_answer(
         table=entry.name,
         columns=[
             {"name": column, "unit": fields[column].unit, "how": fields[column].definition}
@@ -149,14 +155,14 @@ def evidence(sources: Sources, path: str, finding: str) -> str:
     if found is None:
         known = ", ".join(f.id for f in report.findings) or "none"
         raise TraceAnalyzerError(f"this recording has no finding {finding!r}; findings: {known}")
-    return fitted(
+    return fitted_answer(
         **_finding(found),
         evidence=[
             {
                 "what": e.metric,
                 "value": _value(e.value),
                 "unit": e.unit,
-                "where": quoted(e.where),
+                "where": one_line(e.where),
             }
             | {"threshold": e.threshold}
             for e in found.evidence
@@ -181,28 +187,28 @@ def whatif(
         return _at_settings(recording.run, settings)
     result = predictions(recording.run, speedups=list((speedups or {}).items()))
     known = [s for s in result.scenarios if s.step_ms is not None]
-    return fitted(
-        base=figure(
+    return fitted_answer(
+        base=sourced_figure(
             result.unprofiled_step_ms,
             "ms per step",
             f"without the profiler; {REPLAYED}, or measured",
         ),
-        fidelity=figure(
+        fidelity=sourced_figure(
             result.fidelity_error, "share", "replay of the unchanged recording over it, less 1"
         ),
         scenarios=[
             {
-                "name": quoted(s.id),
-                "step_ms": rounded(s.step_ms),
-                "low_ms": rounded(s.low_ms),
-                "high_ms": rounded(s.high_ms),
-                "speedup": rounded(s.speedup),
+                "name": one_line(s.id),
+                "step_ms": rounded_figure(s.step_ms),
+                "low_ms": rounded_figure(s.low_ms),
+                "high_ms": rounded_figure(s.high_ms),
+                "speedup": rounded_figure(s.speedup),
                 "how": quoted_sentence(s.basis),
             }
             for s in known
         ],
         cannot_be_known=[
-            {"name": quoted(one.id), "because": quoted_sentence(one.basis)}
+            {"name": one_line(one.id), "because": quoted_sentence(one.basis)}
             for one in result.scenarios
             if one.step_ms is None
         ],
@@ -220,8 +226,8 @@ def _at_settings(run: Run, settings: dict[str, str]) -> str:
     except ValueError as error:
         raise TraceAnalyzerError(str(error)) from error
     rows = unmade(run, questions)
-    return fitted(
-        base=figure(
+    return fitted_answer(
+        base=sourced_figure(
             rows[0].now_ms, "ms per step", f"without the profiler; {REPLAYED}, or measured"
         ),
         settings=[_setting(row) for row in rows],
@@ -242,7 +248,7 @@ def _setting(row: Unmade) -> dict[str, Any]:
         "gpu_limit_from",
     )
     known = {name: getattr(row, name) for name in figures}
-    told = {name: rounded(value) for name, value in known.items() if value is not None}
+    told = {name: rounded_figure(value) for name, value in known.items() if value is not None}
     return {"setting": row.setting, **told, "fits": row.fits, "bottleneck": row.bottleneck}
 
 
@@ -254,10 +260,12 @@ def compare(sources: Sources, a: str, b: str) -> str:
     if other is not None:
         figures = other["figures"]
         rows = [{"name": row.figure, "a": row.a, "b": row.b} for row in figures]
-        return fitted(answer=quoted_sentence(other["headline"]), figures=rows, names=NAMES_ARE_DATA)
+        return fitted_answer(
+            answer=quoted_sentence(other["headline"]), figures=rows, names=NAMES_ARE_DATA
+        )
     found = compare_reports(sources.report(a), sources.report(b), (a, b))
-    parts = [{"name": quoted(c.title), **_difference(c)} for c in found.changes[:SHOWN_CHANGES]]
-    return fitted(
+    parts = [{"name": one_line(c.title), **_difference(c)} for c in found.changes[:SHOWN_CHANGES]]
+    return fitted_answer(
         answer=quoted_sentence(found.headline),
         verdict=found.verdict,
         step=_difference(found.step),
@@ -275,12 +283,12 @@ def _promise(predicted: Any) -> dict[str, Any] | None:
     """What A's report promised of the change that B has, and what the stopwatch read."""
     if predicted is None:
         return None
-    promised = figure(predicted.step_ms, "ms per step", f"A's report: {REPLAYED}")
+    promised = sourced_figure(predicted.step_ms, "ms per step", f"A's report: {REPLAYED}")
     stopwatch = "stopwatch without the profiler, in B"
     return {
         "finding": predicted.id,
         "predicted": promised,
-        "measured": figure(predicted.measured_ms, "ms per step", stopwatch),
+        "measured": sourced_figure(predicted.measured_ms, "ms per step", stopwatch),
     }
 
 
@@ -319,7 +327,7 @@ def verify(
     except ValueError as error:
         raise TraceAnalyzerError(str(error)) from error
     checked = Checked(path, verdicts, False, comparison)
-    return fitted(
+    return fitted_answer(
         **checked.values(),
         how="figures of the report; a change against the baseline must exceed noise",
     )
@@ -331,13 +339,13 @@ def _claimed(sources: Sources, claim: str, before: str, after: str) -> str:
             "a claim is about a change: give the recording before it as baseline"
         )
     found = compare_reports(sources.report(before), sources.report(after), (before, after))
-    judgement = judged(Claim.of(claim), found)
+    judgement = judged_claim(StatedChange.of(claim), found)
     stopwatch = "stopwatch without the profiler"
-    return fitted(
+    return fitted_answer(
         verdict=judgement.verdict,
         why=quoted_sentence(judgement.why),
-        before=figure(judgement.before_ms, "ms per step", stopwatch),
-        after=figure(judgement.after_ms, "ms per step", stopwatch),
+        before=sourced_figure(judgement.before_ms, "ms per step", stopwatch),
+        after=sourced_figure(judgement.after_ms, "ms per step", stopwatch),
         names=NAMES_ARE_DATA,
     )
 
@@ -346,7 +354,7 @@ def recordings(sources: Sources, folder: str = "") -> str:
     """Recordings, captures and saved reports that may be asked about, newest first: paths to give
     to the other verbs. folder: only those below it."""
     found = sources.recordings(folder)
-    return fitted(recordings=found, names=NAMES_ARE_DATA)
+    return fitted_answer(recordings=found, names=NAMES_ARE_DATA)
 
 
 def limits(sources: Sources, path: str) -> str:
@@ -354,14 +362,16 @@ def limits(sources: Sources, path: str) -> str:
     recording, report = sources.analyzed(path)
     unknown = [one._asdict() for one in unknowns(report, recording.critical)]
     spoils = [quoted_sentence(text) for text in opening.caveats(report)]
-    return fitted(cannot_be_known=unknown, spoils=spoils, left_out=gains.without_gain(report))
+    return fitted_answer(
+        cannot_be_known=unknown, spoils=spoils, left_out=gains.without_gain(report)
+    )
 
 
 def hang(sources: Sources, path: str) -> str:
     """Which rank a hung job waits for, at which collective, and why. path: a folder of Flight
     Recorder dumps, one file a rank."""
     found = values(hang_of(sources.flight(path)))
-    return fitted(
+    return fitted_answer(
         **{
             name: found[name]
             for name in ("culprits", "silent", "cpu_behind", "gpu_behind", "mismatches", "next")
@@ -393,8 +403,8 @@ def _steps(report: Report) -> dict[str, Any]:
         else "the whole recording: nothing marks a step"
     )
     return {
-        "recorded": figure(time.mean if time else None, _unit(report), steps),
-        "without_profiler": figure(
+        "recorded": sourced_figure(time.mean if time else None, _unit(report), steps),
+        "without_profiler": sourced_figure(
             metrics.unprofiled_step_time_ms, _unit(report), _basis(metrics.unprofiled_source)
         ),
     }
@@ -418,7 +428,7 @@ def _unit(report: Report) -> str:
 def _finding(finding: Finding) -> dict[str, Any]:
     how = "upper bound: time that removing the cause would save, counted once over all findings"
     how = "cannot be known from this recording" if finding.headroom_ms is None else how
-    headroom = figure(finding.headroom_ms, "ms per step", how)
+    headroom = sourced_figure(finding.headroom_ms, "ms per step", how)
     known = {"id": finding.id, "class": finding.cls, "severity": finding.severity}
     return {**known, "title": quoted_sentence(finding.title), "headroom": headroom}
 
@@ -432,15 +442,24 @@ def _advice(advice: Recommendation) -> dict[str, Any]:
         if more is None
         else more.likely_ms
     )
-    predicted = {"predicted": figure(value, unit, how), "range_ms": [rounded(low), rounded(high)]}
+    predicted = {
+        "predicted": sourced_figure(value, unit, how),
+        "range_ms": [rounded_figure(low), rounded_figure(high)],
+    }
     return {"finding": advice.id, "do": advice.action, **predicted}
 
 
 def _difference(value: Difference) -> dict[str, Any]:
-    interval = None if value.low_ms is None else [rounded(value.low_ms), rounded(value.high_ms)]
-    times = {name: rounded(getattr(value, name)) for name in ("a_ms", "b_ms", "difference_ms")}
+    interval = (
+        None
+        if value.low_ms is None
+        else [rounded_figure(value.low_ms), rounded_figure(value.high_ms)]
+    )
+    times = {
+        name: rounded_figure(getattr(value, name)) for name in ("a_ms", "b_ms", "difference_ms")
+    }
     return {**times, "interval_ms": interval, "significant": value.significant}
 
 
 def _value(value: Any) -> Any:
-    return quoted(value) if isinstance(value, str) else rounded(value)
+    return one_line(value) if isinstance(value, str) else rounded_figure(value)

@@ -26,7 +26,7 @@ from traceanalyzer.base.figures import (
     plural,
     ratio,
     span,
-    text_of,
+    text_kind_of,
 )
 from traceanalyzer.base.frozen import dataclass
 
@@ -54,5 +54,5 @@ __all__ = [
     "plural",
     "ratio",
     "span",
-    "text_of",
+    "text_kind_of",
 ]

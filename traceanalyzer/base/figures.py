@@ -45,7 +45,7 @@ maybe = partial(
 )  # a figure that only some recordings, or some versions of the report, have
 
 
-def text_of(of: Field[Any]) -> Text:
+def text_kind_of(of: Field[Any]) -> Text:
     """What the text in a field is."""
     return of.metadata.get("text", "name")
 

@@ -14,7 +14,7 @@ MIB = 1 << 20
 
 
 @dataclass(frozen=True)
-class Limits:
+class InputLimits:
     """The limits in force."""
 
     size: int = 512 * MIB
@@ -33,10 +33,10 @@ class Limits:
     ranks: int = 1_000_000  # ranks of a run; more make the world size unknown
 
 
-_current: ContextVar[Limits] = ContextVar("limits", default=Limits())  # noqa: B039 a frozen value
+_current: ContextVar[InputLimits] = ContextVar("limits", default=InputLimits())  # noqa: B039 a frozen value
 
 
-def limits() -> Limits:
+def limits() -> InputLimits:
     """The limits in force."""
     return _current.get()
 
@@ -53,4 +53,4 @@ def raised(**changes: int) -> Iterator[None]:
 
 def raise_for_all(**changes: int) -> None:
     """Other limits from here on, for a program that lives for one command."""
-    _current.set(dataclasses.replace(Limits(), **changes))
+    _current.set(dataclasses.replace(InputLimits(), **changes))

@@ -12,7 +12,7 @@ from traceanalyzer.base.frozen import dataclass
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadingOptions:
     """The way of reading in force."""
 
     # whether the models of large recordings are kept in the user's cache folder, and used
@@ -24,10 +24,10 @@ class Reading:
     newest."""
 
 
-_current: ContextVar[Reading] = ContextVar("reading", default=Reading())  # noqa: B039 a frozen value
+_current: ContextVar[ReadingOptions] = ContextVar("reading", default=ReadingOptions())  # noqa: B039 a frozen value
 
 
-def reading() -> Reading:
+def reading() -> ReadingOptions:
     """The way of reading in force."""
     return _current.get()
 

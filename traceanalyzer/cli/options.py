@@ -245,9 +245,9 @@ def limit_option(command: Function) -> Function:
 def _limits(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> None:
     from dataclasses import fields
 
-    from traceanalyzer.base.limits import Limits, raise_for_all
+    from traceanalyzer.base.limits import InputLimits, raise_for_all
 
-    known = [f.name for f in fields(Limits)]
+    known = [f.name for f in fields(InputLimits)]
     changes = {}
     for text in texts:
         name, number = text.partition("=")[::2]

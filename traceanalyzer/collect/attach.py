@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any
 from traceanalyzer.base import NS_PER_MS
 from traceanalyzer.collect.host import cuda, progress
 from traceanalyzer.collect.on_import import on_import
-from traceanalyzer.collect.plan import Plan
+from traceanalyzer.collect.plan import CapturePlan
 
 if TYPE_CHECKING:
     from traceanalyzer.collect.profilers.jax_trace import JaxSteps
     from traceanalyzer.collect.profilers.profiler_range import ProfilerRange
     from traceanalyzer.collect.steps.step_finder import StepFinder
     from traceanalyzer.collect.steps.step_function import FunctionCalls
-    from traceanalyzer.collect.steps.step_series import StepLog
+    from traceanalyzer.collect.steps.step_series import StepSeriesFile
     from traceanalyzer.collect.torch_recording import TorchRecording
 
     Finder = FunctionCalls | JaxSteps | StepFinder
-    Recorder = ProfilerRange | StepLog | TorchRecording
+    Recorder = ProfilerRange | StepSeriesFile | TorchRecording
 
 FIRST_STEPS = 10  # steps of a process that are timed one by one, by the host's clock
 
@@ -36,7 +36,7 @@ FIRST_STEPS = 10  # steps of a process that are timed one by one, by the host's 
 class Attached:
     """A recorder and a step finder at work in this process."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: CapturePlan) -> None:
         self._plan = plan
         self._steps = 0
         self._ends: list[int] = []
@@ -138,9 +138,9 @@ class Attached:
             return self._finder.unit
 
         if plan.recorder == "timing":
-            from traceanalyzer.collect.steps.step_series import StepLog
+            from traceanalyzer.collect.steps.step_series import StepSeriesFile
 
-            return StepLog(plan, self._enter)
+            return StepSeriesFile(plan, self._enter)
         if plan.recorder in ("nsys", "ncu", "rocprofv3", "jax"):
             from traceanalyzer.collect.profilers.profiler_range import ProfilerRange
 
@@ -187,6 +187,6 @@ class Attached:
 def attach_on_import() -> None:
     """Attach this process as its environment says, as soon as it has imported torch, or JAX where
     that is recorded."""
-    plan = Plan.from_environment()
+    plan = CapturePlan.from_environment()
     if plan is not None:
         on_import(plan.library, lambda: Attached(plan).begin())

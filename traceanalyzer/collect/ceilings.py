@@ -27,7 +27,7 @@ SECONDS = 120
 torch."""
 
 
-def measure(device: str = "cuda") -> dict[str, Any]:
+def measure_ceilings(device: str = "cuda") -> dict[str, Any]:
     """Name of the first GPU, `copy_gbs` (1e9 bytes/s read and written) and `matmul_tflops` by
     format (1e12 FLOP/s): the median of ten runs each, so what it holds for a while and not what it
     does once."""
@@ -94,4 +94,4 @@ def measured_apart() -> tuple[dict[str, Any] | None, str | None]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(measure()))
+    print(json.dumps(measure_ceilings()))

@@ -7,7 +7,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from traceanalyzer.collect.host import progress
-from traceanalyzer.collect.plan import Plan
+from traceanalyzer.collect.plan import CapturePlan
 
 MADE_BY = {
     "torch": "trace.rank*.json.gz",
@@ -34,10 +34,10 @@ FIND = (
 )
 
 
-def describe(plan: Plan, returned: int, command: Sequence[str] = ()) -> list[str]:
+def describe_outcome(plan: CapturePlan, returned: int, command: Sequence[str] = ()) -> list[str]:
     """Lines that say what was recorded by `command`, or why nothing was; removes the processes' own
     notes."""
-    seen = progress.read(plan.path)
+    seen = progress.read_progress(plan.path)
     progress.forget(plan.path)
     files = sorted(plan.path.glob(MADE_BY[plan.recorder]))
     how = f"was ended by signal {-returned}" if returned < 0 else f"ended with status {returned}"
@@ -88,7 +88,7 @@ def _timed(file: Path) -> str:
     return f"{time}, {min(waited_ms / step_ms, 1.0):.0%} of it waiting for the DataLoader"
 
 
-def _reason(plan: Plan, seen: list[progress.Progress], command: Sequence[str]) -> str:
+def _reason(plan: CapturePlan, seen: list[progress.Progress], command: Sequence[str]) -> str:
     if not seen:
         if _is_without(plan.library, command):
             return (
@@ -119,7 +119,7 @@ def _reason(plan: Plan, seen: list[progress.Progress], command: Sequence[str]) -
     return f"it ended after {furthest.steps} steps, {needed}: lower them or run longer"
 
 
-def _up_to(plan: Plan) -> str:
+def _up_to(plan: CapturePlan) -> str:
     """How many more steps a recording needs where they are not steady."""
     if plan.first or plan.recorder in ("timing", "ncu", "rocprofv3"):
         return ""
@@ -127,7 +127,7 @@ def _up_to(plan: Plan) -> str:
     return f" to {plan.steps_needed + more}" if more else ""
 
 
-def _no_step(plan: Plan) -> str:
+def _no_step(plan: CapturePlan) -> str:
     if plan.on_signal:
         return "no SIGUSR2 came, or no step after it"
     if plan.step_on:

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from traceanalyzer.collect.host import progress
 from traceanalyzer.collect.host.interrupt import catches
-from traceanalyzer.collect.plan import Plan
+from traceanalyzer.collect.plan import CapturePlan
 from traceanalyzer.collect.witness import Witness, call_witness
 
 OURS = frozenset(
@@ -38,7 +38,7 @@ class Signals:
     """Inside, what is sent to this process alone is passed on to the command; what is sent to the
     whole group has reached it. With `--on-signal`, SIGUSR2 asks the recorders instead."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: CapturePlan) -> None:
         self._plan = plan
         self._child: subprocess.Popen[bytes] | None = None
         self._early: list[int] = []
@@ -83,7 +83,7 @@ class Signals:
             child.send_signal(number)
 
     def _ask_recorders(self) -> None:
-        for process in progress.read(self._plan.path):
+        for process in progress.read_progress(self._plan.path):
             with suppress(OSError):
                 _send_to(process, signal.SIGUSR2)
 

@@ -25,7 +25,7 @@ ACTIVE = 4  # steady state shows in four steps; more make the file larger and no
 
 
 @dataclass(frozen=True)
-class Plan:
+class CapturePlan:
     """Options of one recording."""
 
     folder: str

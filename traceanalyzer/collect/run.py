@@ -17,7 +17,7 @@ from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.collect.host import environment, nvml
 from traceanalyzer.collect.host.ranks import own_file
 from traceanalyzer.collect.passed_on import Signals
-from traceanalyzer.collect.plan import VARIABLE, Plan
+from traceanalyzer.collect.plan import VARIABLE, CapturePlan
 
 ATTACH = "TRACEANALYZER_ATTACH"
 """Environment variable with the module that attaches the processes; `collect.attach` without it."""
@@ -44,7 +44,7 @@ def as_command(words: Sequence[str]) -> list[str]:
     return list(words)
 
 
-def prepare(plan: Plan) -> None:
+def prepare(plan: CapturePlan) -> None:
     """Make the capture directory; refuse one that holds a capture, whose files would be mixed up
     with the new."""
     held = [file.name for pattern in CAPTURED for file in plan.path.glob(pattern)]
@@ -62,13 +62,13 @@ def injected_path() -> str:
     return os.pathsep.join([str(INJECTED), own]) if own else str(INJECTED)
 
 
-def injected_environment(plan: Plan) -> dict[str, str]:
+def injected_environment(plan: CapturePlan) -> dict[str, str]:
     """The environment in which every Python process of the command attaches itself."""
     logged = {"TORCH_TRACE": str(plan.path / COMPILED)} if plan.compile_log else {}
     return QUIET | os.environ | logged | {VARIABLE: plan.to_text(), "PYTHONPATH": injected_path()}
 
 
-def run(command: Sequence[str], plan: Plan) -> int:
+def run_attached(command: Sequence[str], plan: CapturePlan) -> int:
     """Run the command attached; its return code, negative for a signal as `subprocess` has it."""
     prepare(plan)
     with Signals(plan) as signals:
@@ -93,12 +93,12 @@ def run(command: Sequence[str], plan: Plan) -> int:
     return returned
 
 
-def _describe(plan: Plan) -> None:
+def _describe(plan: CapturePlan) -> None:
     """Write `environment.json` where no process of the command has: the folder may be gone or the
     disk full by now, which does not change how the command ended."""
     try:
         if not (plan.path / environment.FILE).exists():
-            environment.write(plan)
+            environment.write_environment(plan)
     except OSError as error:
         say(f"{environment.FILE} could not be written: {error.strerror}")
 

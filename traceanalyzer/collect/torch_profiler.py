@@ -16,7 +16,14 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from traceanalyzer.collect.host.ranks import current_rank
-from traceanalyzer.collect.plan import ACTIVE, LIGHT_STEPS, UNPROFILED_STEPS, WAIT, WARMUP, Plan
+from traceanalyzer.collect.plan import (
+    ACTIVE,
+    LIGHT_STEPS,
+    UNPROFILED_STEPS,
+    WAIT,
+    WARMUP,
+    CapturePlan,
+)
 from traceanalyzer.collect.torch_recording import TorchRecording
 
 P = ParamSpec("P")
@@ -87,7 +94,7 @@ def record_calls(folder: str | Path, **options: Any) -> Callable[[Callable[P, R]
 
 def begin_recording(folder: str | Path, **options: Any) -> TorchRecording:
     """A recording that its caller steps and closes; options and errors as of `record`."""
-    plan = Plan(folder=str(folder), **options)
+    plan = CapturePlan(folder=str(folder), **options)
     if list(plan.path.glob(f"trace.rank{current_rank()}.*")):
         raise FileExistsError(f"{folder} holds a capture already: give another folder")
     plan.path.mkdir(parents=True, exist_ok=True)

@@ -18,11 +18,11 @@ from traceanalyzer.collect.host.files import write_json, write_trace
 from traceanalyzer.collect.host.ranks import own_file, several_ranks
 from traceanalyzer.collect.host.rescue import Rescue
 from traceanalyzer.collect.module_names import ModuleNames
-from traceanalyzer.collect.plan import LIGHT_WARMUP, Plan
+from traceanalyzer.collect.plan import LIGHT_WARMUP, CapturePlan
 from traceanalyzer.collect.profilers.memory_history import MemoryHistory
 from traceanalyzer.collect.profilers.other_profilers import WATCH, ScriptProfilesError
 from traceanalyzer.collect.profilers.session import (
-    Session,
+    ProfilerSession,
     full_profiler,
     light_profiler,
     teardown_is_safe,
@@ -53,7 +53,7 @@ class TorchRecording:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: CapturePlan,
         on_phase: Callable[[str], None] = lambda phase: None,
         on_note: Callable[[str], None] = _warn,
         unit: Callable[[], str] = lambda: "call of step()",
@@ -70,7 +70,7 @@ class TorchRecording:
         self._measured: dict[str, Any] = {}
         self._clock: StepClock | None = None
         self._data = DataTime()
-        self._session: Session | None = None
+        self._session: ProfilerSession | None = None
         self._cut_short = self._stepping = False
         self._deadline_s = float("inf")
         self._step_ended_s: float | None = None
@@ -134,7 +134,7 @@ class TorchRecording:
                 return
         self._phase()
 
-    def _step_recorded(self, session: Session) -> None:
+    def _step_recorded(self, session: ProfilerSession) -> None:
         if session.mine:
             if session.asked:
                 self._end_early(ENDED_EARLY)
@@ -367,7 +367,7 @@ class TorchRecording:
 
     def _record(self) -> None:
         self._on_phase("recording")
-        environment.write(self._plan)
+        environment.write_environment(self._plan)
         self._part += 1
         self._left = self._plan.warmup + self._plan.active
         if self._history is not None:
@@ -379,7 +379,7 @@ class TorchRecording:
     def _start(self, profiler: Any, phase: Callable[[], None]) -> None:
         self._kept = len(self._files)
         try:
-            self._session = Session(profiler, self._give_way, self.close)
+            self._session = ProfilerSession(profiler, self._give_way, self.close)
         except ScriptProfilesError:
             self._note(STAYS_OUT)
             self._part -= self._lightly

@@ -12,7 +12,7 @@ from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.base.extras import how_to_install
 from traceanalyzer.base.files import check_not_read
 from traceanalyzer.diagnosis.selection import MeasuredRanks
-from traceanalyzer.export.tables import Hidden, frames
+from traceanalyzer.export.tables import Hidden, table_frames
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,7 +58,7 @@ def write_sqlite(of: MeasuredRanks, path: Path, hidden: Hidden = None) -> dict[s
             "PRAGMA synchronous = OFF"
         )  # the file is of no use to anybody before it is whole
         with database.conn:
-            for name, frame in frames(of, hidden):
+            for name, frame in table_frames(of, hidden):
                 _insert(database, name, frame)
                 written[name] = len(frame)
             for table in (one for one in INDEXES if one in written):
@@ -111,7 +111,7 @@ def write_parquet(of: MeasuredRanks, folder: Path, hidden: Hidden = None) -> dic
     written = {}
     with _whole(folder) as scratch:
         scratch.mkdir()
-        for name, frame in frames(of, hidden):
+        for name, frame in table_frames(of, hidden):
             table = pa.Table.from_pandas(frame, preserve_index=False)
             # Opened here: Arrow takes names in UTF-8 alone.
             with (scratch / f"{name}.parquet").open("wb") as file:

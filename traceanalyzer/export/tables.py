@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from traceanalyzer.base import text_of
+from traceanalyzer.base import text_kind_of
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.selection import MeasuredRanks
 from traceanalyzer.export.events import EVENTS, event_frame
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 OWN = {"kind", "class", "copy_kind", "source_memory", "target_memory", "source", "step_source"} | {
-    f.name for table in TABLES for f in fields(table.row) if text_of(f) == "own"
+    f.name for table in TABLES for f in fields(table.row) if text_kind_of(f) == "own"
 }
 """Columns with words of this program, not of the recording."""
 RECORDING = "recording"  # the table of the ranks: which file each is, and what recorded it
@@ -35,7 +35,7 @@ Hidden = (
 )  # names to hide with paths, hosts and users; None: nothing is hidden
 
 
-def frames(of: MeasuredRanks, hidden: Hidden = None) -> "Iterator[tuple[str, pd.DataFrame]]":
+def table_frames(of: MeasuredRanks, hidden: Hidden = None) -> "Iterator[tuple[str, pd.DataFrame]]":
     """Name and rows of each table that has any. Where several ranks were recorded, events and
     measurements of single ranks have a column `rank`."""
     if hidden is None:
@@ -70,7 +70,7 @@ def _frames(of: MeasuredRanks) -> "Iterator[tuple[str, pd.DataFrame]]":
             yield from _of_ranks(table.name, [_frame(of, m, table) for m in of.each], of)
 
 
-def events_of(of: MeasuredRanks, table: str) -> "pd.DataFrame":
+def events_frame(of: MeasuredRanks, table: str) -> "pd.DataFrame":
     """The events of all ranks (see `event_frame`), with a column `rank` where there are several."""
     import pandas as pd
 

@@ -12,7 +12,7 @@ SOURCES = ("traceanalyzer.history.days.document", "traceanalyzer.fleet.pipeline.
 """In the order in which they are asked; each is imported when it is."""
 
 
-class Source(Protocol):
+class JobSource(Protocol):
     """A module of one."""
 
     def recognise(self, path: Path) -> bool:
@@ -22,11 +22,11 @@ class Source(Protocol):
         """The answer. Raises TraceAnalyzerError."""
 
 
-def source_of(paths: Sequence[str]) -> Source | None:
+def source_of(paths: Sequence[str]) -> JobSource | None:
     """The source that all of these are of, None for recordings and digests of ranks."""
     files = [Path(path) for path in paths]
     for name in SOURCES:
-        source = cast("Source", import_module(name))
+        source = cast("JobSource", import_module(name))
         if all(_can_be_looked_into(file) and source.recognise(file) for file in files):
             return source
     return None

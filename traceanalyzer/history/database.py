@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 MIGRATIONS: "tuple[Callable[[Database], None], ...]" = (
-    migrations.tables,
+    migrations.create_tables,
     migrations.views,
     migrations.json_views,
 )
@@ -60,7 +60,7 @@ OWN_NAMES = "sqlite_"  # SQLite names its own tables and indexes so; nobody else
 
 
 @contextmanager
-def reading(path: Path) -> "Iterator[Database]":
+def reading_database(path: Path) -> "Iterator[Database]":
     """The history in a file, to be read; the file stays as it is, whatever lies beside it.
 
     An older schema, and a file that a killed writer left half written, are read from a copy in

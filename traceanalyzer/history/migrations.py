@@ -132,7 +132,7 @@ FROM_JSON: dict[str, tuple[str, dict[str, str | None]]] = {
 are in a row."""
 
 
-def tables(db: "Database") -> None:
+def create_tables(db: "Database") -> None:
     """Runs, tags, metrics and reports."""
     _execute(db, TABLES)
 

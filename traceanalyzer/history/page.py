@@ -61,7 +61,7 @@ NO_RUN = "No run matches."
 
 
 @dataclass(frozen=True)
-class Level:
+class RunLevel:
     """Runs that follow each other (from `first` up to `end`, positions in the series) and what they
     vary by."""
 
@@ -71,7 +71,7 @@ class Level:
     high: float
 
 
-def levels(values: Sequence[float]) -> list[Level]:
+def run_levels(values: Sequence[float]) -> list[RunLevel]:
     """The levels of a series, oldest first; a new one begins where two runs in a row leave the band
     on the same side, or the last run does."""
     found = []
@@ -80,10 +80,10 @@ def levels(values: Sequence[float]) -> list[Level]:
         low, high = _band(values[first:i])
         sides = [(value > high) - (value < low) for value in values[i : i + 2]]
         if sides[0] and sides[0] == sides[-1]:
-            found.append(Level(first, i, low, high))
+            found.append(RunLevel(first, i, low, high))
             first = i
     if values:
-        found.append(Level(first, len(values), *_band(values[first:])))
+        found.append(RunLevel(first, len(values), *_band(values[first:])))
     return found
 
 
@@ -196,7 +196,7 @@ def _plot(series: MetricSeries, title: str) -> Plot:
     scale = scale_for(max(abs(v.value) for v in shown), series.unit)
     values = [scaled(v.value, scale) for v in shown]
     places = [float(i) for i in range(len(shown))]
-    found = levels(values)
+    found = run_levels(values)
     known = [level for level in found if level.end - level.first >= LEAST_RUNS]
     low = min([0.0, *values])
     top = max([*values, *(level.high for level in known)])
@@ -213,11 +213,11 @@ def _plot(series: MetricSeries, title: str) -> Plot:
     )
 
 
-def _level_box(level: Level) -> Box:
+def _level_box(level: RunLevel) -> Box:
     return Box(level.first - 0.5, level.end - 0.5, level.low, level.high, strength=0.35)
 
 
-def _change_boxes(found: Sequence[Level], shown: Sequence[MetricValue], top: float) -> list[Box]:
+def _change_boxes(found: Sequence[RunLevel], shown: Sequence[MetricValue], top: float) -> list[Box]:
     """A thin box at each level but the first."""
     wide = LINE * len(shown)
     boxes = []
@@ -236,14 +236,14 @@ def _dots(unit: str, shown: Sequence[MetricValue], values: Sequence[float]) -> l
 
 
 def _change_words(
-    found: Sequence[Level], shown: Sequence[MetricValue], top: float
+    found: Sequence[RunLevel], shown: Sequence[MetricValue], top: float
 ) -> list[tuple[float, float, str]]:
     return [
         (after.first - 0.5, top, _change(before, after, shown)) for before, after in pairwise(found)
     ]
 
 
-def _change(before: Level, after: Level, shown: Sequence[MetricValue]) -> str:
+def _change(before: RunLevel, after: RunLevel, shown: Sequence[MetricValue]) -> str:
     """How much a level is above or below the one before, and with which run it begins."""
     middle = [(one.low + one.high) / 2 for one in (before, after)]
     share = f"{middle[1] / middle[0] - 1:+.1%} " if middle[0] else ""

@@ -18,7 +18,7 @@ import orjson
 
 from traceanalyzer.base import UnreadableInputError, dataclass
 from traceanalyzer.base.figures import metric as defined
-from traceanalyzer.history.database import reading, writing
+from traceanalyzer.history.database import reading_database, writing
 from traceanalyzer.report.json import as_plain, render_json
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.read import report_from_json
@@ -316,7 +316,7 @@ def stored_report(reference: str) -> Report:
         raise UnreadableInputError(
             f"{reference}: no stored run; name one as FILE#NUMBER, FILE#latest or FILE#KEY=VALUE"
         )
-    with reading(Path(parts["file"])) as db:
+    with reading_database(Path(parts["file"])) as db:
         first, last, count = db.execute("SELECT min(id), max(id), count(*) FROM runs").fetchone()
         run = int(parts["run"]) if parts["run"] else last
         if parts["key"]:

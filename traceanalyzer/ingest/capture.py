@@ -50,7 +50,7 @@ MAX_BYTES = 64 << 20
 to be given."""
 
 
-def join(run: Run) -> Run:
+def with_side_files(run: Run) -> Run:
     """The run with its timing logs, and what lies beside its recordings or is given with them. A
     run of timing logs alone stays as it is, and so does one of snapshots; logs of torch.compile
     alone are one."""
@@ -110,7 +110,7 @@ def _with_neighbours(trace: Trace, stated: dict[str, Any], notes: tuple[str, ...
     if samples is not None:
         sampled = json_lines(samples)
         found = (*trace.conditions, *conditions.sampled_conditions(sampled))
-        trace = replace(trace, loads=conditions.loads_of(sampled), conditions=found)
+        trace = replace(trace, loads=conditions.sampled_loads(sampled), conditions=found)
     snapshot = _beside(path, trace.rank, MEMORY, ".pickle")
     if snapshot is not None:
         memory, more = _snapshot(note_read(snapshot))
@@ -146,7 +146,7 @@ def _environment(folder: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
     }
     stated |= {
         "ceilings": conditions.measured_ceilings(values),
-        "batch_size": conditions.batch_size(values),
+        "batch_size": conditions.stated_batch_size(values),
     }
     return stated, notes
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from traceanalyzer.base.limits import limits
 from traceanalyzer.base.parallel import parallel_map
-from traceanalyzer.trace import I64, alike, is_constant, order_of, ranked, reordered
+from traceanalyzer.trace import I64, alike, distinct_places, is_constant, order_of, reordered
 
 Recoded = NDArray[np.integer[Any]] | None  # new codes by old ones; None: they stay
 Key = TypeVar("Key")
@@ -94,7 +94,7 @@ class Columns:
     def _taken(self, name: str) -> NDArray[Any]:
         parts = [*starmap(recoded, self._whole.pop(name)), self._from_buffer(name)]
         del self._buffers[name]
-        return tight(joined(parts, np.dtype(self._layout[name])))
+        return tight(concatenated(parts, np.dtype(self._layout[name])))
 
     def _from_buffer(self, name: str) -> NDArray[Any]:
         return np.frombuffer(self._buffers[name], self._layout[name])
@@ -110,7 +110,7 @@ def tight(values: NDArray[Any]) -> NDArray[Any]:
     return alike(values[0], len(values), values.dtype)
 
 
-def joined(parts: Sequence[NDArray[Any]], dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
+def concatenated(parts: Sequence[NDArray[Any]], dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
     """One column from one or more, of this type (None: of one that holds all); of one value where
     all parts are."""
     filled = [part for part in parts if len(part)] or parts[:1]
@@ -140,7 +140,7 @@ def by_value(
 ) -> NDArray[Any]:
     """What `make` makes of each distinct value of a column of integers, in the places of the
     values."""
-    known, place = ranked(column)
+    known, place = distinct_places(column)
     return np.array([make(value) for value in known.tolist()], dtype)[place]
 
 
@@ -186,7 +186,7 @@ def copied(texts: Sequence[Raw]) -> list[bytes]:
     return parts if len(parts) == len(texts) else list(map(bytes, texts))
 
 
-class Texts:
+class StringCodes:
     """The strings of a trace, with a code for each."""
 
     def __init__(self) -> None:

@@ -167,7 +167,7 @@ def _gpu(gpu: Mapping[str, Any]) -> Iterable[Condition]:
         yield Condition(f"{label} processes", str(processes), crowded)
 
 
-def loads_of(samples: Sequence[Mapping[str, Any]]) -> tuple[Load, ...]:
+def sampled_loads(samples: Sequence[Mapping[str, Any]]) -> tuple[Load, ...]:
     """A row for each figure of each GPU, and of the CPUs; figures that are missing or malformed are
     left out."""
     named = {s.get("gpu") for s in samples if isinstance(s.get("gpu"), int)}
@@ -210,7 +210,7 @@ def stated_amounts(environment: Mapping[str, Any]) -> StepAmounts:
     return StepAmounts(**known)
 
 
-def batch_size(environment: Mapping[str, Any]) -> int | None:
+def stated_batch_size(environment: Mapping[str, Any]) -> int | None:
     """`{"loader": {"batch_size": 64}}`: samples of a batch of the one loader that the collector
     saw."""
     size = mapping(environment.get("loader")).get("batch_size")

@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeAlias
 
 from traceanalyzer.base import TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.base.files import may_read, note_read
-from traceanalyzer.base.parallel import LEAST_BYTES, free_bytes, most_at_once
+from traceanalyzer.base.parallel import LEAST_BYTES, free_memory_bytes, most_at_once
 from traceanalyzer.base.parallel.children import Numbers, children, shared_numbers
 from traceanalyzer.base.reading import reading, reading_as
 from traceanalyzer.ingest.cache.models import kept_traces
@@ -44,17 +44,17 @@ Outcome: TypeAlias = list[Trace] | TraceAnalyzerError
 Read: TypeAlias = Callable[[Path, Callable[[float], None] | None], list[Trace]]
 
 
-class Share(NamedTuple):
+class MemoryShare(NamedTuple):
     """What is taken besides, of the file's bytes, decompressed; `export`: of Nsight Systems."""
 
     text: float
     export: float
 
 
-READ = Share(
+READ = MemoryShare(
     0.6, 2.0
 )  # while it is read. Measured: 0.35 of a trace of 155 MB, 1.4 to 1.9 of exports
-ANALYZED = Share(
+ANALYZED = MemoryShare(
     1.0, 8.0
 )  # from start to exit. Measured: 0.7 to 0.8 of traces, 3.6 to 7.6 of exports
 
@@ -216,11 +216,11 @@ def readers_of(paths: Sequence[Path]) -> int:
     return (
         worth
         if worth == 1
-        else min(worth, most_at_once(map(needed_bytes, paths, texts), free_bytes()))
+        else min(worth, most_at_once(map(needed_bytes, paths, texts), free_memory_bytes()))
     )
 
 
-def needed_bytes(path: Path, text: int, share: Share = READ) -> int:
+def needed_bytes(path: Path, text: int, share: MemoryShare = READ) -> int:
     """The memory that a process needs for a file of so many bytes of text."""
     try:
         with may_read(path).open("rb") as file:

@@ -25,7 +25,7 @@ named."""
 
 
 @dataclass(frozen=True)
-class Source:
+class FormatSource:
     """What `Trace.source` and a report's `kind` say of a recording."""
 
     name: str
@@ -54,7 +54,7 @@ class Format:
     """A format of recordings; its texts are Markdown for a table."""
 
     name: str  # its package or module in `ingest`, which has `recognise` and `read`
-    sources: tuple[Source, ...]  # of the traces that it gives
+    sources: tuple[FormatSource, ...]  # of the traces that it gives
     expected: str  # what users are told to give, in a list of all formats
     title: str  # what the files are
     tells: str
@@ -87,7 +87,7 @@ class Format:
 FORMATS = (
     Format(
         name="kineto",
-        sources=(Source("kineto", ".json"),),
+        sources=(FormatSource("kineto", ".json"),),
         expected="torch.profiler (.json, .json.gz, .pftrace)",
         title="Kineto trace (`.json`, `.json.gz`) of torch.profiler, NVIDIA or AMD",
         tells="everything; the roofline needs shapes, lines of the program need stacks",
@@ -102,7 +102,7 @@ FORMATS = (
     ),
     Format(
         name="pftrace",
-        sources=(Source("pftrace", ".pftrace"),),
+        sources=(FormatSource("pftrace", ".pftrace"),),
         expected="",  # named with Kineto's
         title="`.pftrace` of torch.profiler",
         tells=(
@@ -120,7 +120,7 @@ FORMATS = (
     ),
     Format(
         name="xplane",
-        sources=(Source("xplane", ".xplane.pb"),),
+        sources=(FormatSource("xplane", ".xplane.pb"),),
         per_rank=True,
         expected="JAX (.xplane.pb)",
         title="JAX: `.xplane.pb`, or the `trace.json.gz` beside it",
@@ -140,7 +140,7 @@ FORMATS = (
     ),
     Format(
         name="unitrace",
-        sources=(Source("unitrace", ".json"),),
+        sources=(FormatSource("unitrace", ".json"),),
         per_rank=True,
         expected="unitrace (.json)",
         title="Intel: Chrome trace (`.json`) of unitrace",
@@ -156,7 +156,7 @@ FORMATS = (
     ),
     Format(
         name="proton",
-        sources=(Source("proton", ".hatchet", keeps_model=False),),
+        sources=(FormatSource("proton", ".hatchet", keeps_model=False),),
         expected="Proton (.hatchet)",
         title="Triton's Proton: a tree (`.hatchet`, `.hatchet_msgpack`)",
         tells=(
@@ -172,11 +172,11 @@ FORMATS = (
     Format(
         name="rocm",
         sources=(
-            Source("rocpd", ".db"),
-            Source("rocprofv3", ".json"),
+            FormatSource("rocpd", ".db"),
+            FormatSource("rocprofv3", ".json"),
             # a folder of tables, of which one is named
-            Source("rocprofv3_csv", ".csv", keeps_model=False),
-            Source("rpd", ".rpd"),
+            FormatSource("rocprofv3_csv", ".csv", keeps_model=False),
+            FormatSource("rpd", ".rpd"),
         ),
         per_rank=True,
         expected="rocprofv3 (.db, .json, *_kernel_trace.csv), rpd (.rpd)",
@@ -200,7 +200,7 @@ FORMATS = (
     ),
     Format(
         name="nsys",
-        sources=(Source("nsys", ".sqlite"),),
+        sources=(FormatSource("nsys", ".sqlite"),),
         per_rank=True,
         expected="Nsight Systems (.sqlite)",
         title="Nsight Systems export (`.sqlite`; an `.nsys-rep` where `nsys` is installed)",
@@ -219,7 +219,7 @@ FORMATS = (
     ),
     Format(
         name="memory",
-        sources=(Source("memory_snapshot", ".pickle", keeps_model=False),),
+        sources=(FormatSource("memory_snapshot", ".pickle", keeps_model=False),),
         in_folder="companion",
         expected="a CUDA memory snapshot (.pickle)",
         title="CUDA memory snapshot (a pickle)",
@@ -234,7 +234,7 @@ FORMATS = (
     ),
     Format(
         name="torch_log",
-        sources=(Source("torch_log", ".log", keeps_model=False),),
+        sources=(FormatSource("torch_log", ".log", keeps_model=False),),
         in_folder="companion",
         expected="a TORCH_TRACE log",
         title="log of torch.compile (`TORCH_TRACE`)",
@@ -248,7 +248,7 @@ FORMATS = (
     Format(
         name="texts",
         sources=tuple(
-            Source(name, ".txt", keeps_model=False)
+            FormatSource(name, ".txt", keeps_model=False)
             for name in (
                 *("memory_summary", "ncu_csv", "serving_summary", "gpu_samples", "compile_events"),
                 *("nsys_stats", "nvprof", "rocprof_stats"),
@@ -267,7 +267,7 @@ FORMATS = (
     ),
     Format(
         name="timing",
-        sources=(Source("timing_log", ".log", keeps_model=False),),
+        sources=(FormatSource("timing_log", ".log", keeps_model=False),),
         expected=f"a log of step times (the first within {STEPS_WITHIN:,} lines)",
         title="log of step times (a trainer's log, JSON lines, CSV)",
         tells="step times, outliers, drift, waiting for data, throughput",
@@ -280,9 +280,9 @@ FORMATS = (
     Format(
         name="messages",
         sources=(
-            Source("out_of_memory", ".txt", keeps_model=False),
-            Source("torch_console", ".txt", keeps_model=False),
-            Source("printed_averages", ".txt", keeps_model=False),
+            FormatSource("out_of_memory", ".txt", keeps_model=False),
+            FormatSource("torch_console", ".txt", keeps_model=False),
+            FormatSource("printed_averages", ".txt", keeps_model=False),
         ),
         in_folder="printout",
         expected="an out-of-memory error",
@@ -299,7 +299,7 @@ FORMATS = (
     ),
     Format(
         name="key_averages",
-        sources=(Source("key_averages", ".txt", keeps_model=False),),
+        sources=(FormatSource("key_averages", ".txt", keeps_model=False),),
         in_folder="printout",
         expected="a table of key_averages",
         title="table of sums, as people paste it",

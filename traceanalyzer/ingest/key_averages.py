@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from traceanalyzer.base import UnreadableInputError
-from traceanalyzer.ingest.side_files import figure
+from traceanalyzer.ingest.side_files import number_in
 from traceanalyzer.ingest.stream import open_stream
-from traceanalyzer.ingest.timing.lines import lines_of
+from traceanalyzer.ingest.timing.lines import decoded_lines
 from traceanalyzer.trace import Health, ProfilerRow, Trace
 
 MOST_ROWS = 100_000  # a program has some hundred names; with shapes some thousand
@@ -40,7 +40,7 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
     """A `Trace` with nothing in it but the table's rows. Raises UnreadableInputError where it has
     none."""
     with open_stream(path, progress, log=True) as stream:
-        rows, lost, tables = _rows(lines_of(stream))
+        rows, lost, tables = _rows(decoded_lines(stream))
     if not rows:
         raise UnreadableInputError(
             f"{path}: a profiler's table without rows; print more of it, or export the trace"
@@ -94,5 +94,5 @@ def _row(fields: Sequence[str | None], cells: list[str]) -> ProfilerRow | None:
 
 def _quantity(text: str) -> float | None:
     found = _QUANTITY.fullmatch(text.strip())
-    number = figure(found[1]) if found else None
+    number = number_in(found[1]) if found else None
     return number * _UNITS.get(found[2], 1.0) if found and number is not None else None

@@ -24,7 +24,7 @@ _LOCAL = "file://"
 AT_ONCE = 256  # small objects that are asked for at the same time
 
 
-class Place(NamedTuple):
+class RecordingPlace(NamedTuple):
     """A file or an object."""
 
     url: str  # as a user names it
@@ -91,12 +91,14 @@ def _line(error: Exception) -> str:
 
 
 def places_in(
-    paths: Sequence[str], suffix: str = "", known: Callable[[Place], bool] = lambda place: False
-) -> tuple[list[Place], list[Failure]]:
+    paths: Sequence[str],
+    suffix: str = "",
+    known: Callable[[RecordingPlace], bool] = lambda place: False,
+) -> tuple[list[RecordingPlace], list[Failure]]:
     """Every recording that the paths and addresses name: of a folder those in it, of a pattern
     those that match; each once. With a `suffix` only files that end so; those of a folder that are
     `known` are not looked into. What cannot be listed is a failure."""
-    found: dict[str, Place] = {}
+    found: dict[str, RecordingPlace] = {}
     failures: list[Failure] = []
     for path in paths:
         try:
@@ -111,7 +113,7 @@ def places_in(
     return list(found.values()), failures
 
 
-def iterations_in(paths: Sequence[str], places: Sequence[Place]) -> list[str]:
+def iterations_in(paths: Sequence[str], places: Sequence[RecordingPlace]) -> list[str]:
     """A line for each folder of an iteration whose recordings were taken of a folder that holds
     several."""
     named = {Path(local_of(path)) for path in paths}
@@ -123,7 +125,9 @@ def iterations_in(paths: Sequence[str], places: Sequence[Place]) -> list[str]:
     ]
 
 
-def _local(path: Path, suffix: str, known: Callable[[Place], bool]) -> list[Place]:
+def _local(
+    path: Path, suffix: str, known: Callable[[RecordingPlace], bool]
+) -> list[RecordingPlace]:
     try:
         if not path.is_dir():
             return [_local_place(path)]
@@ -140,12 +144,14 @@ def _local(path: Path, suffix: str, known: Callable[[Place], bool]) -> list[Plac
         raise cannot_open(path, error) from error
 
 
-def _local_place(path: Path) -> Place:
+def _local_place(path: Path) -> RecordingPlace:
     about = path.stat()
-    return Place(str(path), str(path), False, about.st_size, f"{about.st_size} {about.st_mtime_ns}")
+    return RecordingPlace(
+        str(path), str(path), False, about.st_size, f"{about.st_size} {about.st_mtime_ns}"
+    )
 
 
-def _remote(url: str, suffix: str, *, beside: bool = False) -> list[Place]:
+def _remote(url: str, suffix: str, *, beside: bool = False) -> list[RecordingPlace]:
     """The objects of an address; `beside`: with what is read with a recording."""
     system, name = system_of(url)
     with _errors(url):
@@ -174,18 +180,18 @@ def _is_beside(name: str) -> bool:
     return may_be_beside(PurePosixPath(name).name)
 
 
-def _remote_place(system: Any, about: dict[str, Any]) -> Place:
+def _remote_place(system: Any, about: dict[str, Any]) -> RecordingPlace:
     # what systems of files call that which changes with an object
     stamps = ("ETag", "etag", "LastModified", "last_modified", "updated", "mtime", "created")
     stamp = next((str(about[key]) for key in stamps if about.get(key)), "")
     size = int(about.get("size") or 0)
-    return Place(
+    return RecordingPlace(
         system.unstrip_protocol(about["name"]), about["name"], True, size, f"{size} {stamp}"
     )
 
 
 @contextmanager
-def fetched(place: Place, folder: Path | None = None) -> Iterator[Path]:
+def fetched(place: RecordingPlace, folder: Path | None = None) -> Iterator[Path]:
     """A file of this machine with the content, which is gone after the block if it was fetched
     (into `folder`, else one of its own). Raises UnreadableInputError."""
     if not place.remote:
@@ -197,7 +203,7 @@ def fetched(place: Place, folder: Path | None = None) -> Iterator[Path]:
         yield path
 
 
-def _copy(place: Place, path: Path) -> None:
+def _copy(place: RecordingPlace, path: Path) -> None:
     system, _ = system_of(place.url)  # not kept: its connections belong to one process
     with _errors(place.url), system.open(place.name, "rb") as source, path.open("wb") as target:
         shutil.copyfileobj(source, target, 1 << 20)
@@ -236,7 +242,9 @@ def all_fetched(paths: Sequence[str]) -> Iterator[tuple[list[str], dict[str, str
             raise type(error)(text) from error
 
 
-def contents(places: Sequence[Place]) -> Iterator[tuple[Place, bytes | str | None]]:
+def contents(
+    places: Sequence[RecordingPlace],
+) -> Iterator[tuple[RecordingPlace, bytes | str | None]]:
     """The content of small objects, or why it cannot be had; None of files of this machine."""
     for i in range(0, len(places), AT_ONCE):
         some = places[i : i + AT_ONCE]

@@ -10,7 +10,7 @@ from pathlib import Path
 from traceanalyzer.base import TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.ingest import mangled
 from traceanalyzer.ingest.cache.models import read_once
-from traceanalyzer.ingest.capture import captures_nearby, join
+from traceanalyzer.ingest.capture import captures_nearby, with_side_files
 from traceanalyzer.ingest.detect import detect
 from traceanalyzer.ingest.folders import (
     broken_in,
@@ -62,7 +62,7 @@ def load(
     ordered = sorted(_numbered(traces), key=_place_in_run)
     first, *others = _with_rank_notes(ordered)
     nearby = captures_nearby(traces, partial(_read, progress=None, pattern=None))
-    return join(Run((reduce(_noted, notes, first), *others, *nearby), tuple(failures)))
+    return with_side_files(Run((reduce(_noted, notes, first), *others, *nearby), tuple(failures)))
 
 
 def _place_in_run(trace: Trace) -> tuple[bool, int, str]:

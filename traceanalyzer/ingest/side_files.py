@@ -110,7 +110,7 @@ def whole(text: object, digits: int = 18) -> int:
     return int(text) if isinstance(text, str) and text.isdecimal() and len(text) <= digits else -1
 
 
-def figure(text: str) -> float | None:
+def number_in(text: str) -> float | None:
     """The number that a text is, without thousands separators; None where it is none, or out of all
     reason."""
     try:

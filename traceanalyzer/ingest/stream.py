@@ -135,7 +135,7 @@ def open_stream(
         yield ByteStream(plain, source, size, progress, log=log, _left=left)
 
 
-def lines_of(stream: ByteStream) -> Iterator[bytes]:
+def stream_lines(stream: ByteStream) -> Iterator[bytes]:
     """The lines of an open file, as bytes; one that goes on and on comes in parts, so that it is
     never held whole."""
     rest = b""

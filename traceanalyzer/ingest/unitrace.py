@@ -20,9 +20,9 @@ import numpy as np
 from msgspec import Raw, Struct
 
 from traceanalyzer.base import EmptyRecordingError
-from traceanalyzer.ingest.columns import Codes, Texts, by_value
+from traceanalyzer.ingest.columns import Codes, StringCodes, by_value
 from traceanalyzer.ingest.side_files import NOT_JSON, whole
-from traceanalyzer.ingest.stream import lines_of, open_stream
+from traceanalyzer.ingest.stream import open_stream, stream_lines
 from traceanalyzer.trace.circumstances import Collected, Device, Health, Process, Thread
 from traceanalyzer.trace.events import (
     ApiCalls,
@@ -99,7 +99,7 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
     """The trace in the file. Raises UnreadableInputError, EmptyRecordingError."""
     rows = _Rows()
     with open_stream(path, progress) as stream:
-        lines = (line.strip(b", \t\r") for line in lines_of(stream))
+        lines = (line.strip(b", \t\r") for line in stream_lines(stream))
         while chunk := list(islice(lines, _AT_ONCE)):
             rows.closed = rows.closed or any(line.startswith(b"]") for line in chunk)
             for event in rows.decoded(
@@ -115,7 +115,7 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
     return [trace]
 
 
-def _command(texts: Texts, full: str) -> Command | None:
+def _command(texts: StringCodes, full: str) -> Command | None:
     """What a command of a device is, by its name; None for one that occupies none of it."""
     name = _TILE.sub("", full)
     if _NO_WORK.match(name):
@@ -150,7 +150,7 @@ class _Rows:
     """Takes events one by one; the columns of each table are the result."""
 
     def __init__(self) -> None:
-        self.texts = Texts()
+        self.texts = StringCodes()
         self.closed = False
         self.events = self.lost = self.skipped = 0
         self._command = cache(partial(_command, self.texts))

@@ -10,10 +10,10 @@ from transformers import TrainerCallback
 
 from traceanalyzer.comparison.notebook import NotebookReport
 from traceanalyzer.integrations import trackers
-from traceanalyzer.integrations.recorder import Recorded
+from traceanalyzer.integrations.recorder import TrainerRecording
 
 
-class RecordCallback(Recorded, TrainerCallback):  # type: ignore[misc]  # checked without transformers
+class RecordCallback(TrainerRecording, TrainerCallback):  # type: ignore[misc]  # checked without transformers
     """Records some steps of a training into `folder` (below `output_dir` by default) and writes
     `report.html`, `.md` and `.json` there.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from traceanalyzer.comparison.notebook import NotebookReport
 from traceanalyzer.integrations import trackers
-from traceanalyzer.integrations.recorder import Recorded
+from traceanalyzer.integrations.recorder import TrainerRecording
 
 # Lightning under its two names; the program's own is the one that is loaded.
 _name = next(
@@ -18,7 +18,7 @@ _name = next(
 Callback: Any = importlib.import_module(_name).Callback
 
 
-class RecordCallback(Recorded, Callback):  # type: ignore[misc]  # whose class is only known when it runs
+class RecordCallback(TrainerRecording, Callback):  # type: ignore[misc]  # whose class is only known when it runs
     """Records some steps of a training into `folder` (`traceanalyzer` below the trainer's root by
     default) and writes `report.html`, `.md` and `.json` there.
 

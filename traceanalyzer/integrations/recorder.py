@@ -114,7 +114,7 @@ class TrainingRecorder:
         self._log(self.report, self.folder)
 
 
-class Recorded:
+class TrainerRecording:
     """What callbacks of trainers have in common."""
 
     _recorder: TrainingRecorder | None = None

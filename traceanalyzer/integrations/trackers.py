@@ -16,7 +16,7 @@ PREFIX = "traceanalyzer/"
 """Before the name of each figure, so that a tracker shows them as one group."""
 
 
-def key_figures(report: NotebookReport) -> dict[str, float]:
+def tracked_figures(report: NotebookReport) -> dict[str, float]:
     """The figures of a run that are worth a chart, by name; one that the recording cannot tell is
     left out. `_ms` are milliseconds a step, `_share` and `mfu` 0 to 1. The step and its parts are
     without the profiler where `summary.basis` is `unprofiled`. `best_*` are what the first
@@ -102,7 +102,7 @@ def log_to_tensorboard(report: NotebookReport, writer: Any, step: int = 0) -> No
 
 
 def _named(report: NotebookReport) -> dict[str, float]:
-    return {PREFIX + name: value for name, value in key_figures(report).items()}
+    return {PREFIX + name: value for name, value in tracked_figures(report).items()}
 
 
 @contextmanager

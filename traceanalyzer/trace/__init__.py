@@ -69,7 +69,7 @@ from traceanalyzer.trace.table import (
     near,
     order_of,
     ordered,
-    ranked,
+    distinct_places,
     reordered,
 )
 
@@ -123,12 +123,12 @@ __all__ = [
     "alike",
     "column",
     "distinct",
+    "distinct_places",
     "is_constant",
     "is_sorted",
     "narrowed",
     "near",
     "order_of",
     "ordered",
-    "ranked",
     "reordered",
 ]

@@ -28,7 +28,7 @@ def compiled_before(region: str) -> int:
 
 
 @dataclass(frozen=True)
-class Span:
+class CompileSpan:
     """A stretch of compile work on one thread. Times are epoch nanoseconds."""
 
     name: str
@@ -120,7 +120,7 @@ class TritonKernel:
 
 
 @dataclass(frozen=True)
-class Metrics:
+class CompileMetrics:
     """Dynamo's own summary of a piece of compilation. Seconds are as logged, None where it does not
     say."""
 
@@ -160,7 +160,7 @@ class Compilation:
     caches: list[CacheEvent] = field(default_factory=list)
     codes: list[GraphCode] = field(default_factory=list)
     triton: list[TritonKernel] = field(default_factory=list)
-    metrics: list[Metrics] = field(default_factory=list)
+    metrics: list[CompileMetrics] = field(default_factory=list)
     collectives: tuple[str, ...] = ()  # the collectives it runs, in order
     # inputs of its graphs that they change in place and that take no gradient (no parameters)
     inputs_changed: int = 0
@@ -204,7 +204,7 @@ class CompileLog:
     path: str
     rank: int | None
     compilations: tuple[Compilation, ...]
-    spans: tuple[Span, ...]  # in the order of their starts, on each thread nested
+    spans: tuple[CompileSpan, ...]  # in the order of their starts, on each thread nested
     counts: Counts
     versions: dict[str, str]
     unfinished: int = 0  # spans whose end is not in the log

@@ -14,7 +14,7 @@ NO_SIGNATURE: Signature = ("", 0, 0, "")
 
 
 @dataclass(frozen=True)
-class Group:
+class FlightGroup:
     """A process group. `ranks` in the group's own order; empty where the dumps do not say."""
 
     name: str
@@ -137,7 +137,7 @@ class Flight:
     """The dumps of a job. `expected` are all ranks that any group names."""
 
     path: str
-    groups: tuple[Group, ...]
+    groups: tuple[FlightGroup, ...]
     dumps: dict[int, RankDump]
     expected: frozenset[int]
     unreadable: list[Unreadable] = field(default_factory=list)

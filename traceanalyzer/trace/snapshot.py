@@ -68,7 +68,7 @@ class Annotation(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Events:
+class AllocationEvents:
     """The allocator's history in its order; one row an action. Columns are no wider than they need
     be."""
 
@@ -92,7 +92,7 @@ class Events:
 
 
 @dataclass(frozen=True)
-class Blocks:
+class MemoryBlocks:
     """Pieces of the segments at the end; `segment` is the row of `DeviceMemory.segments`."""
 
     address: I64
@@ -111,9 +111,9 @@ class DeviceMemory:
     """One GPU of a snapshot."""
 
     device: int
-    events: Events
+    events: AllocationEvents
     segments: tuple[Segment, ...]
-    blocks: Blocks
+    blocks: MemoryBlocks
 
 
 @dataclass(frozen=True)

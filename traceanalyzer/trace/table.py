@@ -243,7 +243,7 @@ def distinct(values: NDArray[Any]) -> NDArray[Any]:
     return ordered[np.concatenate(([True], ordered[1:] != ordered[:-1]))]
 
 
-def ranked(values: NDArray[Any]) -> tuple[NDArray[Any], I32 | I64]:
+def distinct_places(values: NDArray[Any]) -> tuple[NDArray[Any], I32 | I64]:
     """The distinct values of an integer column, ascending, and for each value its place among
     them."""
     if not len(values):

@@ -21,7 +21,7 @@ from traceanalyzer.collect.host.files import write_json
 from traceanalyzer.collect.host.ranks import current_rank, several_ranks
 from traceanalyzer.collect.on_import import on_import
 from traceanalyzer.collect.steps.outer_calls import OuterCalls
-from traceanalyzer.collect.steps.period import Call
+from traceanalyzer.collect.steps.period import CallMark
 from traceanalyzer.collect.steps.step_clock import StepClock
 from traceanalyzer.collect.steps.step_finder import StepFinder
 from traceanalyzer.collect.steps.step_function import FunctionCalls
@@ -81,7 +81,7 @@ class AttachedTrial:
             self._fingerprint.begin(module)
             self._probe.expect_output(module)
 
-    def _model_left(self, call: Call, module: Any) -> None:
+    def _model_left(self, call: CallMark, module: Any) -> None:
         self._probe.forget_hook()
 
     def _step(self) -> None:

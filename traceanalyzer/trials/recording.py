@@ -5,7 +5,7 @@ from pathlib import Path
 
 from traceanalyzer.base import TraceAnalyzerError, dataclass
 from traceanalyzer.collect.host import progress
-from traceanalyzer.collect.plan import Plan
+from traceanalyzer.collect.plan import CapturePlan
 from traceanalyzer.collect.run import injected_environment
 from traceanalyzer.comparison.notebook import NotebookReport, shown_of
 from traceanalyzer.trials.launch import OUTPUT, run_group
@@ -50,7 +50,7 @@ def record(
     if any(capture.glob("trace.rank*")):
         return None
     capture.mkdir(parents=True, exist_ok=True)
-    plan = Plan(folder=str(capture.absolute()), step_on=step_on, leave=True)
+    plan = CapturePlan(folder=str(capture.absolute()), step_on=step_on, leave=True)
     ended = run_group(command, injected_environment(plan), patience_s, folder / OUTPUT)
     progress.forget(capture)
     if any(capture.glob("trace.rank*")):

@@ -8,7 +8,7 @@ from traceanalyzer.analysis.joined.graph_names import UNNAMED, named_in_graphs
 from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.diagnosis.serving.sentences import sentences
-from traceanalyzer.ingest.capture import join
+from traceanalyzer.ingest.capture import with_side_files
 from traceanalyzer.trace import Run
 
 DECODE = "execute_{0}_context_0(sq0sk0sqsq0sqsk0)_generation_{0}(sq{0}sk{1}sqsq{0}sqsk{1})"
@@ -109,7 +109,7 @@ def test_launches_that_ran_at_once_are_not_of_the_graph() -> None:
         beside.kernel("fill", at + 2, at + 3, correlation)
     b = TraceBuilder()
     replay(b, 1000, 50, 7)
-    m = measure(join(Run((b.build(), beside.build()))).traces[0])
+    m = measure(with_side_files(Run((b.build(), beside.build()))).traces[0])
     assert operators(m)["soft"] == "aten::softmax"
     assert named_in_graphs(m.linked, m.joined.launch_node) == (5, 5)
 
@@ -138,12 +138,12 @@ def test_a_recording_of_the_capture_given_with_it_names_its_kernels() -> None:
     beside = TraceBuilder()
     capture(beside, 0, 1, 8)
     replay(b, 1000, 50, 7)
-    both = join(Run((b.build(), beside.build())))
+    both = with_side_files(Run((b.build(), beside.build())))
     assert len(both.traces) == 1
     m = measure(both.traces[0])
     assert operators(m)["soft"] == "aten::softmax"
     assert {row.shapes for row in m.ops_by_shape if row.name == "aten::mm"} == {"[[8,4]]"}
-    assert len(join(Run((b.build(), b.build()))).traces) == 2
+    assert len(with_side_files(Run((b.build(), b.build()))).traces) == 2
 
 
 def test_a_recording_without_marks_or_replays_stays_as_it_is() -> None:

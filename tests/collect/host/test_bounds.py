@@ -27,6 +27,6 @@ def test_the_control_group_bounds_the_free_memory(tmp_path, monkeypatch):
     (tmp_path / "memory.max").write_text("5000\n")
     (tmp_path / "memory.current").write_text("4000\n")
     monkeypatch.setattr(bounds, "CGROUP", tmp_path)
-    assert bounds.free_bytes() == 1000
+    assert bounds.free_disk_bytes() == 1000
     (tmp_path / "memory.max").write_text("max\n")
-    assert bounds.free_bytes() > 1000
+    assert bounds.free_disk_bytes() > 1000

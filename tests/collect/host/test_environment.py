@@ -10,7 +10,7 @@ import types
 import pytest
 
 from traceanalyzer.collect.host import environment, nvml
-from traceanalyzer.collect.plan import Plan
+from traceanalyzer.collect.plan import CapturePlan
 
 SECRET = "hunter2"  # noqa: S105
 
@@ -18,7 +18,7 @@ SECRET = "hunter2"  # noqa: S105
 def test_only_listed_variables_are_kept(tmp_path, monkeypatch):
     monkeypatch.setenv("API_TOKEN", SECRET)
     monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
-    environment.write(Plan(folder=str(tmp_path), command="python"))
+    environment.write_environment(CapturePlan(folder=str(tmp_path), command="python"))
     text = (tmp_path / "environment.json").read_text()
     assert SECRET not in text
     assert str(tmp_path) not in text
@@ -31,7 +31,7 @@ def test_settings_that_spoil_measurements_are_told(monkeypatch):
     torch = pytest.importorskip("torch")
     monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
     with torch.autograd.set_detect_anomaly(True):
-        told = environment.describe(Plan(folder="x"))["torch"]
+        told = environment.describe_environment(CapturePlan(folder="x"))["torch"]
     assert told["launch_blocking"]
     assert told["anomaly_mode"]
     assert told["debug_build"] is False
@@ -81,7 +81,7 @@ def _fake_nvml(monkeypatch):
 
 def test_gpus_are_described_with_what_slows_them(monkeypatch):
     _fake_nvml(monkeypatch)
-    (gpu,) = nvml.describe()
+    (gpu,) = nvml.describe_gpus()
     assert gpu["driver"] == "580.1"
     assert gpu["throttle_reasons"] == ["software_thermal"]
     assert gpu["processes"] == 2
@@ -104,4 +104,4 @@ def test_samples_are_written_until_closed(tmp_path, monkeypatch):
 
 def test_without_nvml_nothing_is_said(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert nvml.describe() is None
+    assert nvml.describe_gpus() is None

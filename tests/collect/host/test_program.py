@@ -61,7 +61,7 @@ def test_what_is_wrapped_is_named_with_its_wrapper() -> None:
 
 def test_it_finds_them_by_itself_and_never_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     net = Net()
-    found = program.describe(gc.get_objects())
+    found = program.describe_program(gc.get_objects())
     assert found is not None
     assert found["model"]["parameters"] >= 58
     assert net.training
@@ -71,12 +71,12 @@ def test_it_finds_them_by_itself_and_never_fails(monkeypatch: pytest.MonkeyPatch
             raise RuntimeError("no")
 
     odd = Odd()
-    found = program.describe(gc.get_objects())
+    found = program.describe_program(gc.get_objects())
     assert found is not None, "a method of the module's own is not called"
     assert found["model"]["parameters"] >= 58
     del odd
     monkeypatch.delitem(sys.modules, "torch")
-    assert program.describe(gc.get_objects()) is None
+    assert program.describe_program(gc.get_objects()) is None
 
 
 def test_without_any_of_them_nothing_is_said() -> None:

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from traceanalyzer.collect.host.ranks import SIZE_VARIABLES, several_ranks
-from traceanalyzer.collect.plan import UNPROFILED_STEPS, Plan
+from traceanalyzer.collect.plan import UNPROFILED_STEPS, CapturePlan
 from traceanalyzer.collect.torch_recording import TorchRecording
 
 
@@ -40,7 +40,7 @@ def test_each_of_several_times_so_many_steps_as_the_others(monkeypatch, tmp_path
     now_ns = 0
     monkeypatch.setattr("time.perf_counter_ns", lambda: now_ns)
     phases: list[str] = []
-    recording = TorchRecording(Plan(folder=str(tmp_path), wait=1), phases.append)
+    recording = TorchRecording(CapturePlan(folder=str(tmp_path), wait=1), phases.append)
     for end_ns in itertools.islice(ends_ns, UNPROFILED_STEPS + 1):
         now_ns = end_ns
         recording.step()

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceanalyzer.collect.steps.period import Call, Period
+from traceanalyzer.collect.steps.period import CallMark, CallPeriod
 
 
 def _ended(text, period=None):
     """At which calls an iteration ends; a letter is a call, its case the place it is called
     from."""
-    period = Period() if period is None else period
-    return [period.ended(Call(ord(one.lower()), ord(one), one)) for one in text], period
+    period = CallPeriod() if period is None else period
+    return [period.ended(CallMark(ord(one.lower()), ord(one), one)) for one in text], period
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from tests.analysis.causes.test_gaps import Program
 from traceanalyzer.base.errors import EmptyRecordingError, UnreadableInputError
 from traceanalyzer.cli import cli
 from traceanalyzer.diagnosis.part_of_run import Selection
-from traceanalyzer.export.perfetto.chrome_trace import PROCESS, merged, overlay_pieces
+from traceanalyzer.export.perfetto.chrome_trace import PROCESS, merged_traces, overlay_pieces
 from traceanalyzer.export.perfetto.overlay import build_overlay
 from traceanalyzer.export.perfetto.tracks import Label, Overlay, Track
 from traceanalyzer.ingest import load
@@ -141,14 +141,14 @@ def test_merged_with_its_recording_both_are_whole(tmp_path: Path) -> None:
     "recording", [b'{"traceEvents": []}', b" []", b'{"traceEvents": [{"ph": "M"}], "x": 1}']
 )
 def test_a_recording_with_any_list_of_events_can_be_merged(recording: bytes) -> None:
-    events = json.loads(b"".join(merged(small(), pieces_of(recording))))
+    events = json.loads(b"".join(merged_traces(small(), pieces_of(recording))))
     events = events if isinstance(events, list) else events["traceEvents"]
     assert sum(e.get("name") == "sync: \ufffd" or e.get("name") == "sync: ?" for e in events) == 1
 
 
 def test_a_recording_without_events_cannot_be_merged() -> None:
     with pytest.raises(UnreadableInputError, match="no list of events"):
-        list(merged(small(), [b'{"events": 1}']))
+        list(merged_traces(small(), [b'{"events": 1}']))
 
 
 def pieces_of(recording: bytes, size: int = 5) -> list[bytes]:
@@ -160,7 +160,7 @@ def test_a_list_of_events_is_found_across_pieces_and_after_anything() -> None:
         b'{"deviceProperties": [' + b",".join([b"{}"] * 300) + b'], "traceEvents" : [{"ph": "M"}]}'
     )
     for size in (1, 7, 300, 100_000):
-        both = json.loads(b"".join(merged(small(), pieces_of(before, size))))
+        both = json.loads(b"".join(merged_traces(small(), pieces_of(before, size))))
         assert both["traceEvents"][-1] == {"ph": "M"}
         assert len(both["deviceProperties"]) == 300
         assert len(both["traceEvents"]) > 1

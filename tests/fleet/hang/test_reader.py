@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from traceanalyzer.base.errors import UnreadableInputError
-from traceanalyzer.fleet.hang.document import headline, next_steps
+from traceanalyzer.fleet.hang.document import hang_headline, hang_next_steps
 from traceanalyzer.fleet.hang.model import hang_of
 from traceanalyzer.ingest.flight_recorder.digest import Digests, usual_next
 from traceanalyzer.ingest.flight_recorder.folder import plain_values, read_flight
@@ -336,15 +336,19 @@ def test_of_two_ranks_that_differ_the_one_that_left_the_cycle_is_named() -> None
     hang = hang_of(two_ranks(8))
     assert (hang.verdict.culprits, hang.verdict.kind) == ((1,), "mismatch")
     assert hang.verdict.confidence == "likely"
-    assert "Rank 1 issued all_reduce of 4 Float, rank 0 all_gather of 4 Float." in headline(hang)
+    assert "Rank 1 issued all_reduce of 4 Float, rank 0 all_gather of 4 Float." in hang_headline(
+        hang
+    )
 
 
 def test_of_two_ranks_without_a_cycle_both_are_named_with_what_they_issued() -> None:
     hang = hang_of(two_ranks(2, steps=2))
     assert (hang.verdict.culprits, hang.verdict.confidence) == ((), "undecided")
     assert (hang.mismatches[0].issued_by, hang.mismatches[0].others_by) == ((0,), (1,))
-    assert "Rank 0 issued all_gather of 4 Float, rank 1 all_reduce of 4 Float." in headline(hang)
-    assert "ranks 0 and 1: which branch issued" in next_steps(hang)[0]
+    assert "Rank 0 issued all_gather of 4 Float, rank 1 all_reduce of 4 Float." in hang_headline(
+        hang
+    )
+    assert "ranks 0 and 1: which branch issued" in hang_next_steps(hang)[0]
 
 
 def test_what_peers_have_only_begun_is_not_complete() -> None:
@@ -358,8 +362,8 @@ def test_what_peers_have_only_begun_is_not_complete() -> None:
         dumps[rank] = replace(digests.digest(dump(entries), f"rank_{rank}"), rank=rank)
     hang = hang_of(Flight("", tuple(digests.groups), dumps, frozenset(range(4))))
     assert (hang.verdict.culprits, hang.verdict.kind) == ((0,), "gpu_stopped")
-    assert "has not begun all_reduce" in headline(hang)
-    assert "complete on the peers" not in headline(hang)
+    assert "has not begun all_reduce" in hang_headline(hang)
+    assert "complete on the peers" not in hang_headline(hang)
 
 
 def test_many_ranks_without_a_dump_are_told_in_linear_time() -> None:
@@ -374,4 +378,4 @@ def test_many_ranks_without_a_dump_are_told_in_linear_time() -> None:
     flight = Flight("", tuple(digests.groups), dumps, frozenset(range(world)))
     hang = hang_of(flight)
     assert len(hang.verdict.culprits) == world - 2
-    assert "Ranks 2 to 19999 left no dump" in headline(hang)
+    assert "Ranks 2 to 19999 left no dump" in hang_headline(hang)

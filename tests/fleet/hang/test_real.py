@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.gloo_hangs import EXPECTED, WORLD
 from benchmarks.nccl_hangs import STRUCK
-from traceanalyzer.fleet.hang.document import headline
+from traceanalyzer.fleet.hang.document import hang_headline
 from traceanalyzer.fleet.hang.model import Hang, hang_of
 from traceanalyzer.ingest.flight_recorder.folder import read_flight
 
@@ -66,7 +66,7 @@ def test_two_sizes_are_named_with_their_ranks(hangs: Path) -> None:
     assert mismatch.ranks == (2,)
     assert mismatch.issued == "all_reduce of 262,144 Float"
     assert mismatch.others == "all_reduce of 1,048,576 Float"
-    text = headline(found(hangs / "nccl" / "size", 4))
+    text = hang_headline(found(hangs / "nccl" / "size", 4))
     assert "Rank 2 issued all_reduce of 262,144 Float, rank 0 all_reduce of 1,048,576" in text
 
 

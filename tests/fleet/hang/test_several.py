@@ -7,8 +7,8 @@ import pickle
 import pytest
 
 from tests.fleet.hang.test_reader import dump, entry
-from traceanalyzer.fleet.hang.document import HangPage, headline
-from traceanalyzer.fleet.hang.several import HangPages, hangs_in, page_of
+from traceanalyzer.fleet.hang.document import HangPage, hang_headline
+from traceanalyzer.fleet.hang.several import HangPages, hang_page, hangs_in
 
 
 def write(folder, kinds):
@@ -29,9 +29,9 @@ def two_jobs(tmp_path):
 def test_each_job_has_its_answer(two_jobs):
     jobs = hangs_in(two_jobs)
     assert list(jobs) == ["job1", "job2"]
-    assert "have all issued all_reduce" in headline(jobs["job1"])
-    assert "different operations" in headline(jobs["job2"])
-    page = page_of(jobs)
+    assert "have all issued all_reduce" in hang_headline(jobs["job1"])
+    assert "different operations" in hang_headline(jobs["job2"])
+    page = hang_page(jobs)
     assert isinstance(page, HangPages)
     text = page.printed.terminal()
     assert "job1" in text
@@ -45,4 +45,4 @@ def test_a_folder_a_host_is_one_job(tmp_path):
         (tmp_path / "all" / f"rank_{rank}").rename(tmp_path / f"host{rank}" / f"rank_{rank}")
     jobs = hangs_in(tmp_path)
     assert len(jobs) == 1
-    assert isinstance(page_of(jobs), HangPage)
+    assert isinstance(hang_page(jobs), HangPage)

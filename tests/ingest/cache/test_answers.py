@@ -38,7 +38,7 @@ RECORDED = [path for path in (*EVERY_FILE, *GPU, *SAMPLES) if "timing" not in pa
 @pytest.fixture(autouse=True)
 def no_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was printed before (`test_pages.py`) would be printed before an answer is looked for."""
-    monkeypatch.setattr("traceanalyzer.ingest.cache.pages.page_of", lambda *_: None)
+    monkeypatch.setattr("traceanalyzer.ingest.cache.pages.answered_page", lambda *_: None)
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +136,7 @@ def test_the_program_is_part_of_the_question(
     cache: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told("analyze", trace_file)
-    monkeypatch.setattr(answers, "program", lambda *_: "another version")
+    monkeypatch.setattr(answers, "program_state", lambda *_: "another version")
     told("analyze", trace_file)
     assert len(kept(cache)) == 2
 

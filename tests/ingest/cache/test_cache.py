@@ -272,7 +272,7 @@ def test_what_a_reader_depends_on_is_part_of_the_identity(
     with raised(text=100):
         assert identity_of(trace_file) != before
     assert identity_of(trace_file) == before
-    monkeypatch.setattr(identity, "program", lambda *_: "another version")
+    monkeypatch.setattr(identity, "program_state", lambda *_: "another version")
     assert identity_of(trace_file) != before
 
 
@@ -370,7 +370,7 @@ def test_the_model_used_longest_ago_goes_first(cache: Path) -> None:
     for i, key in enumerate((old, middle, new)):
         put(key, MODEL, [b"x" * 100], 0)
         os.utime(cache / f"{key}.model", (i, i))
-    with store.opened(old, MODEL):
+    with store.opened_entry(old, MODEL):
         pass  # reading counts as using
     store.make_room(cache, 280)
     assert [path.stem for path in files_in(cache)] == [old, new]

@@ -16,7 +16,7 @@ from tests.recorded import ROOT, recording
 from traceanalyzer.base.limits import MIB
 from traceanalyzer.cli import cli
 from traceanalyzer.ingest.cache import identity, pages
-from traceanalyzer.ingest.cache.pages import page_of
+from traceanalyzer.ingest.cache.pages import answered_page
 from traceanalyzer.ingest.cache.store import write_checked
 
 CAPTURE = ROOT / "sample_traces" / "sync_bound"
@@ -173,7 +173,7 @@ def test_the_program_is_part_of_the_question(
     cache: Path, only_pages: None, trace_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told("gaps", trace_file)
-    monkeypatch.setattr(pages, "program", lambda *_: "another version")
+    monkeypatch.setattr(pages, "program_state", lambda *_: "another version")
     told("gaps", trace_file)
     assert len(kept(cache)) == 2
 
@@ -292,17 +292,17 @@ def test_recordings_of_any_size_leave_a_page(
 
 @pytest.mark.parametrize("name", ["compile/trace.log", "trace.json.gz-wal"])
 def test_where_more_may_be_read_no_page_is_kept(name: str, cache: Path, trace_file: Path) -> None:
-    assert page_of(("?",), [str(trace_file)]) is not None
+    assert answered_page(("?",), [str(trace_file)]) is not None
     (beside := trace_file.parent / name).parent.mkdir(exist_ok=True)
     beside.write_text("")
-    assert page_of(("?",), [str(trace_file)]) is None
-    assert page_of(("?",), [str(trace_file.parent / "nothing")]) is None
+    assert answered_page(("?",), [str(trace_file)]) is None
+    assert answered_page(("?",), [str(trace_file.parent / "nothing")]) is None
 
 
 def test_a_recording_that_changes_while_it_is_read_leaves_no_page(
     cache: Path, trace_file: Path
 ) -> None:
-    page = page_of(("?",), [str(trace_file)])
+    page = answered_page(("?",), [str(trace_file)])
     assert page is not None
     with trace_file.open("ab") as file:
         file.write(b"\0")

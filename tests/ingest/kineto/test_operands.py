@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceanalyzer.ingest.columns import Texts
+from traceanalyzer.ingest.columns import StringCodes
 from traceanalyzer.ingest.kineto import arguments
 from traceanalyzer.ingest.kineto.arguments import COLUMNS, Operands
 from traceanalyzer.ingest.kineto.events import Args
@@ -28,8 +28,8 @@ def args_of(call: tuple[bytes, ...]) -> Args:
 @pytest.mark.parametrize("kept", [1, 1000])
 @given(chunks=st.lists(CALLS, max_size=8))
 def test_as_one_and_one_by_one(kept, chunks):
-    texts = Texts()
-    single = Texts()
+    texts = StringCodes()
+    single = StringCodes()
     found = arguments.MOST_KINDS
     arguments.MOST_KINDS = kept
     try:
@@ -56,12 +56,12 @@ def test_as_one_and_one_by_one(kept, chunks):
     ],
 )
 def test_the_layout_of_the_file_does_not_matter(text):
-    texts = Texts()
+    texts = StringCodes()
     assert texts.raw_codes([msgspec.Raw(text), msgspec.Raw(b"[[1, 2], [], [[3, 4]]]")]) == [0, 0]
     assert texts.in_order() == ["[[1, 2], [], [[3, 4]]]"]
 
 
 def test_texts_inside_stay_and_what_is_no_json_too():
-    texts = Texts()
+    texts = StringCodes()
     assert texts.raw_codes([msgspec.Raw(b'["a,  b","c [1,2]"]'), msgspec.Raw(b"[1,")]) == [0, 1]
     assert texts.in_order() == ['["a,  b", "c [1,2]"]', "[1,"]

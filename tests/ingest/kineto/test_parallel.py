@@ -24,7 +24,7 @@ from traceanalyzer.base.parallel import children
 from traceanalyzer.base.reading import read_with
 from traceanalyzer.ingest import stream as byte_stream
 from traceanalyzer.ingest.kineto import chunks, parallel
-from traceanalyzer.ingest.kineto.chunks import NotWholeError
+from traceanalyzer.ingest.kineto.chunks import DamagedStretchError
 from traceanalyzer.ingest.kineto.reader import read
 from traceanalyzer.trace import Table, Trace
 
@@ -92,7 +92,7 @@ def in_this_process(work: Any, count: int) -> Any:
     helpers = [work() for _ in range(count)]
     files = [children._memory_file() for _ in helpers]
     for turn in range(len(work.args[1]) // 2 if count else 0):
-        with suppress(NotWholeError, StopIteration):
+        with suppress(DamagedStretchError, StopIteration):
             children._send(next(helpers[turn % count]), files[turn % count])
     yield [
         SimpleNamespace(values=lambda file=file: list(children._received(file))) for file in files

@@ -11,7 +11,7 @@ import pytest
 import traceanalyzer
 from tests.nsys_builder import small_run
 from traceanalyzer.base.errors import UnreadableInputError
-from traceanalyzer.history.database import reading
+from traceanalyzer.history.database import reading_database
 from traceanalyzer.ingest import load
 from traceanalyzer.ingest.sqlite.database import open_database
 
@@ -80,5 +80,8 @@ def with_tables_beyond(place: int, source: Path, path: Path) -> Path:
 
 def test_a_large_file_that_is_no_history_is_one_error(small: Path) -> None:
     os.truncate(small, BORDER)
-    with pytest.raises(UnreadableInputError, match="a database of something else"), reading(small):
+    with (
+        pytest.raises(UnreadableInputError, match="a database of something else"),
+        reading_database(small),
+    ):
         pass

@@ -17,7 +17,7 @@ from traceanalyzer.base.errors import UnreadableInputError
 from traceanalyzer.ingest import nsys
 from traceanalyzer.ingest.nsys import nvtx_names
 from traceanalyzer.ingest.sqlite import pages
-from traceanalyzer.ingest.sqlite.database import Database, NotWholeError, open_database
+from traceanalyzer.ingest.sqlite.database import Database, NotInPagesError, open_database
 from traceanalyzer.trace import Table
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def row_by_row(database: Database, columns: dict[str, int]) -> dict[str, Any]:
 
 
 def refused(*_: Any, **__: Any) -> Any:
-    raise NotWholeError
+    raise NotInPagesError
 
 
 def same(path: Path, columns: dict[str, int]) -> None:
@@ -128,7 +128,7 @@ def test_what_is_not_plain_is_left_to_sqlite(statement: str, why: str, tmp_path:
         db.execute(statement)
     db.close()
     with open_database(path, "table") as database:
-        with pytest.raises(NotWholeError):
+        with pytest.raises(NotInPagesError):
             list(database.parts("t", {"a": 0, "added": 0}, text="text"))
         same_texts = database.each("t", {"a": 0, "added": 0}, lambda part: part.texts, text="text")
         assert len(same_texts) == 1, why
@@ -151,7 +151,7 @@ def test_damaged_pages_give_what_sqlite_gives_or_are_left_to_it(seed: int, tmp_p
         if not database.damaged:
             try:
                 found = list(database.parts("t", {"a": -1, "b": -7}))
-            except NotWholeError:
+            except NotInPagesError:
                 return
             assert [
                 pair
@@ -168,7 +168,7 @@ def test_a_table_without_rowid_or_with_a_column_of_that_name(tmp_path: Path) -> 
             db.execute("INSERT INTO t (a, b) VALUES (1, 2), (3, 4)")
         db.close()
         with open_database(path, "table") as database:
-            with pytest.raises(NotWholeError):
+            with pytest.raises(NotInPagesError):
                 list(database.parts("t", {"a": 0}))
             assert database.integers("t", {"a": 0})["a"].tolist() == [1, 3]
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.protobuf import message, parse, varint
 from traceanalyzer.ingest.protobuf import wire
-from traceanalyzer.ingest.protobuf.wire import DamagedMessageError, fields, fields_of, signed
+from traceanalyzer.ingest.protobuf.wire import DamagedMessageError, as_int64, fields, fields_of
 
 VALUES = st.one_of(
     st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False), st.binary(max_size=9)
@@ -36,7 +36,7 @@ def rows(found, data):
 
 def same(parsed):
     """What `parse` gives, with numbers as int64 and nothing told from zero."""
-    return [(number, signed(v) if isinstance(v, int) and v else v or b"") for number, v in parsed]
+    return [(number, as_int64(v) if isinstance(v, int) and v else v or b"") for number, v in parsed]
 
 
 @given(MESSAGES)

@@ -13,7 +13,7 @@ from tests.kineto_builder import KinetoTrace
 from tests.replay.compile.log_builder import LogBuilder
 from traceanalyzer.analysis.algebra.intervals import union
 from traceanalyzer.cli import cli
-from traceanalyzer.collect.plan import Plan
+from traceanalyzer.collect.plan import CapturePlan
 from traceanalyzer.collect.run import injected_environment
 from traceanalyzer.diagnosis.compile.judged import breaks
 from traceanalyzer.diagnosis.measurements import measure
@@ -263,7 +263,7 @@ def test_compile_work_is_laid_onto_the_clock_of_the_trace(tmp_path: Path) -> Non
 def test_the_environment_of_a_capture_asks_for_the_log_only_where_it_is_wanted(
     tmp_path: Path,
 ) -> None:
-    plan = Plan(str(tmp_path))
+    plan = CapturePlan(str(tmp_path))
     assert "TORCH_TRACE" not in injected_environment(plan)
     assert injected_environment(replace(plan, compile_log=True))["TORCH_TRACE"] == str(
         tmp_path / "compile"

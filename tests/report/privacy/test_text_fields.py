@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, get_args, get_type_hints
 
 from tests.report.snapshots import matches_snapshot
-from traceanalyzer.base.figures import SENTENCE, metric, text_of
+from traceanalyzer.base.figures import SENTENCE, metric, text_kind_of
 from traceanalyzer.export.perfetto.tracks import Overlay
 from traceanalyzer.replay.whatif import WhatIf
 from traceanalyzer.report.html.details import Details
@@ -46,7 +46,7 @@ def marked() -> Iterator[str]:
         hints = get_type_hints(kind)
         for f in dataclasses.fields(kind):
             if holds_text(hints[f.name]):
-                yield f"{kind.__name__}.{f.name}: {text_of(f)}"
+                yield f"{kind.__name__}.{f.name}: {text_kind_of(f)}"
 
 
 def test_every_text_field_is_listed_with_what_its_text_is() -> None:

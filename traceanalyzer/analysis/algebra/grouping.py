@@ -9,7 +9,7 @@ from traceanalyzer.analysis.algebra.blocks import blocks, scatter
 from traceanalyzer.analysis.algebra.columns import Coded
 from traceanalyzer.analysis.algebra.lookup import rows_or_slice, stable_order
 from traceanalyzer.base import dataclass
-from traceanalyzer.trace import F64, I32, I64, U8, Bool, near, ranked
+from traceanalyzer.trace import F64, I32, I64, U8, Bool, distinct_places, near
 
 _MOST_COMBINED = 2**62
 
@@ -35,10 +35,10 @@ class Groups:
             if width == 1:
                 continue
             if highest and not near(0, (highest + 1) * width, len(combined)):
-                values, combined = ranked(combined)
+                values, combined = distinct_places(combined)
                 highest = len(values) - 1
             if not near(0, (highest + 1) * width, len(combined)):
-                values, key = ranked(key)
+                values, key = distinct_places(key)
                 low = 0
                 width = len(values)
             highest = (highest + 1) * width - 1
@@ -47,7 +47,7 @@ class Groups:
             combined *= width
             for block in blocks(len(key)):
                 combined[block] += np.subtract(key[block], low, dtype=np.int64)
-        values, index = ranked(combined)
+        values, index = distinct_places(combined)
         return cls(index, first_rows(index, len(values)), counts(index, len(values)))
 
     def __len__(self) -> int:

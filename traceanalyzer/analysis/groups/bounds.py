@@ -14,7 +14,7 @@ from traceanalyzer.analysis.roofline.bounds import MIN_SAMPLES, Bound
 from traceanalyzer.analysis.roofline.rated import WithRoofline
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import ms
-from traceanalyzer.trace import F64, I64, Bool, distinct, ranked
+from traceanalyzer.trace import F64, I64, Bool, distinct, distinct_places
 
 FEW_WAVES = 0.1
 """Of the blocks that the GPU holds at a time: with a tenth of them neither arithmetic nor memory is
@@ -226,7 +226,7 @@ def kernels_above_roofline(rated: WithRoofline) -> AboveRoofline | None:
 
 
 def _by_time(rated: WithRoofline, rows: Bool) -> list[int]:
-    names, inverse = ranked(rated.trace.device_ops.name[rows])
+    names, inverse = distinct_places(rated.trace.device_ops.name[rows])
     time = np.bincount(inverse, weights=duration(rated.linked)[rows])
     return [int(names[i]) for i in np.argsort(-time, kind="stable")[:3]]
 

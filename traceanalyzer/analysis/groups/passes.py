@@ -24,7 +24,7 @@ from traceanalyzer.analysis.groups.ops import (
 from traceanalyzer.analysis.roofline.op_models.tensors import tensors_of
 from traceanalyzer.analysis.roofline.rated import WithRoofline
 from traceanalyzer.base import ms
-from traceanalyzer.trace import F64, I32, I64, Bool, alike, ranked
+from traceanalyzer.trace import F64, I32, I64, Bool, alike, distinct_places
 
 OVERWRITES = re.compile(
     r"^aten::(copy_|fill_|zero_)$"
@@ -135,7 +135,7 @@ def find_optimizer_passes(rated: WithRoofline, free: Bool) -> OptimizerPasses | 
     )
     if not rows.any():
         return None
-    names, inverse = ranked(rated.trace.device_ops.name[rows])
+    names, inverse = distinct_places(rated.trace.device_ops.name[rows])
     by_name = (
         np.bincount(inverse, weights=duration(rated.linked)[rows]) / rated.timed.steps.steady_count
     )
@@ -223,7 +223,7 @@ def largest_operands(rated: WithRoofline) -> I64:
     """Elements of the largest operand of the operator that each device op is part of, 0 where not
     known."""
     codes = at(rated.trace.host_ranges.shapes, rated.roofline.row, -1)
-    known, inverse = ranked(codes)
+    known, inverse = distinct_places(codes)
     sizes = [
         max((one.numel for one in tensors_of(rated.trace.text(int(code)))), default=0)
         for code in known

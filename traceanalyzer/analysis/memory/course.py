@@ -13,7 +13,7 @@ from traceanalyzer.analysis.memory.phases import PHASES, HistoryTimeline, alloca
 from traceanalyzer.analysis.memory.segments import Reserved, reserved_of
 from traceanalyzer.base import MEMORY, dataclass, metric
 from traceanalyzer.trace import F64, I32
-from traceanalyzer.trace.snapshot import I8, I64, DeviceMemory, Events, Stack
+from traceanalyzer.trace.snapshot import I8, I64, AllocationEvents, DeviceMemory, Stack
 
 CURVE_POINTS = 1000  # points that a drawn curve keeps, its extremes among them
 
@@ -157,7 +157,7 @@ def moments_of(level: MemoryLevel, edges: I64) -> I64:
 
 
 def _points(
-    events: Events, moments: I64, level: MemoryLevel, reserved: Reserved
+    events: AllocationEvents, moments: I64, level: MemoryLevel, reserved: Reserved
 ) -> tuple[tuple[float, int, int], ...]:
     if not len(moments):
         return ()

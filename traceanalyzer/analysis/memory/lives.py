@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from traceanalyzer.base import dataclass
-from traceanalyzer.trace.snapshot import ACTIVE, CODE, I16, I32, I64, DeviceMemory, Events
+from traceanalyzer.trace.snapshot import ACTIVE, CODE, I16, I32, I64, AllocationEvents, DeviceMemory
 
 Rows = I64 | I32 | I16  # rows of the history, or of another table
 Piece = tuple[Rows, Rows, I64]  # born, freed and size of some lives
@@ -141,7 +141,7 @@ def lives_of(memory: DeviceMemory, settings: Mapping[str, object]) -> Allocation
     return replay.result()
 
 
-def _rows(events: Events) -> Iterator[tuple[int, int, int, int]]:
+def _rows(events: AllocationEvents) -> Iterator[tuple[int, int, int, int]]:
     """(action, address, size, stack) of each event; a list of all of them would take more than the
     file."""
     for at in range(0, len(events), ROWS_AT_ONCE):

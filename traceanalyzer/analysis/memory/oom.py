@@ -12,7 +12,7 @@ from traceanalyzer.analysis.memory.phases import OPTIMIZER, PHASES, HistoryTimel
 from traceanalyzer.analysis.memory.segments import HeldBytes, held_at, reserved_of
 from traceanalyzer.analysis.memory.whatif import Subject, scaling_with_batch
 from traceanalyzer.base import MEMORY, dataclass, metric, ratio
-from traceanalyzer.trace.snapshot import CODE, Events
+from traceanalyzer.trace.snapshot import CODE, AllocationEvents
 
 OomVerdict = Literal[
     "fragmentation",
@@ -208,7 +208,7 @@ def _is_first_update(subject: Subject, row: int) -> bool:
     return not ((subject.categories == STATE) & born_before).any()
 
 
-def last_oom(events: Events) -> int | None:
+def last_oom(events: AllocationEvents) -> int | None:
     """The row of the last allocation that failed; None where none did."""
     failed = np.flatnonzero(events.action == CODE["oom"])
     return int(failed[-1]) if len(failed) else None

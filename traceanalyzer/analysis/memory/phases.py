@@ -13,7 +13,7 @@ import numpy as np
 
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, Bool
-from traceanalyzer.trace.snapshot import CODE, I8, I64, Events, Snapshot, Stack
+from traceanalyzer.trace.snapshot import CODE, I8, I64, AllocationEvents, Snapshot, Stack
 
 PHASES = ("forward", "backward", "optimizer", "zero_grad", "other")
 FORWARD, BACKWARD, OPTIMIZER, ZERO_GRAD, OTHER = range(5)
@@ -133,7 +133,7 @@ def label_of(stack: Stack) -> int:
     )
 
 
-def timeline_of(events: Events, snapshot: Snapshot, device: int) -> HistoryTimeline:
+def timeline_of(events: AllocationEvents, snapshot: Snapshot, device: int) -> HistoryTimeline:
     """Phases and steps of one GPU's history."""
     labels = np.array([label_of(stack) for stack in snapshot.stacks], np.int8)
     raw = labels[events.stack] if len(events) else np.empty(0, np.int8)
@@ -155,7 +155,7 @@ def timeline_of(events: Events, snapshot: Snapshot, device: int) -> HistoryTimel
     return HistoryTimeline(phase, steps, trains, named, tuple(quiet))
 
 
-def _of_program(phase: I8, events: Events, steps: HistorySteps) -> I8:
+def _of_program(phase: I8, events: AllocationEvents, steps: HistorySteps) -> I8:
     """The program's own code is the forward pass, but for what follows the backward and comes
     before the update, or the update and before zero_grad. What it frees before it allocates (the
     loss) belongs to what is before it."""
@@ -179,7 +179,7 @@ def _starts(labels: I8) -> I64:
     return np.flatnonzero(np.append(True, np.diff(labels) != 0))
 
 
-def _after_frees(phase: I8, events: Events, steps: HistorySteps) -> I8:
+def _after_frees(phase: I8, events: AllocationEvents, steps: HistorySteps) -> I8:
     """The labels, the program's events before its next allocation with the one before, or between
     steps with OTHER."""
     result = phase.copy()
@@ -211,7 +211,7 @@ def _ranges(snapshot: Snapshot, device: int, name: str) -> list[tuple[int, int]]
     return sorted(ranges)
 
 
-def steps_of(events: Events, snapshot: Snapshot, device: int, labels: I8) -> HistorySteps:
+def steps_of(events: AllocationEvents, snapshot: Snapshot, device: int, labels: I8) -> HistorySteps:
     """The steps, by the best evidence that there is."""
     profiled = _ranges(snapshot, device, "ProfilerStep#")
     if len(profiled) >= MIN_STEPS:
@@ -247,7 +247,7 @@ def _runs(labels: I8, wanted: tuple[int, ...]) -> list[int]:
     return (np.flatnonzero(inside[:-1] & ~inside[1:]) + 1).tolist()
 
 
-def _with_start(events: Events, ends: list[int], labels: I8, source: str) -> HistorySteps:
+def _with_start(events: AllocationEvents, ends: list[int], labels: I8, source: str) -> HistorySteps:
     """Ends without doubles, runs joined that no allocation lies between, and the first step's
     beginning."""
     allocates = np.flatnonzero(
@@ -272,7 +272,7 @@ def _with_start(events: Events, ends: list[int], labels: I8, source: str) -> His
     return HistorySteps(start, tuple(kept), source)
 
 
-def _whole_steps(events: Events, ends: list[int]) -> list[int]:
+def _whole_steps(events: AllocationEvents, ends: list[int]) -> list[int]:
     """Ends without those inside of a step: of updates that take turns (GAN, averaged weights), the
     last one's."""
     last = events.stack[np.array(ends) - 1]
@@ -288,7 +288,9 @@ def _whole_steps(events: Events, ends: list[int]) -> list[int]:
     return ends
 
 
-def periodic_steps(events: Events, labels: I8, stacks: Sequence[Stack] = ()) -> HistorySteps:
+def periodic_steps(
+    events: AllocationEvents, labels: I8, stacks: Sequence[Stack] = ()
+) -> HistorySteps:
     """Steps of a program without a backward, from allocations whose stacks come back in turn."""
     rows = np.flatnonzero((events.action == CODE["alloc"]) & (labels == PROGRAM))
     kinds, kind, counts = np.unique(events.stack[rows], return_inverse=True, return_counts=True)

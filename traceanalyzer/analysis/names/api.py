@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from traceanalyzer.trace import U8, ApiCalls, ranked
+from traceanalyzer.trace import U8, ApiCalls, distinct_places
 
 FULL_QUEUE = 1000
 """Ops queued on a device at which its launch queue counts as full. The queue holds 1,024 launches
@@ -63,7 +63,7 @@ def api_kind(name: str) -> ApiKind:
 
 def api_kinds(calls: ApiCalls, strings: list[str]) -> U8:
     """The `ApiKind` of each call; each distinct name is looked at once."""
-    codes, inverse = ranked(calls.name)
+    codes, inverse = distinct_places(calls.name)
     kinds = np.array(
         [api_kind(strings[code]) if code >= 0 else 0 for code in codes], dtype=np.uint8
     )

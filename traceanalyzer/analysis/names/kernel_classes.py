@@ -11,7 +11,7 @@ import numpy as np
 from traceanalyzer.analysis.names.kernel_names import own_name
 from traceanalyzer.base import UnreadableInputError, dataclass
 from traceanalyzer.base.files import read_whole
-from traceanalyzer.trace import I32, DeviceOpKind, Trace, ranked
+from traceanalyzer.trace import I32, DeviceOpKind, Trace, distinct_places
 
 OTHER = "other"
 MAX_NAME = 400
@@ -78,7 +78,7 @@ class KernelClasses:
         for kind, name in _BY_KIND.items():
             result[ops.kind == kind] = self.index(name)
         kernels = ops.kind == DeviceOpKind.KERNEL
-        codes, inverse = ranked(ops.name[kernels])
+        codes, inverse = distinct_places(ops.name[kernels])
         classes = [
             self.class_of(trace.strings[code]) if code >= 0 else 0 for code in codes.tolist()
         ]

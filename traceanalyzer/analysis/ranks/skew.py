@@ -16,7 +16,7 @@ from traceanalyzer.analysis.names.collectives import (
 from traceanalyzer.analysis.ranks.matches import Matches, largest_of
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_MS, NS_PER_US, dataclass, metric
-from traceanalyzer.trace import I32, I64, Bool, distinct, ranked
+from traceanalyzer.trace import I32, I64, Bool, distinct, distinct_places
 
 DOMINANT = 0.6
 """Share of its time, from the first arrival to the end, that makes a collective one or the
@@ -102,7 +102,13 @@ def skew_rows(
     # Several groups may share a name: those of other ranks are other groups.
     chosen = np.flatnonzero(matches.steady)
     end = matches.most(matches.end)
-    keys = (matches.kind, group, matches.bytes, matches.group_size, ranked(matches.members)[1])
+    keys = (
+        matches.kind,
+        group,
+        matches.bytes,
+        matches.group_size,
+        distinct_places(matches.members)[1],
+    )
     sorts = Groups.of(*(key[chosen] for key in keys)).rows
     rows = [_row(matches, came, end, labels, steps, chosen[part]) for part in sorts]
     return sorted(rows, key=lambda row: -(row.transfer_ms + row.skew_ms))

@@ -50,7 +50,7 @@ from traceanalyzer.trace import (
     DeviceOpKind,
     alike,
     distinct,
-    ranked,
+    distinct_places,
 )
 
 SHORT_NS = 2_000
@@ -234,7 +234,7 @@ def _share_out(
         return flops, traffic, precision
     duration = ops.end - ops.start
     matrix = linked.is_matrix & ~isin_few(passes, flow.PREPARING)
-    _, group = ranked(row[rows])
+    _, group = distinct_places(row[rows])
     has_matrix = np.bincount(group, weights=matrix[rows]) > 0
     by_time = np.zeros(count, np.int64)
     by_time[rows] = np.where(has_matrix[group] & ~matrix[rows], 0, duration[rows])
@@ -298,7 +298,7 @@ def _together(arithmetic: F64, transfer: F64, flops: F64, row: I64) -> F64:
     rows = np.flatnonzero(row >= 0)
     if not len(rows):
         return result
-    _, group = ranked(row[rows])
+    _, group = distinct_places(row[rows])
     parts = counted[rows], transfer[rows]
     calculating, moving = (np.bincount(group, weights=np.nan_to_num(part)) for part in parts)
     known, told = (np.bincount(group, weights=np.isfinite(part)) > 0 for part in parts)

@@ -28,7 +28,7 @@ from traceanalyzer.analysis.phases.phase_ranges import PhaseRanges
 from traceanalyzer.analysis.phases.roles import NUMBER, Phases
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import dataclass, maybe, metric, ms, ratio
-from traceanalyzer.trace import I32, I64, ranked
+from traceanalyzer.trace import I32, I64, distinct_places
 
 
 @dataclass(frozen=True)
@@ -228,7 +228,7 @@ def _waiting(timed: Timed) -> I32:
 
 def _spans(start: I64, end: I64, instance: I32 | I64) -> int:
     """Time from the first start to the last end in each instance, summed, ns."""
-    instances, index = ranked(instance)
+    instances, index = distinct_places(instance)
     first = np.full(len(instances), np.iinfo(np.int64).max)
     last = np.zeros(len(instances), np.int64)
     np.minimum.at(first, index, start)
@@ -239,7 +239,7 @@ def _spans(start: I64, end: I64, instance: I32 | I64) -> int:
 def _shared_names(strings: list[str], names: I32) -> tuple[I32, list[str]]:
     """Which of some texts is the name of each instance (given by code): with # for numbers, where
     several names differ in nothing else."""
-    codes, place = ranked(names)
+    codes, place = distinct_places(names)
     texts = [strings[code] for code in codes.tolist()]
     general = {text: NUMBER.sub("#", text) for text in texts}
     instances = Counter(general.values())
@@ -269,7 +269,7 @@ def _paths(
         key = names[rows].astype(np.int64)
         if level:
             key += np.multiply(result[parent[rows]], len(texts), dtype=np.int64)
-        known, place = ranked(key)
+        known, place = distinct_places(key)
         result[rows] = place + len(paths)
         own = (divmod(one, len(texts)) for one in known.tolist())
         paths += [(*(paths[around] if level else ()), texts[name]) for around, name in own]

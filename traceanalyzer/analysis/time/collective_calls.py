@@ -19,7 +19,7 @@ from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.names.collectives import KINDS, message_bytes
 from traceanalyzer.analysis.time.steps import Steps
 from traceanalyzer.base import dataclass
-from traceanalyzer.trace import I32, I64, Trace, distinct, ranked
+from traceanalyzer.trace import I32, I64, Trace, distinct, distinct_places
 
 RANGE_NAMES = re.compile(r"^(nccl:+|c10d::|rccl:+|nccl(?=[A-Z])|MPI_I?)", re.IGNORECASE)
 """How ranges around communication are named: `nccl:all_to_all`, `c10d::alltoall_base_`,
@@ -310,6 +310,6 @@ def _group(record: I64, device: I32) -> tuple[I64, I64]:
 
 
 def _kinds_of_names(trace: Trace, names: I32) -> I32:
-    codes, inverse = ranked(names)
+    codes, inverse = distinct_places(names)
     kinds = [KINDS.index(collectives.collective_kind(trace.text(int(c)) or "")) for c in codes]
     return np.array(kinds, np.int32)[inverse] if kinds else np.empty(0, np.int32)

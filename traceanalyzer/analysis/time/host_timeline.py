@@ -31,7 +31,7 @@ from traceanalyzer.analysis.names.pytorch import OPTIMIZER_NAMES
 from traceanalyzer.analysis.time.host_pieces import Cut, HostPieces
 from traceanalyzer.analysis.time.steps import Steps
 from traceanalyzer.base import dataclass
-from traceanalyzer.trace import I64, U8, Bool, OverheadKind, RangeKind, distinct, ranked
+from traceanalyzer.trace import I64, U8, Bool, OverheadKind, RangeKind, distinct, distinct_places
 
 
 class HostState(enum.IntEnum):
@@ -322,7 +322,7 @@ def _add_shares(
     least = int(cut.node[piece].min())
     most = int(cut.node[piece].max())
     width = most - least + 1
-    keys, which = ranked(stretch * width + (cut.node[piece] - least))
+    keys, which = distinct_places(stretch * width + (cut.node[piece] - least))
     stretch = keys // width
     node = keys % width + least
     spent = np.bincount(which, spent).astype(np.int64)

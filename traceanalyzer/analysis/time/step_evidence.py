@@ -17,8 +17,8 @@ from traceanalyzer.trace import (
     DeviceOps,
     HostRanges,
     RangeKind,
+    distinct_places,
     is_sorted,
-    ranked,
 )
 
 STEP_LIKE = re.compile(r"step|iter|batch", re.IGNORECASE)
@@ -158,7 +158,7 @@ def _apart(start: I64, end: I64) -> bool:
 
 def without_numbers(strings: list[str], names: I32) -> tuple[I32, list[str]]:
     """Which of some texts is each of these names (codes) with # for its numbers."""
-    codes, place = ranked(names)
+    codes, place = distinct_places(names)
     texts = [DIGITS.sub("#", strings[code]) for code in codes.tolist()]
     index = {text: i for i, text in enumerate(dict.fromkeys(texts))}
     return np.array([index[text] for text in texts], np.int32)[place], list(index)

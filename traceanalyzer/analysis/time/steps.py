@@ -24,7 +24,7 @@ from traceanalyzer.analysis.time import markers, step_evidence
 from traceanalyzer.analysis.time.periods import periodic
 from traceanalyzer.analysis.time.step_evidence import HostSteps, extent
 from traceanalyzer.base import EmptyRecordingError, dataclass
-from traceanalyzer.trace import I32, I64, Bool, RangeKind, narrowed, ranked
+from traceanalyzer.trace import I32, I64, Bool, RangeKind, distinct_places, narrowed
 
 EVIDENCE: tuple[
     Callable[[TraceJoins], HostSteps | None], ...
@@ -365,7 +365,7 @@ def _lacks_work(linked: TraceJoins, of_op: I32, count: int) -> Bool:
     rows = np.flatnonzero(of_op >= 0)
     if not len(rows):
         return np.zeros(count, bool)
-    names, name = ranked(ops.name[rows])
+    names, name = distinct_places(ops.name[rows])
     cell = of_op[rows] * np.int64(len(names)) + name
     number = np.bincount(cell, minlength=count * len(names))
     number = number.reshape(count, len(names))

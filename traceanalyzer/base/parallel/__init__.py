@@ -55,7 +55,7 @@ def most_at_once(needed: Iterable[int], free: int | None) -> int:
     return max(len(totals) if free is None else sum(total <= free for total in totals), 1)
 
 
-def free_bytes(root: Path = Path("/")) -> int | None:
+def free_memory_bytes(root: Path = Path("/")) -> int | None:
     """The memory that may be taken before the machine, or a limit of a container, has none left;
     None where neither says."""
     named = (line.partition(":") for line in _lines(root / "proc/meminfo"))
@@ -97,7 +97,7 @@ def worth_a_child(rows: int, least: int | None = None) -> bool:
     enough = rows >= (LEAST_ROWS if least is None else least)
     if not enough:
         return False
-    free = free_bytes()
+    free = free_memory_bytes()
     return free is None or rows * BYTES_A_ROW < free
 
 

@@ -26,8 +26,8 @@ from typing import Any, BinaryIO, Generic, NoReturn, TypeVar, cast
 
 import numpy as np
 
-from traceanalyzer.base.limits import Limits, limits, raise_for_all
-from traceanalyzer.base.reading import Reading, read_with, reading
+from traceanalyzer.base.limits import InputLimits, limits, raise_for_all
+from traceanalyzer.base.reading import ReadingOptions, read_with, reading
 
 T = TypeVar("T")
 METHOD = "fork" if sys.platform == "linux" else "spawn"
@@ -117,7 +117,10 @@ def _started(work: Callable[[], Iterable[T]]) -> Child[T]:
 
 
 def _run(
-    work: Callable[[], Iterable[object]], output: "Handle", way: Reading, in_force: Limits
+    work: Callable[[], Iterable[object]],
+    output: "Handle",
+    way: ReadingOptions,
+    in_force: InputLimits,
 ) -> NoReturn:
     """In the other process. Whatever happens it ends here: all else is the business of the one that
     it is a copy of."""

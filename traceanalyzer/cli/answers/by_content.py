@@ -63,8 +63,8 @@ def _holds_digests(path: str) -> bool:
 
 def _hang_page(folder: Path, hidden: Hidden) -> "Result | None":
     from traceanalyzer.cli.io.progress import progress
-    from traceanalyzer.fleet.hang.several import hangs_in, page_of
+    from traceanalyzer.fleet.hang.several import hang_page, hangs_in
 
     with suppress(UnreadableInputError), progress("Reading") as report_progress:
-        return page_of(hangs_in(folder, report_progress), hidden)
+        return hang_page(hangs_in(folder, report_progress), hidden)
     return None

@@ -120,18 +120,18 @@ def _judge(
 ) -> None:
     """Say whether the claim holds; one that does not is a breach. Raises UsageError without a
     baseline."""
-    from traceanalyzer.agent.claims import Claim, judged, page
+    from traceanalyzer.agent.claims import StatedChange, judged_claim, judgement_page
     from traceanalyzer.cli.io.output import emit
     from traceanalyzer.cli.io.reports import cleaned, report_of_reference
     from traceanalyzer.comparison.compare import compare_reports
 
     if baseline is None:
         raise click.UsageError("--claim needs --baseline: the run before the change")
-    asked = Claim.of(claim)
+    asked = StatedChange.of(claim)
     before = report_of_reference(baseline, knowledge=scope.knowledge)
     after = report_of_reference(report, *scope)
-    judgement = judged(asked, compare_reports(before, after, (baseline, report)))
-    emit(page(cleaned(judgement, hidden)), output)
+    judgement = judged_claim(asked, compare_reports(before, after, (baseline, report)))
+    emit(judgement_page(cleaned(judgement, hidden)), output)
     holds = judgement.verdict != "does not hold"
     click.get_current_context().exit(0 if holds else BREACHED)
 

@@ -29,8 +29,8 @@ def hang(folder: Path, world_size: int | None, hidden: Hidden, output: Output) -
     """Say which rank a hung job waits for, at which collective, and why."""
     from traceanalyzer.cli.io.output import emit
     from traceanalyzer.cli.io.progress import progress
-    from traceanalyzer.fleet.hang.several import hangs_in, page_of
+    from traceanalyzer.fleet.hang.several import hang_page, hangs_in
 
     with progress("Reading") as report_progress:
         jobs = hangs_in(folder, report_progress, world_size)
-    emit(page_of(jobs, hidden), output)
+    emit(hang_page(jobs, hidden), output)

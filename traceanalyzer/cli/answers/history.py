@@ -71,7 +71,7 @@ def history(
     """List the runs that `analyze --store FILE` kept, or plot a metric over them."""
     from traceanalyzer.cli.io.output import emit
     from traceanalyzer.cli.io.reports import cleaned
-    from traceanalyzer.history.database import reading
+    from traceanalyzer.history.database import reading_database
 
     if name and listed:
         raise click.UsageError("--metric and --metrics exclude each other")
@@ -79,7 +79,7 @@ def history(
         raise click.UsageError(
             "--metrics is a list; a page draws all runs, or one of them with --metric NAME"
         )
-    with reading(database) as db:
+    with reading_database(database) as db:
         answer = _made(db, name, listed, output, filters)
     emit(cleaned(answer, hidden), output)
 

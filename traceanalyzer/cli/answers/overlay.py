@@ -58,7 +58,7 @@ def merged_pieces(made: "Overlay") -> Iterator[bytes]:
     """The recording with its overlay, a piece at a time. Raises TraceAnalyzerError where it cannot
     be merged."""
     from traceanalyzer.base.errors import TraceAnalyzerError
-    from traceanalyzer.export.perfetto.chrome_trace import merged
+    from traceanalyzer.export.perfetto.chrome_trace import merged_traces
     from traceanalyzer.ingest.stream import open_stream
 
     if not made.opens_in_viewer:
@@ -66,7 +66,7 @@ def merged_pieces(made: "Overlay") -> Iterator[bytes]:
             f"{made.path}: only Kineto traces can be merged with their overlay; leave out --merge"
         )
     with open_stream(Path(made.path)) as stream:
-        yield from merged(made, iter(stream.read, b""))
+        yield from merged_traces(made, iter(stream.read, b""))
 
 
 def gzipped(pieces: Iterator[bytes]) -> Iterator[bytes]:

@@ -23,12 +23,12 @@ def replays_output(command: Function) -> Function:
     def answered(*args: Any, **options: Any) -> Any:
         from traceanalyzer.base.files import note_read
         from traceanalyzer.cli.io.output import KEEP, checked, write
-        from traceanalyzer.ingest.cache.pages import keep_page, kept_page, page_of
+        from traceanalyzer.ingest.cache.pages import answered_page, keep_page, kept_page
 
         context = click.get_current_context()
         inputs = arguments_of(context)
         question = _question(context)
-        page = None if question is None else page_of(question, inputs)
+        page = None if question is None else answered_page(question, inputs)
         if page is None:
             return command(*args, **options)
         text = kept_page(page)

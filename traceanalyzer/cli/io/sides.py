@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from traceanalyzer.base.files import note_read
-from traceanalyzer.base.parallel import LEAST_BYTES, free_bytes, most_at_once
+from traceanalyzer.base.parallel import LEAST_BYTES, free_memory_bytes, most_at_once
 from traceanalyzer.base.parallel.children import METHOD, children
 from traceanalyzer.base.reading import reading, reading_as
 from traceanalyzer.ingest.cache.models import has_model
@@ -99,4 +99,4 @@ def _worth_a_process(*references: str) -> bool:
         and all(p.is_file() and text_bytes(p) >= LEAST_BYTES for p in paths)
     )
     needed = [needed_bytes(path, text_bytes(path), ANALYZED) for path in paths] if large else []
-    return large and most_at_once(needed, free_bytes()) == len(paths)
+    return large and most_at_once(needed, free_memory_bytes()) == len(paths)

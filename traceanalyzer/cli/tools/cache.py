@@ -16,7 +16,7 @@ def cache(action: str) -> None:
         ANSWER,
         VARIABLE,
         clear,
-        entries,
+        kept_entries,
         place,
         why_not_trusted,
     )
@@ -31,7 +31,7 @@ def cache(action: str) -> None:
     why = why_not_trusted(folder)
     if why:
         raise click.ClickException(f"{folder}: not used, because {why}")
-    found = clear(folder) if action == "clear" else entries(folder)
+    found = clear(folder) if action == "clear" else kept_entries(folder)
     total = sum(entry.bytes for entry in found)
     answers = sum(entry.path.suffix == ANSWER for entry in found)
     counts = {"model": len(found) - answers, "answer": answers}

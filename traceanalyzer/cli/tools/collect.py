@@ -15,7 +15,7 @@ from traceanalyzer.cli.options import Number, help_of
 from traceanalyzer.collect.plan import ACTIVE, LIGHT_STEPS, UNPROFILED_STEPS, WAIT, WARMUP
 
 if TYPE_CHECKING:
-    from traceanalyzer.collect.plan import Plan
+    from traceanalyzer.collect.plan import CapturePlan
     from traceanalyzer.collect.profilers.ncu import NcuOptions
     from traceanalyzer.collect.profilers.nsys import NsysOptions
 
@@ -278,10 +278,10 @@ def _record(
 ) -> None:
     from traceanalyzer.collect import outcome, run
     from traceanalyzer.collect.host import environment
-    from traceanalyzer.collect.plan import Plan
+    from traceanalyzer.collect.plan import CapturePlan
 
     command = run.as_command(words)
-    plan = Plan(
+    plan = CapturePlan(
         folder=str(Path(output or time.strftime("capture-%Y%m%d-%H%M%S")).absolute()),
         recorder=recorder,
         command=Path(words[0]).name,
@@ -291,7 +291,7 @@ def _record(
     )
     returned, trouble = _run(command, plan, chosen)
     try:
-        lines = [*filter(None, [trouble]), *outcome.describe(plan, returned, command)]
+        lines = [*filter(None, [trouble]), *outcome.describe_outcome(plan, returned, command)]
     except Exception as error:  # the command has ended, and its status stands
         lines = [f"what was recorded cannot be told: {type(error).__name__}: {error}"]
     for line in lines:
@@ -301,7 +301,7 @@ def _record(
     run.exit_as(returned)
 
 
-def _say_verdict(plan: "Plan") -> None:
+def _say_verdict(plan: "CapturePlan") -> None:
     """The answer, in a sentence; nothing where there is no recording, or it cannot be read."""
     from traceanalyzer.collect import run
     from traceanalyzer.comparison.notebook import shown_of
@@ -311,7 +311,7 @@ def _say_verdict(plan: "Plan") -> None:
 
 
 def _run(
-    command: list[str], plan: "Plan", chosen: "NsysOptions | NcuOptions | None"
+    command: list[str], plan: "CapturePlan", chosen: "NsysOptions | NcuOptions | None"
 ) -> tuple[int, str | None]:
     """The command's exit status, and what went wrong with the recording."""
     from traceanalyzer.collect import run
@@ -319,7 +319,7 @@ def _run(
 
     profiler = {"nsys": nsys, "ncu": ncu, "rocprofv3": rocprofv3}.get(plan.recorder)
     if profiler is None:
-        return run.run(command, plan), None
+        return run.run_attached(command, plan), None
     program = shutil.which(plan.recorder)
     if program is None:
         raise run.CannotRecordError(profiler.MISSING)
@@ -327,7 +327,7 @@ def _run(
     work = plan.path / f".{plan.recorder}.{os.getpid()}"
     try:
         work.mkdir(parents=True, exist_ok=True)
-        returned = run.run(profiler.profile_command(program, work, chosen, command), plan)
+        returned = run.run_attached(profiler.profile_command(program, work, chosen, command), plan)
         try:
             return returned, profiler.finish(program, work, chosen, plan.path)
         except Exception as error:  # the command has ended, and its status stands

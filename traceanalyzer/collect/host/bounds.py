@@ -46,7 +46,7 @@ def bounds_of(steps: int, longest_step_s: float | None, limit_s: float | None) -
         allowed_s = max(STRETCH * steps * longest_step_s, LEAST_SECONDS)
     if limit_s is not None:
         allowed_s = min(allowed_s, limit_s)
-    most_bytes = resident_bytes() + round(MEMORY_SHARE / STOP_FACTOR * free_bytes())
+    most_bytes = resident_bytes() + round(MEMORY_SHARE / STOP_FACTOR * free_disk_bytes())
     return Bounds(time.monotonic() + allowed_s, most_bytes)
 
 
@@ -65,7 +65,7 @@ def resident_bytes() -> int:
         return 0
 
 
-def free_bytes() -> int:
+def free_disk_bytes() -> int:
     """Memory that this process may still take: what the machine has, and its control group."""
     free = FREE_UNKNOWN_BYTES
     with suppress(OSError, ValueError), open("/proc/meminfo", encoding="ascii") as lines:

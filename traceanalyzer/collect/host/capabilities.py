@@ -101,7 +101,7 @@ def _program(name: str, need: str) -> Check:
 
 
 def _nvml() -> Check:
-    gpus = nvml.describe()
+    gpus = nvml.describe_gpus()
     if gpus is None:
         return Check(
             "nvml", False, "no pynvml or no driver: clocks, power and throttling are not recorded"

@@ -16,7 +16,7 @@ from typing import Any
 from traceanalyzer.collect.host import nvml, program
 from traceanalyzer.collect.host.files import write_json
 from traceanalyzer.collect.host.ranks import current_rank
-from traceanalyzer.collect.plan import Plan
+from traceanalyzer.collect.plan import CapturePlan
 from traceanalyzer.trace.circumstances import ALLOWED_VARIABLES
 
 FILE = "environment.json"
@@ -33,7 +33,7 @@ PACKAGES = (
 )
 
 
-def describe(plan: Plan) -> dict[str, Any]:
+def describe_environment(plan: CapturePlan) -> dict[str, Any]:
     """Everything that can be told in this process; what PyTorch knows only where the script has
     imported it."""
     # looked through once: programs have millions
@@ -52,9 +52,9 @@ def describe(plan: Plan) -> dict[str, Any]:
         "cpu": {"model": model, "count": os.cpu_count(), "usable": len(os.sched_getaffinity(0))},
         "packages": versions,
         "torch": _torch() if "torch" in sys.modules else None,
-        "program": program.describe(objects),
+        "program": program.describe_program(objects),
         "loader": program.describe_loader(objects),
-        "gpus": nvml.describe(),
+        "gpus": nvml.describe_gpus(),
         "ceilings": plan.ceilings,
         "variables": {name: os.environ[name] for name in ALLOWED_VARIABLES if name in os.environ},
     }
@@ -68,11 +68,11 @@ def _processor() -> str | None:
     return platform.processor() or None
 
 
-def write(plan: Plan) -> None:
+def write_environment(plan: CapturePlan) -> None:
     """Write `environment.json`, once a capture: the process of rank 0 does."""
     path = plan.path / FILE
     if current_rank() == 0 and not path.exists():
-        write_json(path, describe(plan))
+        write_json(path, describe_environment(plan))
 
 
 def git_revision(folder: Path) -> str | None:

@@ -73,7 +73,7 @@ def _ask(function: Any, *arguments: Any) -> Any:
     return answer.decode() if isinstance(answer, bytes) else answer
 
 
-def describe() -> list[dict[str, Any]] | None:
+def describe_gpus() -> list[dict[str, Any]] | None:
     """Each GPU of the host: name, memory, driver, clocks, reasons for lower clocks, other
     processes. None: no NVML."""
     with _library() as library:
@@ -150,7 +150,7 @@ def _sample(library: Any, handle: Any) -> dict[str, Any]:
     }
 
 
-class Reading(NamedTuple):
+class NvmlReading(NamedTuple):
     """Counters at one moment."""
 
     time_s: float
@@ -158,7 +158,7 @@ class Reading(NamedTuple):
     program_s: float  # CPU time of the command and all processes that it started and that still run
 
 
-def read_cpus(root: int, proc: Path = PROC) -> Reading | None:
+def read_cpus(root: int, proc: Path = PROC) -> NvmlReading | None:
     """The counters now, `root` being the process whose children are the program; None where there
     are none."""
     try:
@@ -182,10 +182,10 @@ def read_cpus(root: int, proc: Path = PROC) -> Reading | None:
         with contextlib.suppress(OSError, ValueError, IndexError):
             fields = (proc / str(pid) / "stat").read_text().rpartition(")")[2].split()
             used += int(fields[USER]) + int(fields[SYSTEM])
-    return Reading(now, ticks, used / TICKS)
+    return NvmlReading(now, ticks, used / TICKS)
 
 
-def cpu_load(before: Reading, after: Reading) -> dict[str, Any] | None:
+def cpu_load(before: NvmlReading, after: NvmlReading) -> dict[str, Any] | None:
     """Shares of the CPUs' time, and cores that the program used; None where no time passed."""
     ticks = [late - early for early, late in zip(before.ticks, after.ticks, strict=False)]
     passed = sum(ticks)

@@ -16,7 +16,7 @@ MOST_LOADERS = 4
 MOST_PARTS = 8  # of a batch that are looked at for a tensor
 
 
-def describe(objects: Iterable[Any]) -> dict[str, Any] | None:
+def describe_program(objects: Iterable[Any]) -> dict[str, Any] | None:
     """The largest model among a process's objects, its optimizers and loaders; None without
     PyTorch, or if that fails."""
     if "torch" not in sys.modules:
@@ -119,13 +119,15 @@ def describe_loader(objects: Iterable[Any]) -> dict[str, Any] | None:
         return None
     # by `type`: `isinstance` asks the object, and a lazy one would wake up
     sizes = {
-        batch_size(one) for one in objects if issubclass(type(one), dataloader._BaseDataLoaderIter)
+        seen_batch_size(one)
+        for one in objects
+        if issubclass(type(one), dataloader._BaseDataLoaderIter)
     }
     size = sizes.pop() if len(sizes) == 1 else None
     return None if size is None else {"batch_size": size}
 
 
-def batch_size(iterator: Any) -> int | None:
+def seen_batch_size(iterator: Any) -> int | None:
     """Samples of a full batch of a DataLoader's iterator; None where the dataset makes batches
     itself."""
     size = getattr(getattr(iterator, "_index_sampler", None), "batch_size", None)
@@ -135,7 +137,7 @@ def batch_size(iterator: Any) -> int | None:
 def samples_in(iterator: Any, batch: Any) -> int | None:
     """Samples of this batch: the loader's batch size, or its first tensor's length if less; None
     where unknown."""
-    size = batch_size(iterator)
+    size = seen_batch_size(iterator)
     length = _length(batch)
     return size if size is None or length is None else min(size, length)
 

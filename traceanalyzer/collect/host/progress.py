@@ -44,7 +44,7 @@ def report(folder: Path, phase: str, steps: int, notes: Sequence[str] = ()) -> N
     write_json(folder / FOLDER / f"{os.getpid()}.json", value)
 
 
-def read(folder: Path) -> list[Progress]:
+def read_progress(folder: Path) -> list[Progress]:
     """What the processes said so far, by rank; a file that is not theirs is left out."""
     return sorted(_read(folder), key=lambda process: (process.rank, process.pid))
 

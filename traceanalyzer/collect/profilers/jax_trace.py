@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any
 
 from traceanalyzer.collect.host.ranks import own_file
-from traceanalyzer.collect.plan import Plan
+from traceanalyzer.collect.plan import CapturePlan
 
 QUIET_S = 5.0  # without a compilation for so long, a program is taken to be in its loop
 SECONDS = 1.0  # how long a program without steps is recorded
@@ -27,7 +27,7 @@ UNIT = "jax.profiler.StepTraceAnnotation"
 class JaxProfiler:
     """Switches JAX's profiler on and off; marks the steps where the program does not."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: CapturePlan) -> None:
         self._plan = plan
         self._marks = plan.step_on is not None
         self._step: Any = None

@@ -76,9 +76,9 @@ MISSING = (
 def scrub(path: Path) -> None:
     """Rewrite the export in place without environment, arguments, output, processes and paths."""
     with rewritten(path) as database:
-        for table in filterfalse(KEPT_TABLES.fullmatch, tables(database)):
+        for table in filterfalse(KEPT_TABLES.fullmatch, table_names(database)):
             database.execute(f'DROP TABLE "{table}"')
-        for view in tables(database, "view"):
+        for view in table_names(database, "view"):
             database.execute(f'DROP VIEW "{view}"')
         for table in METADATA:
             if {"name", "value"} <= columns(database, table):
@@ -115,7 +115,7 @@ def _last(path: str, separator: str) -> str:
     return path.rpartition(separator)[2]
 
 
-def tables(database: sqlite3.Connection, kind: str = "table") -> list[str]:
+def table_names(database: sqlite3.Connection, kind: str = "table") -> list[str]:
     """Names of the database's tables, or of its views."""
     query = "SELECT name FROM sqlite_master WHERE type = ? AND name NOT LIKE 'sqlite@_%' ESCAPE '@'"
     return [name for (name,) in database.execute(query, (kind,))]
@@ -131,7 +131,7 @@ def _drop_strings_without_a_name(database: sqlite3.Connection) -> None:
         return
     used = " UNION ".join(
         f'SELECT "{column}" FROM "{table}" WHERE typeof("{column}") = \'integer\''  # noqa: S608
-        for table in tables(database)
+        for table in table_names(database)
         if table != "StringIds" and not table.startswith("ENUM_")
         for column in sorted(columns(database, table) & NAME_COLUMNS)
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from traceanalyzer.collect.host import cuda, environment
 from traceanalyzer.collect.host.files import write_json
 from traceanalyzer.collect.host.ranks import own_file
-from traceanalyzer.collect.plan import Plan
+from traceanalyzer.collect.plan import CapturePlan
 from traceanalyzer.collect.profilers.jax_trace import JaxProfiler
 from traceanalyzer.collect.steps.step_clock import StepClock
 
@@ -52,7 +52,7 @@ class ProfilerRange:
     """Wait, time without capture, then on, `warmup + active` steps, off."""
 
     def __init__(
-        self, plan: Plan, on_phase: Callable[[str], None], unit: Callable[[], str]
+        self, plan: CapturePlan, on_phase: Callable[[str], None], unit: Callable[[], str]
     ) -> None:
         self._plan = plan
         self._on_phase = on_phase
@@ -123,7 +123,7 @@ class ProfilerRange:
         atexit.unregister(self.close)
 
     def _start(self) -> None:
-        environment.write(self._plan)
+        environment.write_environment(self._plan)
         self._switch.start()
         self._on_phase("recording")
         self._range_open = True

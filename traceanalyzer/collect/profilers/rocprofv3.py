@@ -8,7 +8,7 @@ folder of its own, of which the scrubbed databases alone stay."""
 from collections.abc import Sequence
 from pathlib import Path
 
-from traceanalyzer.collect.profilers.nsys import columns, rewritten, tables
+from traceanalyzer.collect.profilers.nsys import columns, rewritten, table_names
 
 TRACED = ("--hip-trace", "--kernel-trace", "--memory-copy-trace", "--marker-trace", "--rccl-trace")
 MISSING = (
@@ -62,7 +62,7 @@ def scrub(path: Path) -> bool:
     with rewritten(path) as database:
         database.create_function("program", 1, _program)
         kernels = 0
-        for table in tables(database):
+        for table in table_names(database):
             if table.startswith(_ARGUMENTS):
                 database.execute(f'DELETE FROM "{table}"')  # noqa: S608 names are the file's own
             if table.startswith("rocpd_kernel_dispatch"):

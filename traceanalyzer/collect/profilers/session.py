@@ -11,7 +11,7 @@ from typing import Any
 
 from traceanalyzer.collect.host import cuda
 from traceanalyzer.collect.host.interrupt import MAIN_THREAD
-from traceanalyzer.collect.plan import LIGHT_WARMUP, Plan
+from traceanalyzer.collect.plan import LIGHT_WARMUP, CapturePlan
 from traceanalyzer.collect.profilers.other_profilers import WATCH, end_copy, end_stale
 
 DRAIN_SECONDS = 5.0
@@ -28,7 +28,7 @@ OF_SCHEDULES = "Profiler won't be using warmup|Warning: Profiler clears events"
 """Remarks on how it is used here."""
 
 
-def full_profiler(plan: Plan, write: Callable[[Any], None]) -> Any:
+def full_profiler(plan: CapturePlan, write: Callable[[Any], None]) -> Any:
     """A torch.profiler that calls `write` when it has been stopped."""
     import torch
     from torch._C._profiler import _ExperimentalConfig
@@ -53,7 +53,7 @@ def full_profiler(plan: Plan, write: Callable[[Any], None]) -> Any:
     )
 
 
-def light_profiler(plan: Plan, write: Callable[[Any], None]) -> Any:
+def light_profiler(plan: CapturePlan, write: Callable[[Any], None]) -> Any:
     """One that records the device and the calls that launch its work, no operators: half as hard on
     the host."""
     from torch.profiler import ProfilerActivity, profile, schedule
@@ -79,7 +79,7 @@ class _AtThreadEnd:
 _of_thread = threading.local()  # destroyed with the thread, in the thread
 
 
-class Session:
+class ProfilerSession:
     """A torch.profiler that belongs to the thread that starts it.
 
     `give_way` ends it for one of the script's, `at_thread_end` where its thread ends."""

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from traceanalyzer.collect.steps.period import Call
+from traceanalyzer.collect.steps.period import CallMark
 
 COMPILE_WARNING = r"Using `torch\.compile\(module\)` when there are global hooks"
 CALL = "_call_impl"
@@ -31,7 +31,7 @@ class OuterCalls:
     def __init__(
         self,
         on_enter: Callable[[Any], None],
-        on_leave: Callable[[Call, Any], None],
+        on_leave: Callable[[CallMark, Any], None],
         on_error: Callable[[Exception], None],
     ) -> None:
         self._on_enter = on_enter
@@ -70,7 +70,7 @@ class OuterCalls:
     def _enter(self, module: Any, frame: FrameType) -> None:
         self.remove()
         outer = _call_frame(frame)
-        call = Call(id(module), site_of(outer or frame), type(module).__name__)
+        call = CallMark(id(module), call_site(outer or frame), type(module).__name__)
         # alive only as long as the call: not to be held by what is called at its end
         known = weakref.ref(module)
         local = None if outer is None else outer.f_locals.get(LOCAL)
@@ -81,7 +81,7 @@ class OuterCalls:
         self.inside = True
         self._on_enter(module)
 
-    def _hook(self, module: Any, call: Call) -> None:
+    def _hook(self, module: Any, call: CallMark) -> None:
         """In a PyTorch without that variable: a global hook, which every inner module meets."""
         from torch.nn.modules.module import register_module_forward_hook
 
@@ -93,7 +93,7 @@ class OuterCalls:
 
         self._handle = register_module_forward_hook(left, always_call=True)
 
-    def _left(self, call: Call, module: Any) -> None:
+    def _left(self, call: CallMark, module: Any) -> None:
         try:
             self.remove()
             self.install()
@@ -109,7 +109,9 @@ class OuterCalls:
 class GraphReplays:
     """Ends of `torch.cuda.CUDAGraph.replay`, while none of PyTorch's modules runs."""
 
-    def __init__(self, on_leave: Callable[[Call, Any], None], inside: Callable[[], bool]) -> None:
+    def __init__(
+        self, on_leave: Callable[[CallMark, Any], None], inside: Callable[[], bool]
+    ) -> None:
         self._on_leave = on_leave
         self._inside = inside
         self._original: Any = None
@@ -125,7 +127,7 @@ class GraphReplays:
         def replay(this: Any) -> Any:
             replayed = original(this)
             if not self._inside():
-                call = Call(id(this), site_of(sys._getframe(0)), "CUDAGraph.replay")
+                call = CallMark(id(this), call_site(sys._getframe(0)), "CUDAGraph.replay")
                 self._on_leave(call, None)
             return replayed
 
@@ -153,7 +155,7 @@ def _call_frame(frame: FrameType) -> FrameType | None:
     return None
 
 
-def site_of(frame: FrameType) -> int:
+def call_site(frame: FrameType) -> int:
     """From where a function is called: a hash of the instructions of the frames above it."""
     places: list[tuple[int, int]] = []
     above = frame.f_back

@@ -17,7 +17,7 @@ STRANGE_PERIODS = 3  # iterations that fail in a row, after which another period
 
 
 @dataclass(frozen=True)
-class Call:
+class CallMark:
     """One call: what is called, from where, and how it is named."""
 
     callee: int
@@ -25,12 +25,12 @@ class Call:
     name: str
 
 
-class Period:
+class CallPeriod:
     """Call `ended` for each call; it says whether an iteration ends with it."""
 
     def __init__(self) -> None:
-        self._seen: list[Call] = []
-        self._period: tuple[Call, ...] = ()
+        self._seen: list[CallMark] = []
+        self._period: tuple[CallMark, ...] = ()
         self._at = 0
         self._strange = 0
 
@@ -44,7 +44,7 @@ class Period:
         """What an iteration calls, each name once; until that is known, what was called last."""
         return list(dict.fromkeys(call.name for call in self._period or self._seen[-1:]))
 
-    def ended(self, call: Call) -> bool:
+    def ended(self, call: CallMark) -> bool:
         """A call has ended. True where an iteration did, and for every call until the period is
         known."""
         if not self._period:
@@ -55,7 +55,7 @@ class Period:
             return call.callee == self._period[0].callee
         return self._follow(call)
 
-    def _follow(self, call: Call) -> bool:
+    def _follow(self, call: CallMark) -> bool:
         if call == self._period[self._at]:
             self._at += 1
         else:
@@ -95,7 +95,7 @@ class Period:
             first -= 1
         return first
 
-    def _rarest(self) -> Call:
+    def _rarest(self) -> CallMark:
         """The call that comes once an iteration where others come a changing number of times."""
         counts = Counter((call.callee, call.site) for call in self._seen)
         often = {key: count for key, count in counts.items() if count * LONGEST >= len(self._seen)}

@@ -31,7 +31,7 @@ MIN_INTERVALS = 8
 """Intervals between events that say how much steps vary; with fewer the host's readings do."""
 
 
-def percentile(ordered: Sequence[float], share: float) -> float:
+def interpolated_percentile(ordered: Sequence[float], share: float) -> float:
     """Linear interpolation between the closest ranks of sorted values (numpy's default)."""
     place = share * (len(ordered) - 1)
     low = math.floor(place)
@@ -47,18 +47,18 @@ def summarize(values: Sequence[float]) -> dict[str, float]:
     return {
         "count": len(ordered),
         "mean": statistics.fmean(ordered),
-        "median": percentile(ordered, 0.5),
+        "median": interpolated_percentile(ordered, 0.5),
         "std": statistics.stdev(ordered) if len(ordered) > 1 else 0.0,
         "min": ordered[0],
         "max": ordered[-1],
-        "p95": percentile(ordered, 0.95),
-        "p99": percentile(ordered, 0.99),
+        "p95": interpolated_percentile(ordered, 0.95),
+        "p99": interpolated_percentile(ordered, 0.99),
     }
 
 
 def median(values: Sequence[float]) -> float:
     """The middle of at least one value."""
-    return percentile(sorted(values), 0.5)
+    return interpolated_percentile(sorted(values), 0.5)
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from traceanalyzer.collect.steps.outer_calls import GraphReplays, OuterCalls
-from traceanalyzer.collect.steps.period import Call, Period
+from traceanalyzer.collect.steps.period import CallMark, CallPeriod
 
 PATIENCE = 16
 """Calls with gradients on for which an optimizer step is awaited: gradient accumulation is rarely
@@ -80,7 +80,7 @@ class ModuleCalls:
     ) -> None:
         self._on_step = on_step
         self._on_period = on_period
-        self._period = Period()
+        self._period = CallPeriod()
         self._settled = False
         self._calls = OuterCalls(lambda module: on_enter(), self._ended, on_error)
         self._replays = GraphReplays(self._ended, lambda: self._calls.inside)
@@ -104,7 +104,7 @@ class ModuleCalls:
         self._calls.remove()
         self._replays.remove()
 
-    def _ended(self, call: Call, module: Any) -> None:
+    def _ended(self, call: CallMark, module: Any) -> None:
         ended = self._period.ended(call)
         if self._period.calls > 1 and not self._settled:
             self._settled = True

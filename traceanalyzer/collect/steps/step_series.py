@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TextIO
 from traceanalyzer.base import NS_PER_MS, dataclass
 from traceanalyzer.collect.host import cuda, environment
 from traceanalyzer.collect.host.ranks import own_file
-from traceanalyzer.collect.plan import Plan
+from traceanalyzer.collect.plan import CapturePlan
 from traceanalyzer.collect.steps.units import Amounts, DataTime
 
 NOTHING = Amounts()
@@ -107,13 +107,15 @@ class StepSeries:
 DIGITS = 4  # decimals of a millisecond: CUDA events resolve half a microsecond
 
 
-class StepLog:
+class StepSeriesFile:
     """Times every step after the first `wait` ones, a line each in `timings.rank{N}.jsonl`,
     `samples` of loaders."""
 
     finished = False
 
-    def __init__(self, plan: Plan, on_phase: Callable[[str], None] = lambda phase: None) -> None:
+    def __init__(
+        self, plan: CapturePlan, on_phase: Callable[[str], None] = lambda phase: None
+    ) -> None:
         self._plan = plan
         self._on_phase = on_phase
         self._steps = 0
@@ -169,7 +171,7 @@ class StepLog:
         self._lines = self._path.open("w", buffering=1)
         self._data.install()
         atexit.register(self.close)
-        environment.write(self._plan)
+        environment.write_environment(self._plan)
         self._on_phase("recording")
 
     def _write(self, *, at_end: bool) -> None:

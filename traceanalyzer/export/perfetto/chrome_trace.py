@@ -33,7 +33,7 @@ def overlay_pieces(overlay: Overlay) -> Iterator[bytes]:
     yield b"\n]}\n"
 
 
-def merged(overlay: Overlay, recording: Iterable[bytes]) -> Iterator[bytes]:
+def merged_traces(overlay: Overlay, recording: Iterable[bytes]) -> Iterator[bytes]:
     """The (decompressed) JSON of the recording, read and given a piece at a time, with the
     overlay's events before its own. Raises UnreadableInputError where the recording has no list of
     events to put them into."""

@@ -17,9 +17,9 @@ from traceanalyzer.diagnosis.finding import Finding
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.part_of_run import Selection
 from traceanalyzer.diagnosis.question import Query
-from traceanalyzer.export.perfetto.tracks import Counter, Label, Overlay, Track
+from traceanalyzer.export.perfetto.tracks import CounterTrack, Label, Overlay, Track
 from traceanalyzer.report.kept_report import kept_findings
-from traceanalyzer.trace import I64, Bool, Run, distinct, ranked
+from traceanalyzer.trace import I64, Bool, Run, distinct, distinct_places
 
 PATH_OF_CLASS = {
     "compute": PathKind.COMPUTE,
@@ -75,7 +75,7 @@ def _path(m: Measurements) -> Track:
     key = np.multiply(code, len(PathKind), dtype=np.int32)
     key += path.kind
     first = np.flatnonzero(where_changed(key))
-    used, label = ranked(key[first])
+    used, label = distinct_places(key[first])
     labels = [
         Label(
             PathKind(k % len(PathKind)).label,
@@ -140,7 +140,7 @@ def _device_work(timed: Timed) -> Iterator[Track]:
             yield Track(title, ops.start[rows], (ops.end - ops.start)[rows], label, labels)
 
 
-def _queues(timed: Timed) -> Iterator[Counter]:
+def _queues(timed: Timed) -> Iterator[CounterTrack]:
     """Ops launched and not finished, by stream."""
     ops = timed.trace.device_ops
     stream = stream_numbers(timed.linked)
@@ -154,7 +154,7 @@ def _queues(timed: Timed) -> Iterator[Counter]:
             depth = np.cumsum(np.repeat([1, -1], len(rows))[order])
             last = np.append(np.diff(time[order]) > 0, True)
             title = f"launch queue of GPU {ops.device[rows[0]]}, stream {ops.stream[rows[0]]}"
-            yield Counter(title, time[order][last], depth[last])
+            yield CounterTrack(title, time[order][last], depth[last])
 
 
 def _asked_for(timed: Timed, start: I64, end: I64) -> Bool:

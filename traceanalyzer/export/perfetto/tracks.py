@@ -27,7 +27,7 @@ class Track:
 
 
 @dataclass(frozen=True, eq=False)
-class Counter:
+class CounterTrack:
     """A number over time: from each moment on it has that value."""
 
     title: str = field(metadata=SENTENCE)
@@ -44,4 +44,4 @@ class Overlay:
     rank: int | None
     epoch_ns: int
     tracks: list[Track]
-    counters: list[Counter]
+    counters: list[CounterTrack]

@@ -10,7 +10,7 @@ from traceanalyzer.base.extras import how_to_install
 from traceanalyzer.fleet.digests.files import Made
 from traceanalyzer.fleet.digests.make import make
 from traceanalyzer.fleet.digests.map import Cluster
-from traceanalyzer.ingest.places import Place
+from traceanalyzer.ingest.places import RecordingPlace
 
 NO_PAGES: dict[str, list[Any]] = {
     f"distributed.{server}.http.routes": [] for server in ("scheduler", "worker")
@@ -54,22 +54,22 @@ def cluster(scheduler: str | None, workers: int | None) -> Iterator[Cluster | No
             f"{scheduler}: no Dask scheduler answers there ({reason})"
         ) from error
     try:
-        yield lambda places, folder, report: over(client, places, folder, report)
+        yield lambda places, folder, report: over_cluster(client, places, folder, report)
     finally:
         client.close()
         if local is not None:
             local.close()
 
 
-def over(
-    client: Any, places: Sequence[Place], folder: str, report: Callable[[int], None]
+def over_cluster(
+    client: Any, places: Sequence[RecordingPlace], folder: str, report: Callable[[int], None]
 ) -> list[Made]:
     """Digest the recordings, in their order. What fails for good is a failure of that recording."""
     from distributed import as_completed
 
     waiting = iter(places)
 
-    def submit(place: Place) -> Any:
+    def submit(place: RecordingPlace) -> Any:
         return client.submit(
             make,
             place,

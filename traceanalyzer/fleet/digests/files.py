@@ -32,7 +32,7 @@ from traceanalyzer.analysis.time.steps import Steps
 from traceanalyzer.base import TraceAnalyzerError, UnreadableInputError, dataclass
 from traceanalyzer.base.extras import how_to_install
 from traceanalyzer.base.files import note_read
-from traceanalyzer.ingest.places import Place, contents
+from traceanalyzer.ingest.places import RecordingPlace, contents
 from traceanalyzer.ingest.side_files import NOT_JSON
 from traceanalyzer.trace import I64, Table
 from traceanalyzer.version import __version__
@@ -83,7 +83,7 @@ some twenty times as large; a few bytes of Parquet may stand for any number of e
 
 
 @dataclass(frozen=True, eq=False)
-class Rank:
+class DigestedRank:
     """A rank's digest with what tells it from others."""
 
     path: str
@@ -128,7 +128,7 @@ class _About(msgspec.Struct):
     clock_mhz: float | None = None
 
 
-def row_of(one: Rank | LeftOut) -> dict[str, Any]:
+def row_of_rank(one: DigestedRank | LeftOut) -> dict[str, Any]:
     """The value of each column."""
     if isinstance(one, LeftOut):
         left_out = {
@@ -170,7 +170,7 @@ def _joined(columns: list[Any]) -> I64:
     return np.concatenate([np.asarray(column, np.int64) for column in columns])
 
 
-def rank_of(row: dict[str, Any]) -> Rank | LeftOut:
+def rank_in_row(row: dict[str, Any]) -> DigestedRank | LeftOut:
     """The rank of a row, or why its recording could not be read; the column that only says why may
     be missing."""
     about = msgspec.json.decode(row[ABOUT], type=_About)
@@ -204,7 +204,7 @@ def rank_of(row: dict[str, Any]) -> Rank | LeftOut:
         **_columns(numbers, _SPENT),
         **_of(about, "path", *_OF_DIGEST),
     )
-    return Rank(
+    return DigestedRank(
         digest=digest, why=_why_of(about, numbers, more), notes=about.notes, **_of(about, *_KNOWN)
     )
 
@@ -299,7 +299,7 @@ def _hand_back() -> None:
     pyarrow.default_memory_pool().release_unused()
 
 
-def name_of(url: str, stamp: str) -> str:
+def digest_name(url: str, stamp: str) -> str:
     """The name of the digest of a recording: of its address, and of what changes when it does."""
     stem = re.sub(r"[^A-Za-z0-9._-]", "_", PurePath(url).name)[:LONGEST_STEM]
     return f"{stem}-{_short(url)}-{_short(f'{stamp} {SCHEMA} {__version__}')}"
@@ -309,10 +309,10 @@ def _short(text: str) -> str:
     return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=6).hexdigest()
 
 
-def encoded(one: Rank | LeftOut) -> bytes:
+def encoded(one: DigestedRank | LeftOut) -> bytes:
     """The file of a digest."""
     pa = arrow()
-    row = row_of(one)
+    row = row_of_rank(one)
     columns = {name: _column(pa, kind, row[name]) for name, kind in COLUMNS.items()}
     table = pa.table(columns).replace_schema_metadata(
         {METADATA: orjson.dumps({"schema": SCHEMA, "version": __version__})}
@@ -342,7 +342,9 @@ def _column(pa: Any, kind: str, value: Any) -> Any:
     return pa.ListArray.from_arrays(pa.array([0, len(inside)], pa.int32()), inside)
 
 
-def read_digests(places: Sequence[Place], *, why: bool = False) -> Iterator[Rank | LeftOut]:
+def read_digests(
+    places: Sequence[RecordingPlace], *, why: bool = False
+) -> Iterator[DigestedRank | LeftOut]:
     """The ranks of digests in order, or why a file is none; `why`: with all that says why one is
     late. Raises TraceAnalyzerError."""
     pa = arrow()
@@ -353,8 +355,8 @@ def read_digests(places: Sequence[Place], *, why: bool = False) -> Iterator[Rank
 
 
 def _read(
-    pa: Any, place: Place, data: bytes | None, columns: Sequence[str]
-) -> Rank | LeftOut | str:
+    pa: Any, place: RecordingPlace, data: bytes | None, columns: Sequence[str]
+) -> DigestedRank | LeftOut | str:
     if data is not None:
         return _read_parquet(pa, pa.BufferReader(data), len(data), columns)
     try:
@@ -365,7 +367,9 @@ def _read(
         return f"a damaged digest ({type(why).__name__}): make it again from the recording"
 
 
-def _read_parquet(pa: Any, source: Any, size: int, columns: Sequence[str]) -> Rank | LeftOut | str:
+def _read_parquet(
+    pa: Any, source: Any, size: int, columns: Sequence[str]
+) -> DigestedRank | LeftOut | str:
     try:
         file = pa.parquet.ParquetFile(source)
         about = (file.metadata.metadata or {}).get(METADATA)
@@ -381,7 +385,7 @@ def _read_parquet(pa: Any, source: Any, size: int, columns: Sequence[str]) -> Ra
         if full_size > max(LEAST_MADE, MOST_RATIO * size):
             return f"a digest of {size:,} bytes that would take {full_size:,}: make it again"
         table = file.read(columns=columns, use_threads=False)
-        return rank_of(
+        return rank_in_row(
             {name: _value(table.column(name).chunk(0), COLUMNS[name]) for name in columns}
         )
     except (

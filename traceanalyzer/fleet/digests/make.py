@@ -6,15 +6,22 @@ from traceanalyzer.analysis.ranks.digested import digest_of, why_of
 from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.base.reading import reading_as
 from traceanalyzer.diagnosis.measurements import measure
-from traceanalyzer.fleet.digests.files import SUFFIX, LeftOut, Made, Rank, encoded, name_of
+from traceanalyzer.fleet.digests.files import (
+    SUFFIX,
+    DigestedRank,
+    LeftOut,
+    Made,
+    digest_name,
+    encoded,
+)
 from traceanalyzer.ingest import load
-from traceanalyzer.ingest.places import Place, fetched, write_to
+from traceanalyzer.ingest.places import RecordingPlace, fetched, write_to
 from traceanalyzer.ingest.run import rank_in_name
 from traceanalyzer.report.format import plain
 from traceanalyzer.trace import Trace
 
 
-def digests_of(path: Path, url: str) -> list[Rank | LeftOut]:
+def digests_of(path: Path, url: str) -> list[DigestedRank | LeftOut]:
     """The ranks of a recording, or why it cannot be read; it never raises a TraceAnalyzerError."""
     try:
         return [_of_trace(trace, url) for trace in load([path]).traces]
@@ -23,13 +30,13 @@ def digests_of(path: Path, url: str) -> list[Rank | LeftOut]:
         return [LeftOut(url, why, rank_in_name(Path(url)))]
 
 
-def _of_trace(trace: Trace, url: str) -> Rank | LeftOut:
+def _of_trace(trace: Trace, url: str) -> DigestedRank | LeftOut:
     if trace.is_companion:
         return LeftOut(url, f"{url}: it tells no times of steps; give the rank's trace")
     measured = measure(trace)
     digest = measured.timed.memo(digest_of)
     gpu = next((device.uid or "" for device in trace.devices if device.id == digest.device), "")
-    return Rank(
+    return DigestedRank(
         url,
         digest,
         why_of(measured.causes, digest.calls),
@@ -39,7 +46,7 @@ def _of_trace(trace: Trace, url: str) -> Rank | LeftOut:
     )
 
 
-def make(one: Place, folder: str) -> Made:
+def make(one: RecordingPlace, folder: str) -> Made:
     """Digest one recording into a folder, or below an address. The first of several ranks is
     written last: where it is, all are. Raises TraceAnalyzerError where nothing can be written
     there."""
@@ -49,7 +56,7 @@ def make(one: Place, folder: str) -> Made:
     except TraceAnalyzerError as error:
         named = rank_in_name(Path(one.url))
         ranks = [LeftOut(plain(one.url), plain(str(error)), named)]
-    stem = name_of(one.url, one.stamp)
+    stem = digest_name(one.url, one.stamp)
     names = tuple(f"{stem}-{i}{SUFFIX}" for i in range(len(ranks)))
     for name, rank in reversed(list(zip(names, ranks, strict=True))):
         write_to(folder, name, encoded(rank))

@@ -7,12 +7,12 @@ from functools import partial
 from pathlib import Path
 
 from traceanalyzer.base import TraceAnalyzerError
-from traceanalyzer.base.parallel import free_bytes, most_at_once
+from traceanalyzer.base.parallel import free_memory_bytes, most_at_once
 from traceanalyzer.base.parallel.children import Numbers, children, shared_numbers
 from traceanalyzer.base.reading import reading, reading_as
-from traceanalyzer.fleet.digests.files import SUFFIX, Made, arrow, name_of
+from traceanalyzer.fleet.digests.files import SUFFIX, Made, arrow, digest_name
 from traceanalyzer.ingest.folders import ANALYZED, needed_bytes
-from traceanalyzer.ingest.places import Place, names_in, remove_from
+from traceanalyzer.ingest.places import RecordingPlace, names_in, remove_from
 from traceanalyzer.ingest.stream import text_bytes
 
 MOST_RATIO = 12
@@ -20,22 +20,25 @@ MOST_RATIO = 12
 needed for it."""
 MOST_TURNS = 4096  # processes take work so many times, however many recordings there are
 Done = Callable[[int, int], None]
-Cluster = Callable[[Sequence[Place], str, Callable[[int], None]], list[Made]]
+Cluster = Callable[[Sequence[RecordingPlace], str, Callable[[int], None]], list[Made]]
 """Digests recordings on other machines: given those, the folder, and what is called with how many
 are done."""
 
 
 def make_all(
-    places: Sequence[Place], folder: str, done: Done | None = None, via: "Cluster | None" = None
+    places: Sequence[RecordingPlace],
+    folder: str,
+    done: Done | None = None,
+    via: "Cluster | None" = None,
 ) -> list[Made]:
     """A digest of each recording that has none in the folder yet, by several processes, or those of
     a cluster; in the order of the places. `done` is called with how many there are, and of how
     many. Raises TraceAnalyzerError."""
     arrow()
     by_stem = stems_in(folder)
-    by_place: dict[Place, Made | None] = {}
+    by_place: dict[RecordingPlace, Made | None] = {}
     for place in places:
-        names = by_stem.get(name_of(place.url, place.stamp), ())
+        names = by_stem.get(digest_name(place.url, place.stamp), ())
         is_complete = any(name.endswith(f"-0{SUFFIX}") for name in names)
         by_place[place] = Made(place.url, tuple(sorted(names)), found=True) if is_complete else None
     todo = [place for place, one in by_place.items() if one is None]
@@ -63,9 +66,11 @@ def stems_in(folder: str) -> dict[str, list[str]]:
     return found
 
 
-def _remove_older(folder: str, places: Sequence[Place], by_stem: dict[str, list[str]]) -> None:
+def _remove_older(
+    folder: str, places: Sequence[RecordingPlace], by_stem: dict[str, list[str]]
+) -> None:
     new = {
-        name_of(place.url, place.stamp).rpartition("-")[0]: name_of(place.url, place.stamp)
+        digest_name(place.url, place.stamp).rpartition("-")[0]: digest_name(place.url, place.stamp)
         for place in places
     }
     for stem, names in by_stem.items():
@@ -76,7 +81,7 @@ def _remove_older(folder: str, places: Sequence[Place], by_stem: dict[str, list[
 
 
 def _by_processes(
-    todo: Sequence[Place],
+    todo: Sequence[RecordingPlace],
     folder: str,
     report: Callable[[int], None],
 ) -> list[Made]:
@@ -89,7 +94,7 @@ def _by_processes(
         make,
     )  # what reads recordings takes a second to load
 
-    fitting = most_at_once(map(_needed, todo), free_bytes())
+    fitting = most_at_once(map(_needed, todo), free_memory_bytes())
     count = max(min(reading().jobs, len(todo), fitting), 1)
     with (
         reading_as(jobs=1),
@@ -107,7 +112,9 @@ def _by_processes(
     return [by_url[place.url] for place in todo]
 
 
-def _apart(turns: Sequence[Sequence[Place]], folder: str, numbers: Numbers) -> Iterator[Made]:
+def _apart(
+    turns: Sequence[Sequence[RecordingPlace]], folder: str, numbers: Numbers
+) -> Iterator[Made]:
     from traceanalyzer.fleet.digests.make import make
 
     for number in numbers:
@@ -115,7 +122,7 @@ def _apart(turns: Sequence[Sequence[Place]], folder: str, numbers: Numbers) -> I
             yield make(place, folder)
 
 
-def _needed(place: Place) -> int:
+def _needed(place: RecordingPlace) -> int:
     if place.remote:
         return int(place.size * MOST_RATIO * ANALYZED.text)
     path = Path(place.name)

@@ -80,7 +80,7 @@ class Wait:
         return bool(self.op.kind) and self.op.kind not in ONE_SIDED and not self.unseen
 
 
-def waits_of(flight: Flight) -> list[Wait]:
+def waits_in(flight: Flight) -> list[Wait]:
     """All operations at which ranks stand."""
     first = {
         rank: min((op.record for _, op in dump.pending), default=0)
@@ -215,10 +215,10 @@ def culprits_of(flight: Flight, waits: Sequence[Wait]) -> tuple[list[Blame], lis
     found = [blame for wait in waits for blame in _of_wait(flight, waits, wait)]
     found += _stopped_in_flight(flight, waits, {blame.rank for blame in found})
     found = _without_victims(flight, _best(found))
-    left = unexplained(waits, found)
+    left = unexplained_waits(waits, found)
     if left and not found:
         found = _of_ras(flight, left) or _of_all(flight, left)
-        left = unexplained(waits, found)
+        left = unexplained_waits(waits, found)
     return found, left
 
 
@@ -338,7 +338,7 @@ def _stands_at(flight: Flight, peer: RankDump, index: int, op: Op) -> bool:
     )
 
 
-def unexplained(waits: Sequence[Wait], found: Iterable[Blame]) -> list[Wait]:
+def unexplained_waits(waits: Sequence[Wait], found: Iterable[Blame]) -> list[Wait]:
     """The waits from which no chain of waiting leads to a culprit."""
     culprits = {blame.rank for blame in found}
     reached = set(culprits)

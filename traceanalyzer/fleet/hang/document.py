@@ -49,7 +49,7 @@ ONE = {"have": "it has", "its": "its", "it": "it"}
 MANY = {"have": "they have", "its": "their", "it": "them"}
 
 
-def headline(hang: Hang) -> str:
+def hang_headline(hang: Hang) -> str:
     """The answer in a sentence."""
     verdict = hang.verdict
     same = [culprit for culprit in hang.culprits if culprit.kind == verdict.kind]
@@ -95,7 +95,7 @@ def _shortened(issued: str) -> str:
     return f"{first} and the like" if more else first
 
 
-def next_steps(hang: Hang) -> list[str]:
+def hang_next_steps(hang: Hang) -> list[str]:
     """What to run now."""
     found = []
     for kind in dict.fromkeys(one.kind for one in hang.culprits):
@@ -173,7 +173,9 @@ class HangPage(Result):
         """One screen in a terminal; all of it, with the matrix of ranks and groups, on a page."""
         screen = Document(TITLE, _screen(self.hang))
         return Printed(
-            Document(headline(self.hang), _sections(self.hang)), values(self.hang), screen=screen
+            Document(hang_headline(self.hang), _sections(self.hang)),
+            values(self.hang),
+            screen=screen,
         )
 
 
@@ -182,9 +184,9 @@ def values(hang: Hang) -> dict[str, Any]:
     verdict = {name: None if value == "" else value for name, value in vars(hang.verdict).items()}
     same = ("culprits", "silent", "cpu_behind", "gpu_behind", "mismatches", "groups", "inputs")
     return {
-        "verdict": verdict | {"headline": headline(hang)},
+        "verdict": verdict | {"headline": hang_headline(hang)},
         **{name: getattr(hang, name) for name in same},
-        "next": next_steps(hang),
+        "next": hang_next_steps(hang),
         "next_time": more_next_time(hang),
         "notes": list(notes(hang)),
     }
@@ -212,7 +214,7 @@ def answer_parts(hang: Hang) -> list[Part | None]:
         others = ranks_text(first.others_by)
         issued = f"{_shortened(first.issued)} on {on}, {_shortened(first.others)} on {others}"
         facts.append(("mismatch", issued))
-    return [Verdict(headline(hang)), Facts.of(*facts)]
+    return [Verdict(hang_headline(hang)), Facts.of(*facts)]
 
 
 def _screen(hang: Hang) -> list[Section]:
@@ -235,7 +237,7 @@ def _screen(hang: Hang) -> list[Section]:
     shown = [Paragraph(text, "yellow") for text in list(notes(hang))[:SHOWN_NOTES]]
     return [
         *found,
-        Section("Next", [Bullets(next_steps(hang)[:SHOWN_STEPS], ">"), *shown], is_minor=True),
+        Section("Next", [Bullets(hang_next_steps(hang)[:SHOWN_STEPS], ">"), *shown], is_minor=True),
     ]
 
 
@@ -255,7 +257,7 @@ def _sections(hang: Hang) -> list[Section]:
     found = (
         (True, Section(TITLE, [*answer_parts(hang), *notes(hang)])),
         (hang.culprits, Section("Culprits", [Table(hang.culprits)])),
-        (True, Section("Next", [Bullets(next_steps(hang)), *next_time])),
+        (True, Section("Next", [Bullets(hang_next_steps(hang)), *next_time])),
         (hang.mismatches, Section("Operations that differ", [Table(hang.mismatches)])),
         (hang.groups, Section("Groups", [matrix, Table(hang.groups)])),
     )
@@ -312,7 +314,7 @@ def _rects(hang: Hang, purposes: Sequence[str], state: str, wide: int) -> Rects:
     return Rects(name, colour, [box(x, y) for x, y in places])
 
 
-def redacted(hang: Hang, patterns: Sequence[re.Pattern[str]] = ()) -> Hang:
+def redacted_hang(hang: Hang, patterns: Sequence[re.Pattern[str]] = ()) -> Hang:
     """The report without paths, hosts and users; names that match a pattern become `name-1`,
     `name-2`, ..."""
     culprits = [replace(one, host=HOST if one.host else None) for one in hang.culprits]

@@ -9,8 +9,16 @@ from pathlib import Path, PurePath
 from statistics import mode
 
 from traceanalyzer.base import NS_PER_S, OWN, dataclass, metric
-from traceanalyzer.fleet.hang.blame import MOST_SHARE, Blame, Wait, culprits_of, odd_ones, waits_of
-from traceanalyzer.trace.flight import Flight, Group, InGroup, Op, Repeated, Signature, Unreadable
+from traceanalyzer.fleet.hang.blame import MOST_SHARE, Blame, Wait, culprits_of, odd_ones, waits_in
+from traceanalyzer.trace.flight import (
+    Flight,
+    FlightGroup,
+    InGroup,
+    Op,
+    Repeated,
+    Signature,
+    Unreadable,
+)
 
 SHORTEST_HANG_S = 2.0
 """What waited less when the dumps were written need not have hung: a step of any job has such
@@ -129,7 +137,7 @@ class Hang:
 
 def hang_of(flight: Flight) -> Hang:
     """The answer to what the dumps of a job ask."""
-    waits = waits_of(flight)
+    waits = waits_in(flight)
     mismatches = list(_mismatches(flight, waits))
     waited = _waited_s(flight, waits)
     found: list[Blame] = []
@@ -167,7 +175,7 @@ def _every(ranks: Iterable[Iterable[int]]) -> tuple[int, ...]:
     return tuple(sorted(set[int]().union(*ranks)))
 
 
-def named(wait: Wait) -> str:
+def operation_text(wait: Wait) -> str:
     """An operation in words."""
     number = f" #{wait.op.seq:,}" if wait.op.peer < 0 else f" with {wait.op.peer}"
     return f"{wait.op.kind or 'an operation'}{number}"
@@ -253,7 +261,7 @@ def _culprits(flight: Flight, found: Iterable[Blame]) -> Iterator[Culprit]:
             rank=blame.rank,
             host=flight.clues.hosts.get(blame.rank),
             kind=blame.kind,
-            operation=named(blame.wait),
+            operation=operation_text(blame.wait),
             group=flight.groups[blame.wait.group].label,
             issued_last=None if dump is None or dump.last is None else _last_issued(dump.last),
             sure=blame.sure,
@@ -316,12 +324,12 @@ def _groups(flight: Flight, waits: Sequence[Wait], found: Iterable[Blame]) -> It
         yield _group(flight.groups[index], first.get(index, NO_WAIT), states[index])
 
 
-def _group(group: Group, at: Wait, here: Sequence[InGroup]) -> GroupState:
+def _group(group: FlightGroup, at: Wait, here: Sequence[InGroup]) -> GroupState:
     blockers = (*at.absent, *at.unknown) or at.earlier or at.elsewhere
     return GroupState(
         group=group.label,
         ranks=len(group.ranks) or len(here),
-        stands_at=named(at) if at.waiting else None,
+        stands_at=operation_text(at) if at.waiting else None,
         waiting=len(at.waiting),
         held_up_by=ranks_text(blockers) or None,
         completed=min((state.completed for state in here), default=None),

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from traceanalyzer.base import dataclass
-from traceanalyzer.fleet.hang.document import HangPage, answer_parts, redacted, values
+from traceanalyzer.fleet.hang.document import HangPage, answer_parts, redacted_hang, values
 from traceanalyzer.fleet.hang.model import Hang, hang_of
 from traceanalyzer.ingest.flight_recorder.folder import read_flight
 from traceanalyzer.report.document import Document, Part, Section
@@ -66,13 +66,13 @@ def _subfolder(folder: Path, path: str) -> str:
     return parts[0] if len(parts) > 1 else ""
 
 
-def page_of(
+def hang_page(
     jobs: dict[str, Hang], hidden: Sequence[re.Pattern[str]] | None = None
 ) -> HangPage | HangPages:
     """The answer about one job, or about each of several; with `hidden` without paths, hosts,
     users, and such names."""
     if hidden is not None:
-        jobs = {f"job-{i}": redacted(hang, hidden) for i, hang in enumerate(jobs.values(), 1)}
+        jobs = {f"job-{i}": redacted_hang(hang, hidden) for i, hang in enumerate(jobs.values(), 1)}
     if len(jobs) == 1:
         return HangPage(next(iter(jobs.values())))
     return HangPages(jobs)

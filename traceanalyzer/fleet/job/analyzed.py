@@ -13,15 +13,15 @@ from traceanalyzer.diagnosis.diagnose import Diagnosis, diagnose
 from traceanalyzer.diagnosis.finding import Finding
 from traceanalyzer.diagnosis.remedies.straggler import holding_up
 from traceanalyzer.diagnosis.selection import measured
-from traceanalyzer.fleet.digests.files import Rank, name_of
+from traceanalyzer.fleet.digests.files import DigestedRank, digest_name
 from traceanalyzer.fleet.job.model import Analyzed
 from traceanalyzer.ingest import load
-from traceanalyzer.ingest.places import Place, is_remote, places_in
+from traceanalyzer.ingest.places import RecordingPlace, is_remote, places_in
 
 STRAGGLER = "straggler"  # the finding that names ranks
 
 
-def analyzed(ranks: Sequence[Rank], digests: Sequence[Place]) -> Analyzed | None:
+def analyzed(ranks: Sequence[DigestedRank], digests: Sequence[RecordingPlace]) -> Analyzed | None:
     """The analysis of these ranks, whose digests are given; None where a recording is not here any
     more, is another by now, or cannot be read."""
     paths = dict.fromkeys(one.path for one in ranks)
@@ -59,7 +59,7 @@ def _is_here(path: str, digests: set[str]) -> bool:
     """Whether the recording that a digest was made of lies where it was, as it was."""
     if is_remote(path) or not Path(path).is_file():
         return False
-    stems = {name_of(place.url, place.stamp) for place in places_in([path])[0]}
+    stems = {digest_name(place.url, place.stamp) for place in places_in([path])[0]}
     return any(name.rpartition("-")[0] in stems for name in digests)
 
 

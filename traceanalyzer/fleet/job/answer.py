@@ -18,7 +18,7 @@ from traceanalyzer.diagnosis.finding import (
     BottleneckClass,
     Summary,
 )
-from traceanalyzer.fleet.digests.files import Rank
+from traceanalyzer.fleet.digests.files import DigestedRank
 from traceanalyzer.fleet.job.changes import changes_of, slowdown_of
 from traceanalyzer.fleet.job.heat import heat_of
 from traceanalyzer.fleet.job.links import slow_links
@@ -43,8 +43,10 @@ MOSTLY = 0.5  # share of the steps in which a rank comes last from which it is l
 BEFORE = 0.25  # of what a rank is late by later on: less was before
 
 
-Explain = Callable[[Sequence[Rank]], Sequence[Rank]]  # gives ranks with what says why they are late
-Analyze = Callable[[Sequence[Rank]], Analyzed | None]
+Explain = Callable[
+    [Sequence[DigestedRank]], Sequence[DigestedRank]
+]  # gives ranks with what says why they are late
+Analyze = Callable[[Sequence[DigestedRank]], Analyzed | None]
 _OF_HOST = [IdleCause.LAUNCH, IdleCause.SYNC, IdleCause.HOST, IdleCause.OTHER]
 MOST_RANKS = 16
 """Recordings that are analyzed together: more cost more than they tell beyond the late ranks and
@@ -62,7 +64,7 @@ _NAMES = {
 }
 
 
-def answer(
+def job_answer(
     chosen: Chosen,
     explained: Explain | None = None,
     racks: Mapping[str, str] | None = None,
@@ -118,7 +120,7 @@ def _notes(job: JobRanks) -> list[str]:
     return notes
 
 
-def _telling(job: JobRanks) -> list[Rank]:
+def _telling(job: JobRanks) -> list[DigestedRank]:
     """The ranks whose recordings are analyzed: all of a small job; of a large one the critical one,
     those that are late, and their neighbours."""
     if len(job.ranks) <= MOST_RANKS:
@@ -278,7 +280,7 @@ def _median_ms(times_ns: Sequence[float]) -> float:
     return ms(float(np.median(times_ns)))
 
 
-def cause_of(late: Rank, others: Sequence[Rank], gain_ns: float) -> Cause | None:
+def cause_of(late: DigestedRank, others: Sequence[DigestedRank], gain_ns: float) -> Cause | None:
     """Why `late` costs so much of a step; None where stretches between collectives and steps tell
     less than half."""
     for what in (_before_calls, _in_steps):
@@ -300,7 +302,7 @@ def _parts(compute: I64, idle: I64) -> "np.ndarray[tuple[int], np.dtype[np.float
     return np.array([compute.sum(), by_host, by_input], np.float64)
 
 
-def _before_calls(one: Rank) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+def _before_calls(one: DigestedRank) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
     """Compute, idle time by the host and by input before the collectives of a mean steady step,
     ns."""
     digest = one.digest
@@ -313,7 +315,7 @@ def _before_calls(one: Rank) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
     )
 
 
-def _in_steps(one: Rank) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+def _in_steps(one: DigestedRank) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
     """Compute, idle time by the host and by input in all of a mean steady step, ns."""
     digest = one.digest
     why = one.why
@@ -325,7 +327,7 @@ def _in_steps(one: Rank) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
     )
 
 
-def _same_work(late: Rank, others: Sequence[Rank]) -> bool:
+def _same_work(late: DigestedRank, others: Sequence[DigestedRank]) -> bool:
     """Whether it launches as many kernels, with as many threads, as the middle one of the
     others."""
     own = _work(late)
@@ -336,7 +338,7 @@ def _same_work(late: Rank, others: Sequence[Rank]) -> bool:
     return bool((np.abs(own / np.maximum(middle, 1e-9) - 1.0) <= SAME_WORK).all())
 
 
-def _work(one: Rank) -> "np.ndarray[tuple[int], np.dtype[np.float64]] | None":
+def _work(one: DigestedRank) -> "np.ndarray[tuple[int], np.dtype[np.float64]] | None":
     if one.why is None or any(family.threads < 0 for family in one.why.families):
         return None
     sums = [

@@ -11,7 +11,12 @@ from traceanalyzer.analysis.ranks.pipeline.job import PipelineJob
 from traceanalyzer.base import NS_PER_MS, ms
 from traceanalyzer.fleet.job.model import Change, Culprit, Slowdown, range_ms
 from traceanalyzer.fleet.job.ranks import JobRanks
-from traceanalyzer.fleet.job.simulate import Plan, middle_of_alike, recorded_times, step_times
+from traceanalyzer.fleet.job.simulate import (
+    JobPlan,
+    middle_of_alike,
+    recorded_times,
+    replayed_steps,
+)
 from traceanalyzer.trace import F64, I64
 
 WORST_SHARE = 0.03  # of the ranks: those called the worst (arXiv 2505.05713)
@@ -38,7 +43,7 @@ def changes_of(job: JobRanks, culprits: Sequence[Culprit]) -> list[Change]:
         for one in culprits[:1]
         if not any(late.together for late in job.compared.late)
     ]
-    base = step_times(plan, plan.matches.stretch)[job.steady_steps]
+    base = replayed_steps(plan, plan.matches.stretch)[job.steady_steps]
     recorded = recorded_times(plan)[job.steady_steps]
     if abs(base.sum() - recorded.sum()) > FAITHFUL * max(recorded.sum(), 1.0):
         return rows
@@ -46,12 +51,14 @@ def changes_of(job: JobRanks, culprits: Sequence[Culprit]) -> list[Change]:
     return _explaining(rows, float(base.mean()) / NS_PER_MS)
 
 
-def _of_plan(job: JobRanks, plan: Plan, base: F64, culprits: Sequence[Culprit]) -> Iterator[Change]:
+def _of_plan(
+    job: JobRanks, plan: JobPlan, base: F64, culprits: Sequence[Culprit]
+) -> Iterator[Change]:
     stretch = plan.matches.stretch
     usual = np.minimum(stretch, middle_of_alike(plan))
 
     def row(what: str, changed: I64 | F64) -> Change:
-        gain = base - step_times(plan, changed)[job.steady_steps]
+        gain = base - replayed_steps(plan, changed)[job.steady_steps]
         return Change(what, float(gain.mean()) / NS_PER_MS, *range_ms(gain), None)
 
     def without(ranks: Sequence[int]) -> I64:

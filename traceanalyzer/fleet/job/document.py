@@ -60,7 +60,7 @@ def _screen(job: Job) -> list[Section]:
         Section(TITLE, [_answer(job)], untitled=True),
         Section("What the job gains", [Bullets(gains)] if gains else [], is_minor=True),
         Section("Worst ranks", [_worst(job.worst)] if job.culprits else [], is_minor=True),
-        Section("Next", [Bullets(next_steps(job), ">"), *notes], is_minor=True),
+        Section("Next", [Bullets(job_next_steps(job), ">"), *notes], is_minor=True),
     ]
     return [one for one in found if one.parts]
 
@@ -92,7 +92,7 @@ def _worst(rows: Sequence[Culprit]) -> TextTable:
     return TextTable(headers, [True, False, True, True, False, True, False], texts, is_whole=True)
 
 
-def next_steps(job: Job) -> list[str]:
+def job_next_steps(job: Job) -> list[str]:
     """What to do now."""
     steps = [f"traceanalyzer analyze {one.path}" for one in (job.culprits or job.worst)[:1]]
     if job.culprits and job.culprits[0].cause == "slow_gpu" and job.culprits[0].host:
@@ -137,7 +137,7 @@ def _sections(job: Job) -> list[Section]:
         ),
         (job.culprits, Section("Who holds it up", [Table(job.culprits)])),
         (job.changes, Section("What the job gains", [Table(job.changes)])),
-        (True, Section("Next", [Bullets(next_steps(job))])),
+        (True, Section("Next", [Bullets(job_next_steps(job))])),
         (heat, Section("Ranks and steps", [Drawing(partial(_picture, "heat", heat))])),
         (
             heat and heat.folded is not None,

@@ -9,22 +9,22 @@ from traceanalyzer.analysis.algebra import Groups
 from traceanalyzer.analysis.ranks.late import MIN_GAIN_SHARE
 from traceanalyzer.analysis.ranks.matches import Matches
 from traceanalyzer.base import dataclass, ms
-from traceanalyzer.fleet.digests.files import Rank
+from traceanalyzer.fleet.digests.files import DigestedRank
 from traceanalyzer.fleet.job.model import Culprit, range_ms
-from traceanalyzer.trace import I32, I64, ranked
+from traceanalyzer.trace import I32, I64, distinct_places
 
 LEAST_GROUPS = 3  # of two nobody knows which is the usual one
 SLOWER = 1.3  # times that a group's transfers must be as long as those of the middle group
 
 
 def slow_links(
-    matches: Matches, ranks: Sequence[Rank], hosts: Sequence[str | None], step_ms: float
+    matches: Matches, ranks: Sequence[DigestedRank], hosts: Sequence[str | None], step_ms: float
 ) -> list[Culprit]:
     """The group whose transfers cost a step most beyond those of the middle group alike; empty
     where none is slow."""
     steady = np.flatnonzero(matches.steady)
     transfer = (matches.most(matches.end) - matches.most(matches.start))[steady]
-    members = ranked(matches.members)[1][steady]
+    members = distinct_places(matches.members)[1][steady]
     group = _codes(matches.group)
     alike = Groups.of(matches.kind[steady], group[steady], matches.bytes[steady])
     found = [slow for rows in alike.rows for slow in _slowest(rows, members, transfer)]
@@ -66,7 +66,7 @@ def _named(
     matches: Matches,
     collectives: I64,
     transfer: I64,
-    ranks: Sequence[Rank],
+    ranks: Sequence[DigestedRank],
     hosts: Sequence[str | None],
     step_ms: float,
 ) -> list[Culprit]:

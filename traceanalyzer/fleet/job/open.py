@@ -11,14 +11,21 @@ from pathlib import Path
 
 from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.base.reading import reading
-from traceanalyzer.fleet.digests.files import SUFFIX, LeftOut, Made, Rank, name_of, read_digests
+from traceanalyzer.fleet.digests.files import (
+    SUFFIX,
+    DigestedRank,
+    LeftOut,
+    Made,
+    digest_name,
+    read_digests,
+)
 from traceanalyzer.fleet.digests.map import Cluster, Done, make_all, stems_in
-from traceanalyzer.fleet.job.answer import answer
+from traceanalyzer.fleet.job.answer import job_answer
 from traceanalyzer.fleet.job.model import Analyzed, Job
 from traceanalyzer.fleet.job.ranks import racks_in
 from traceanalyzer.fleet.job.select import chosen
 from traceanalyzer.ingest.cache.store import trusted_place
-from traceanalyzer.ingest.places import Place, is_remote, iterations_in, places_in
+from traceanalyzer.ingest.places import RecordingPlace, is_remote, iterations_in, places_in
 from traceanalyzer.trace import Run
 
 
@@ -58,31 +65,33 @@ def job_of(
         raise UnreadableInputError(lines[0].why)
     found = list(read_digests(digests))
     where = {
-        one.path: place for one, place in zip(found, digests, strict=True) if isinstance(one, Rank)
+        one.path: place
+        for one, place in zip(found, digests, strict=True)
+        if isinstance(one, DigestedRank)
     }
 
-    def explained(ranks: Sequence[Rank]) -> list[Rank]:
+    def explained(ranks: Sequence[DigestedRank]) -> list[DigestedRank]:
         read = read_digests([where[one.path] for one in ranks], why=True)
-        return [unnamed(one) for one in read if isinstance(one, Rank)]
+        return [unnamed(one) for one in read if isinstance(one, DigestedRank)]
 
     hosts: dict[str, str] = {}
 
-    def unnamed(one: Rank) -> Rank:
+    def unnamed(one: DigestedRank) -> DigestedRank:
         if hidden is None or one.digest.host is None:
             return one
         host = hosts.setdefault(one.digest.host, f"host-{len(hosts) + 1}")
         return replace(one, digest=replace(one.digest, host=host))
 
-    def seen(ranks: Sequence[Rank]) -> Analyzed | None:
+    def seen(ranks: Sequence[DigestedRank]) -> Analyzed | None:
         # What reads and diagnoses recordings takes as long to load as the answer.
         from traceanalyzer.fleet.job.analyzed import analyzed
 
         return analyzed(ranks, [where[one.path] for one in ranks])
 
-    every = [unnamed(one) if isinstance(one, Rank) else one for one in found]
+    every = [unnamed(one) if isinstance(one, DigestedRank) else one for one in found]
     ranks = chosen([*every, *lines])
     ranks = replace(ranks, notes=(*iterations_in(paths, recordings), *ranks.notes))
-    job = answer(ranks, explained, racks_in(racks) if racks else {}, seen)
+    job = job_answer(ranks, explained, racks_in(racks) if racks else {}, seen)
     if hidden is None:
         return job
     from traceanalyzer.report.privacy.redact import (
@@ -93,7 +102,7 @@ def job_of(
     return cleaned
 
 
-def _digests(made: Sequence[Made], folder: str, lines: list[LeftOut]) -> list[Place]:
+def _digests(made: Sequence[Made], folder: str, lines: list[LeftOut]) -> list[RecordingPlace]:
     lines += [LeftOut(one.url, one.failure) for one in made if not one.digests]
     names = {name for one in made for name in one.digests}
     return [
@@ -104,10 +113,10 @@ def _digests(made: Sequence[Made], folder: str, lines: list[LeftOut]) -> list[Pl
 def _sorted(
     paths: Sequence[str],
     folder: str,
-) -> tuple[list[Place], list[Place], list[LeftOut]]:
+) -> tuple[list[RecordingPlace], list[RecordingPlace], list[LeftOut]]:
     """Digests, recordings, and what could not be listed. A folder that holds digests is one of
     them."""
-    digests: list[Place] = []
+    digests: list[RecordingPlace] = []
     rest = []
     for path in paths:
         if path.endswith(SUFFIX) or is_remote(path) or Path(path).is_dir():
@@ -118,6 +127,6 @@ def _sorted(
             rest.append(path)
     digested = stems_in(folder) if rest else {}
     recordings, failures = places_in(
-        rest, known=lambda place: name_of(place.url, place.stamp) in digested
+        rest, known=lambda place: digest_name(place.url, place.stamp) in digested
     )
     return digests, recordings, [LeftOut(one.path, one.message, one.rank) for one in failures]

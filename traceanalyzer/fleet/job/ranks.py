@@ -15,9 +15,9 @@ from traceanalyzer.analysis.ranks.late import LateRank, late_together
 from traceanalyzer.analysis.ranks.matches import Matches, match_collectives
 from traceanalyzer.analysis.ranks.skew import Arrivals, arrivals
 from traceanalyzer.base import NS_PER_MS, UnreadableInputError, dataclass
-from traceanalyzer.fleet.digests.files import Rank
+from traceanalyzer.fleet.digests.files import DigestedRank
 from traceanalyzer.fleet.job.select import Chosen
-from traceanalyzer.fleet.job.simulate import Plan, plan_of
+from traceanalyzer.fleet.job.simulate import JobPlan, job_plan
 from traceanalyzer.trace import F64, I64
 
 _PIPELINE = re.compile(
@@ -34,7 +34,7 @@ class JobRanks:
     rack_of: Mapping[str, str] = field(default_factory=dict)  # of hosts, as far as they are known
 
     @property
-    def ranks(self) -> tuple[Rank, ...]:
+    def ranks(self) -> tuple[DigestedRank, ...]:
         """Each with its digest."""
         return self.chosen.ranks
 
@@ -146,9 +146,9 @@ class JobRanks:
         return sums[self.steady_steps].astype(np.float64)
 
     @cached_property
-    def plan(self) -> Plan | None:
+    def plan(self) -> JobPlan | None:
         """In which order the collectives wait for each other."""
-        return None if self.matches is None else plan_of(self.matches)
+        return None if self.matches is None else job_plan(self.matches)
 
 
 def hosts_of(

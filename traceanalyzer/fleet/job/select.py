@@ -11,14 +11,14 @@ from traceanalyzer.analysis.ranks.compare import CLOCK_TOLERANCE_NS
 from traceanalyzer.analysis.ranks.digest import RankDigest
 from traceanalyzer.analysis.ranks.matches import match_collectives
 from traceanalyzer.base import NS_PER_S, dataclass, digits
-from traceanalyzer.fleet.digests.files import LeftOut, Rank
+from traceanalyzer.fleet.digests.files import DigestedRank, LeftOut
 
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
     """The ranks of one job, by rank, and the rest."""
 
-    ranks: tuple[Rank, ...]
+    ranks: tuple[DigestedRank, ...]
     unreadable: tuple[LeftOut, ...]
     left_out: tuple[LeftOut, ...]
     notes: tuple[str, ...]
@@ -29,7 +29,7 @@ class Chosen:
         return [one.digest for one in self.ranks]
 
 
-def chosen(found: Iterable[Rank | LeftOut]) -> Chosen:
+def chosen(found: Iterable[DigestedRank | LeftOut]) -> Chosen:
     """The ranks of the largest run among these."""
     every = list(found)
     unreadable = [
@@ -37,7 +37,7 @@ def chosen(found: Iterable[Rank | LeftOut]) -> Chosen:
         for one in every
         if isinstance(one, LeftOut)
     ]
-    ranks = [one for one in every if isinstance(one, Rank)]
+    ranks = [one for one in every if isinstance(one, DigestedRank)]
     known = [one for one in ranks if one.digest.rank is not None]
     left_out = [
         LeftOut(one.path, "it does not say its rank")
@@ -56,7 +56,7 @@ def chosen(found: Iterable[Rank | LeftOut]) -> Chosen:
     return Chosen(tuple(kept), tuple(unreadable), tuple(left_out), tuple(notes))
 
 
-def _of_one_world(ranks: list[Rank], left_out: list[LeftOut]) -> list[Rank]:
+def _of_one_world(ranks: list[DigestedRank], left_out: list[LeftOut]) -> list[DigestedRank]:
     claimed = (one.digest.claim.world_size for one in ranks)
     sizes = Counter(size for size in claimed if size is not None)
     if len(sizes) < 2:
@@ -72,16 +72,16 @@ def _of_one_world(ranks: list[Rank], left_out: list[LeftOut]) -> list[Rank]:
 
 
 def _of_one_time(
-    ranks: list[Rank],
+    ranks: list[DigestedRank],
     left_out: list[LeftOut],
-) -> tuple[list[Rank], list[str]]:
+) -> tuple[list[DigestedRank], list[str]]:
     """The largest set recorded at one time, with ranks whose collectives tell that their clock
     alone is apart."""
     sets = _at_one_time(ranks)
     if len(sets) < 2:
         return ranks, []
 
-    def weight_of(some: Sequence[Rank]) -> tuple[int, int]:
+    def weight_of(some: Sequence[DigestedRank]) -> tuple[int, int]:
         distinct = {one.digest.rank for one in some}
         return len(distinct), some[0].digest.claim.start_ns
 
@@ -110,15 +110,15 @@ def _of_one_time(
     return kept, notes
 
 
-def _moved(one: Rank, late_ns: int) -> Rank:
+def _moved(one: DigestedRank, late_ns: int) -> DigestedRank:
     digest = one.digest
     claim = one.digest.claim
     claim = claim._replace(start_ns=claim.start_ns - late_ns, end_ns=claim.end_ns - late_ns)
     return replace(one, digest=replace(digest, claim=claim, epoch_ns=digest.epoch_ns - late_ns))
 
 
-def _at_one_time(ranks: Sequence[Rank]) -> list[list[Rank]]:
-    sets: list[list[Rank]] = []
+def _at_one_time(ranks: Sequence[DigestedRank]) -> list[list[DigestedRank]]:
+    sets: list[list[DigestedRank]] = []
     end = 0
     for rank in sorted(ranks, key=lambda one: one.digest.claim.start_ns):
         claim = rank.digest.claim
@@ -130,9 +130,9 @@ def _at_one_time(ranks: Sequence[Rank]) -> list[list[Rank]]:
     return sets
 
 
-def _each_once(ranks: list[Rank], left_out: list[LeftOut]) -> list[Rank]:
+def _each_once(ranks: list[DigestedRank], left_out: list[LeftOut]) -> list[DigestedRank]:
     """Of several recordings of a rank the one that was begun last."""
-    found: dict[int | None, Rank] = {}
+    found: dict[int | None, DigestedRank] = {}
     for recorded in sorted(ranks, key=lambda one: one.digest.claim.start_ns):
         rank = recorded.digest.rank
         if rank in found:

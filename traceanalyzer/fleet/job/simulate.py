@@ -16,7 +16,7 @@ from traceanalyzer.trace import F64, I32, I64
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class JobPlan:
     """The order in which collectives are reckoned."""
 
     matches: Matches
@@ -27,7 +27,7 @@ class Plan:
     begun: I64  # when the first rank came to each rank's first collective
 
 
-def plan_of(matches: Matches) -> Plan:
+def job_plan(matches: Matches) -> JobPlan:
     """The plan of collectives; at least one."""
     wave = _waves(matches)
     parts = np.argsort(wave[matches.collective], kind="stable")
@@ -42,7 +42,7 @@ def plan_of(matches: Matches) -> Plan:
             begun[rank] = came[matches.collective[parts_of_rank[0]]]
     waves = np.arange(int(wave.max()) + 2)
     bounds = np.searchsorted(wave[matches.collective][parts], waves)
-    return Plan(matches, wave, parts, bounds, transfer, begun)
+    return JobPlan(matches, wave, parts, bounds, transfer, begun)
 
 
 def _waves(matches: Matches) -> I32:
@@ -65,7 +65,7 @@ def _waves(matches: Matches) -> I32:
     return wave
 
 
-def step_times(plan: Plan, stretch: I64 | F64) -> F64:
+def replayed_steps(plan: JobPlan, stretch: I64 | F64) -> F64:
     """How long each step takes, from the end of the one before it, with these times of the parts
     between collectives; ns, one for each of `Matches.steps`."""
     matches = plan.matches
@@ -90,7 +90,7 @@ def step_times(plan: Plan, stretch: I64 | F64) -> F64:
     return _between(matches, end, float(plan.begun.min()))
 
 
-def recorded_times(plan: Plan) -> F64:
+def recorded_times(plan: JobPlan) -> F64:
     """How long each step took as recorded, ns, one for each of `Matches.steps`."""
     return _between(
         plan.matches,
@@ -109,7 +109,7 @@ def _between(matches: Matches, end: F64, begin: float) -> F64:
     return times
 
 
-def middle_of_alike(plan: Plan) -> I64:
+def middle_of_alike(plan: JobPlan) -> I64:
     """[part]: the middle stretch of those at its place of the program: of collectives of one kind
     and wave."""
     matches = plan.matches

@@ -52,7 +52,7 @@ def recognise(path: Path) -> bool:
     try:
         with path.open("rb") as file:
             return file.read(len(PARQUET)) == PARQUET and set(COLUMNS) <= set(
-                opened(path).schema_arrow.names
+                opened_log(path).schema_arrow.names
             )
     except (OSError, TraceAnalyzerError):
         return False
@@ -193,7 +193,7 @@ def _ratios(name: str, of: Mapping[str, float]) -> TextTable:
     return TextTable((name, "slowdown"), (False, True), rows, noun="types")
 
 
-def opened(path: Path) -> Any:
+def opened_log(path: Path) -> Any:
     """A Parquet file. Raises UnreadableInputError, TraceAnalyzerError where pyarrow is not
     installed."""
     try:
@@ -211,7 +211,7 @@ def opened(path: Path) -> Any:
 
 def read_operations(path: Path) -> Operations:
     """The operations that a log holds. Raises UnreadableInputError, TraceAnalyzerError."""
-    file = opened(path)
+    file = opened_log(path)
     lacks = [name for name in COLUMNS if name not in file.schema_arrow.names]
     if lacks:
         raise UnreadableInputError(f"no log of operations, it lacks {', '.join(lacks)}")

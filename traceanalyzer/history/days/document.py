@@ -16,7 +16,15 @@ from traceanalyzer.base import (
     metric,
 )
 from traceanalyzer.history.days.changes import Drift, changes
-from traceanalyzer.history.days.store import OWN, Behind, StepLog, Steps, append, moment_of, runs
+from traceanalyzer.history.days.store import (
+    OWN,
+    Behind,
+    StoredStepLog,
+    StoredSteps,
+    append,
+    moment_text,
+    runs_in_store,
+)
 from traceanalyzer.report.document import Bullets, Document, Fact, Facts, Section, Table, Verdict
 from traceanalyzer.report.format import figure, label
 from traceanalyzer.report.printed import Printed
@@ -97,7 +105,7 @@ class Days:
     notes: tuple[str, ...]
 
 
-def days_of(log: StepLog) -> Days:
+def days_of(log: StoredStepLog) -> Days:
     """A run's days. Raises UnreadableInputError where it has no steps."""
     steps = log.steps()
     usual_ms = float(np.median(steps.ms))
@@ -121,7 +129,7 @@ def days_of(log: StepLog) -> Days:
     )
 
 
-def _notes(steps: Steps, own: Sequence[str]) -> Iterator[str]:
+def _notes(steps: StoredSteps, own: Sequence[str]) -> Iterator[str]:
     if not own:
         yield (
             "Step times alone say since when, not who: all ranks of a synchronous job take equally long. Log what each "
@@ -133,7 +141,7 @@ def _notes(steps: Steps, own: Sequence[str]) -> Iterator[str]:
         )
 
 
-def _levels(steps: Steps) -> tuple[tuple[Level, ...], Drift | None]:
+def _levels(steps: StoredSteps) -> tuple[tuple[Level, ...], Drift | None]:
     starts = np.flatnonzero(np.diff(steps.attempt, prepend=-1))
     lengths = np.diff(starts, append=len(steps.step))
     since_start = np.arange(len(steps.step)) - np.repeat(starts, lengths)
@@ -146,11 +154,11 @@ def _levels(steps: Steps) -> tuple[tuple[Level, ...], Drift | None]:
         ms = float(np.median(steps.ms[part]))
         change = ms / found[-1].step_ms - 1 if found else None
         first, last = steps.step[part[[0, -1]]].tolist()
-        found.append(Level(first, last, moment_of(steps.ended[part[0]]), ms, change))
+        found.append(Level(first, last, moment_text(steps.ended[part[0]]), ms, change))
     return tuple(found), drift
 
 
-def _stops(steps: Steps, usual: float, stride: float) -> tuple[list[Stop], Bool]:
+def _stops(steps: StoredSteps, usual: float, stride: float) -> tuple[list[Stop], Bool]:
     """Restarts and pauses, and which steps ran again. A counter that begins again without a pause
     counts epochs."""
     found = []
@@ -166,7 +174,7 @@ def _stops(steps: Steps, usual: float, stride: float) -> tuple[list[Stop], Bool]
         found.append(
             Stop(
                 kind="restart" if back[i] else "pause",
-                when=moment_of(steps.ended[i]),
+                when=moment_text(steps.ended[i]),
                 last_step=last,
                 next_step=following,
                 stopped_s=max(float(gaps[i]), 0.0) if np.isfinite(gaps[i]) else None,
@@ -186,7 +194,7 @@ def _slow_ranks(behind: Mapping[str, list[Behind]], minutes_of_window: float) ->
                     rank=run[0].rank,
                     of=own,
                     since_step=run[0].first_step,
-                    since=moment_of(run[0].since),
+                    since=moment_text(run[0].since),
                     minutes=minutes,
                     excess_ms=float(np.median([window.excess_ms for window in run])),
                 )
@@ -203,7 +211,7 @@ def _in_a_row(windows: Sequence[Behind]) -> Iterator[list[Behind]]:
         yield [window for _, window in group]
 
 
-def _goodput(steps: Steps, stops: list[Stop], redone: Bool, stride: float) -> Goodput | None:
+def _goodput(steps: StoredSteps, stops: list[Stop], redone: Bool, stride: float) -> Goodput | None:
     if not np.isfinite(steps.ended[[0, -1]]).all():
         return None
     took_s = steps.ms * stride / MS_PER_S
@@ -223,7 +231,7 @@ def _goodput(steps: Steps, stops: list[Stop], redone: Bool, stride: float) -> Go
 
 def recognise(path: Path) -> bool:
     """Whether the folder holds runs of steps."""
-    return path.is_dir() and bool(runs(path))
+    return path.is_dir() and bool(runs_in_store(path))
 
 
 def page(
@@ -243,7 +251,7 @@ def days_page(store: Path, logs: Sequence[Path], run: str | None) -> Printed:
     TraceAnalyzerError."""
     if logs:
         append(logs, store, run or "run")
-    known = runs(store)
+    known = runs_in_store(store)
     latest = known[-1] if known else None
     chosen = run or ("run" if logs else latest)
     if chosen not in known or chosen is None:
@@ -251,22 +259,26 @@ def days_page(store: Path, logs: Sequence[Path], run: str | None) -> Printed:
             f"{store}: no run {run or ''} (run=ID/day=D/*.parquet); there is "
             f"{', '.join(known) or 'none'}"
         )
-    log = StepLog(store, chosen)
+    log = StoredStepLog(store, chosen)
     found = days_of(log)
     ranks = int(log.ask("SELECT count(DISTINCT rank) FROM log")[0][0])
     values = {
         "ranks": {"expected": ranks, "read": ranks, "unreadable": [], "missing": []},
-        "summary": {"headline": headline(found), "step_ms": found.step_ms, "basis": "recorded"},
+        "summary": {
+            "headline": change_headline(found),
+            "step_ms": found.step_ms,
+            "basis": "recorded",
+        },
         "culprits": [
             {**NOBODY, "rank": slow.rank, "cause": OWN[slow.of], "gain_ms": slow.excess_ms}
             for slow in found.slow_ranks
         ],
         **vars(found),
     }
-    return Printed(Document(headline(found), _sections(found, ranks, known)), values)
+    return Printed(Document(change_headline(found), _sections(found, ranks, known)), values)
 
 
-def headline(found: Days) -> str:
+def change_headline(found: Days) -> str:
     """The answer in a sentence or two."""
     text = _what(found)
     if found.slow_ranks:
@@ -302,7 +314,7 @@ def _sections(found: Days, ranks: int, known: Sequence[str]) -> list[Section]:
     about = f"Run {found.run}, {ranks:,} ranks"
     if len(known) > 1:
         about += f"; of {len(known)} runs (--run ID)"
-    sections = [Section(TITLE, [Verdict(headline(found), [about])], untitled=True)]
+    sections = [Section(TITLE, [Verdict(change_headline(found), [about])], untitled=True)]
     tables = (
         ("Levels", found.levels),
         ("Ranks behind their peers", found.slow_ranks),

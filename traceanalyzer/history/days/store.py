@@ -70,7 +70,7 @@ def _write(folder: Path, log: Path, rank: int, records: Records) -> None:
 
     step_s = records.column("iter_s")
     timed = records.take(np.isfinite(records.column("step")) & np.isfinite(step_s))
-    moments = [moment_of(when) for when in timed.column("when_s").tolist()]
+    moments = [moment_text(when) for when in timed.column("when_s").tolist()]
     frame = pd.DataFrame(
         {
             "rank": rank,
@@ -94,14 +94,14 @@ def _write(folder: Path, log: Path, rank: int, records: Records) -> None:
             part.drop(columns="day").to_parquet(file, index=False)
 
 
-def moment_of(seconds: float | None) -> str | None:
+def moment_text(seconds: float | None) -> str | None:
     """The moment of a clock, s since 1970, as a text; None where it is none."""
     if seconds is None or not 0 <= seconds < LAST_S:
         return None
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def runs(store: Path) -> list[str]:
+def runs_in_store(store: Path) -> list[str]:
     """The runs of a store, the one that was written to last at the end."""
     written: list[tuple[float, str]] = []
     for folder in store.glob("run=*"):
@@ -112,7 +112,7 @@ def runs(store: Path) -> list[str]:
 
 
 @dataclass(frozen=True, eq=False)
-class Steps:
+class StoredSteps:
     """Steps of a run in the order in which they ended; those that a restart repeated stand
     twice."""
 
@@ -134,7 +134,7 @@ class Behind:
     excess_ms: float  # a step
 
 
-class StepLog:
+class StoredStepLog:
     """A run of a store. Raises UnreadableInputError, TraceAnalyzerError (DuckDB is not
     installed)."""
 
@@ -189,14 +189,14 @@ class StepLog:
         except self.fault as error:
             raise UnreadableInputError(f"{self.store}: {str(error).splitlines()[0]}") from error
 
-    def steps(self) -> Steps:
+    def steps(self) -> StoredSteps:
         """The steps, with what most ranks logged of each. Raises UnreadableInputError where there
         are none."""
         found = self.ask(STEPS)
         if not found:
             raise UnreadableInputError(f"{self.store}: the run {self.run} has no steps with a time")
         attempt, step, ms, ended = zip(*found, strict=True)
-        return Steps(
+        return StoredSteps(
             attempt=np.array(attempt, np.int64),
             step=np.array(step, np.int64),
             ms=np.array(ms, np.float64),

@@ -10,7 +10,7 @@ from typing import TypeVar
 from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.base.limits import MIB
 from traceanalyzer.base.reading import reading
-from traceanalyzer.ingest.cache.identity import digest_of, program
+from traceanalyzer.ingest.cache.identity import content_digest, program_state
 from traceanalyzer.ingest.cache.store import ANSWER, get_text, has, place, put_text
 from traceanalyzer.trace import Run, Table, Trace
 
@@ -64,8 +64,8 @@ def _key(run: Run, question: tuple[object, ...]) -> str | None:
     if not (traces and kept and reading().cache and place()):
         return None
     facts = list(map(_facts, traces))
-    depends_on = (program("."), question, run.failures, len(run.traces), facts)
-    return digest_of(
+    depends_on = (program_state("."), question, run.failures, len(run.traces), facts)
+    return content_digest(
         depends_on,
         [times.tobytes() for trace in traces for times in vars(trace.step_timings).values()],
     )

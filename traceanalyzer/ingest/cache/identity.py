@@ -39,8 +39,8 @@ def identity_of(path: Path) -> Identity | None:
     samples = as_it_is(path) if size >= LEAST_PACKED_BYTES else None
     if samples is None or (size < LEAST_BYTES and not samples[1].startswith(b"\x1f\x8b")):  # gzip
         return None
-    facts = (FORMAT, program("trace", "ingest"), path.name, limits())
-    return Identity(digest_of(facts, samples), size)
+    facts = (FORMAT, program_state("trace", "ingest"), path.name, limits())
+    return Identity(content_digest(facts, samples), size)
 
 
 def as_it_is(path: Path) -> list[bytes] | None:
@@ -70,7 +70,7 @@ def as_it_is(path: Path) -> list[bytes] | None:
     return [repr(times).encode(), *samples]
 
 
-def digest_of(facts: tuple[object, ...], pieces: list[bytes]) -> str:
+def content_digest(facts: tuple[object, ...], pieces: list[bytes]) -> str:
     """A name for what is told by the `repr` of facts and by pieces of files."""
     digest = hashlib.blake2b(digest_size=20)
     for part in (repr(facts).encode("utf-8", "surrogateescape"), *pieces):
@@ -79,7 +79,7 @@ def digest_of(facts: tuple[object, ...], pieces: list[bytes]) -> str:
 
 
 @cache
-def program(*parts: str) -> str:
+def program_state(*parts: str) -> str:
     """Parts of the package (files, folders) as they are: its version, and where it is being worked
     on, their files."""
     package = os.path.dirname(version.__file__)

@@ -23,7 +23,7 @@ from traceanalyzer.ingest.cache.store import (
     DamagedError,
     Stored,
     has,
-    opened,
+    opened_entry,
     place,
     put,
 )
@@ -182,7 +182,7 @@ def _named(identity: Identity, traces: list[Trace]) -> list[Trace]:
 
 def _kept(identity: Identity, path: Path) -> list[Trace] | None:
     try:
-        with opened(identity.name, MODEL) as stored:
+        with opened_entry(identity.name, MODEL) as stored:
             traces = traces_in(stored, str(path), identity.size * limits().ratio)
     except (OSError, DamagedError):
         return None

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from traceanalyzer.base.files import files_read
 from traceanalyzer.base.limits import limits
 from traceanalyzer.base.reading import reading
-from traceanalyzer.ingest.cache.identity import as_it_is, digest_of, program
+from traceanalyzer.ingest.cache.identity import as_it_is, content_digest, program_state
 from traceanalyzer.ingest.cache.store import get_text, place, put_text
 from traceanalyzer.ingest.side_files import CAPTURES, COMPILED, may_be_beside, named_like_a_capture
 
@@ -22,7 +22,7 @@ MOST_FILES = 10_000  # that are looked at, and in each folder; a run of so many 
 MOST_NAMES = 20_000
 
 
-class Page(NamedTuple):
+class CachedPage(NamedTuple):
     """What is going to be printed."""
 
     question: tuple[object, ...]
@@ -31,7 +31,7 @@ class Page(NamedTuple):
     files: tuple[Path, ...]  # the only ones that it may be made from
 
 
-def page_of(question: tuple[object, ...], inputs: Sequence[str]) -> Page | None:
+def answered_page(question: tuple[object, ...], inputs: Sequence[str]) -> CachedPage | None:
     """The page that answers a question, known by its `repr`, about files and folders; None where it
     is not kept: there is no cache, or names and times alone do not say what it depends on."""
     if not reading().cache or place() is None:
@@ -41,21 +41,21 @@ def page_of(question: tuple[object, ...], inputs: Sequence[str]) -> Page | None:
         seen = [as_it_is(file) for file in files]
         if seen and None not in seen:
             pieces = list(chain.from_iterable(filter(None, seen)))
-            facts = ("page", question, program("."), limits(), [str(file) for file in files])
-            return Page(question, tuple(inputs), digest_of(facts, pieces), files)
+            facts = ("page", question, program_state("."), limits(), [str(file) for file in files])
+            return CachedPage(question, tuple(inputs), content_digest(facts, pieces), files)
     return None
 
 
-def kept_page(page: Page) -> str | None:
+def kept_page(page: CachedPage) -> str | None:
     """The text of a page that was printed before."""
     text = get_text(page.key)
     return None if text is None else text.decode("utf-8", "replace")
 
 
-def keep_page(page: Page, text: str) -> None:
+def keep_page(page: CachedPage, text: str) -> None:
     """Keep what was printed, if it was made from the files of the page, and they are as they
     were."""
-    if files_read() <= set(page.files) and page_of(page.question, page.inputs) == page:
+    if files_read() <= set(page.files) and answered_page(page.question, page.inputs) == page:
         with suppress(ValueError):  # text that no file can hold
             put_text(page.key, text.encode())
 

@@ -42,7 +42,7 @@ class DamagedError(ValueError):
     """A file that is not what it says, or not what was asked for."""
 
 
-class Entry(NamedTuple):
+class CacheEntry(NamedTuple):
     """A kept model, or an answer from one."""
 
     path: Path
@@ -76,14 +76,14 @@ def why_not_trusted(folder: Path) -> str:
     return ""
 
 
-def entries(folder: Path) -> list[Entry]:
+def kept_entries(folder: Path) -> list[CacheEntry]:
     """The models and answers in a folder, the one used longest ago first. Raises OSError."""
     found = []
     for path in folder.iterdir():
         with suppress(OSError):  # another command may remove it
             about = path.lstat()
             if _KEPT.fullmatch(path.name) and stat.S_ISREG(about.st_mode):
-                found.append(Entry(path, about.st_size, about.st_mtime))
+                found.append(CacheEntry(path, about.st_size, about.st_mtime))
     return sorted(found, key=lambda entry: entry.used)
 
 
@@ -129,7 +129,7 @@ def write_checked(file: BinaryIO, key: str, parts: Iterable[bytes]) -> None:
 
 
 @contextmanager
-def opened(key: str, kind: str) -> Iterator[Stored]:
+def opened_entry(key: str, kind: str) -> Iterator[Stored]:
     """What is kept under a key (a digest, in hex), which counts as used now. Raises OSError, also
     where there is nothing, or it is not the user's alone; DamagedError."""
     folder = trusted_place()
@@ -168,7 +168,7 @@ def put(key: str, kind: str, parts: Iterable[bytes], least_free: int) -> None:
 
 def get_text(key: str) -> bytes | None:
     """The answer under a key, as it was kept; None where there is none, or it is damaged."""
-    with suppress(OSError, DamagedError), opened(key, ANSWER) as stored:
+    with suppress(OSError, DamagedError), opened_entry(key, ANSWER) as stored:
         if stored.left <= MOST_TEXT_BYTES:
             text = bytes(stored.take(stored.left))
             stored.check()
@@ -206,10 +206,10 @@ def _head(key: str) -> bytes:
 
 def make_room(
     folder: Path, most: int = MOST_BYTES, least_age_s: float = _ABANDONED_S
-) -> list[Entry]:
+) -> list[CacheEntry]:
     """Remove the models used longest ago until the others take at most so many bytes, and what was
     left unfinished for so long; returns what there was."""
-    kept = entries(folder)
+    kept = kept_entries(folder)
     total = sum(entry.bytes for entry in kept)
     for entry in kept:
         if total <= most:
@@ -226,6 +226,6 @@ def make_room(
     return kept
 
 
-def clear(folder: Path) -> list[Entry]:
+def clear(folder: Path) -> list[CacheEntry]:
     """Remove every model, and nothing else; returns what there was. Raises OSError."""
     return make_room(folder, -1, 0)

@@ -10,7 +10,7 @@ from typing import Any
 
 from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.base.limits import limits
-from traceanalyzer.trace.flight import NO_SIGNATURE, Group, InGroup, Op, RankDump, Signature
+from traceanalyzer.trace.flight import NO_SIGNATURE, FlightGroup, InGroup, Op, RankDump, Signature
 from traceanalyzer.trace.table import MOST_IDS
 
 TAIL = 4
@@ -34,7 +34,7 @@ class Digests:
     """Makes digests of dumps; groups that several ranks name are one."""
 
     def __init__(self) -> None:
-        self.groups: list[Group] = []
+        self.groups: list[FlightGroup] = []
         self._index: dict[tuple[str, str, str], int] = {}
         self._common: dict[tuple[int, ...], frozenset[int]] = {}
 
@@ -117,7 +117,7 @@ class Digests:
             if not RANKS.fullmatch(ranks) or max(members, default=0) >= limits().ranks:
                 raise ValueError(f"ranks of group {name}")
             self._index[name, desc, ranks] = len(self.groups)
-            self.groups.append(Group(name, desc, members))
+            self.groups.append(FlightGroup(name, desc, members))
         return self._index[name, desc, ranks]
 
     def _counted(

@@ -22,7 +22,7 @@ from traceanalyzer.ingest.flight_recorder.digest import Digests
 from traceanalyzer.ingest.flight_recorder.nccl_logs import clues_of, is_inspector, is_ras
 from traceanalyzer.ingest.memory.opcodes import FAULTS, OPCODES
 from traceanalyzer.ingest.stream import open_stream
-from traceanalyzer.trace.flight import Flight, Group, RankDump, Repeated, Unreadable
+from traceanalyzer.trace.flight import Flight, FlightGroup, RankDump, Repeated, Unreadable
 
 RUN = re.compile(
     rb"(?>(?:h.)++|[\](eu}N\x88\x89\x86\x94a]++|(?:K.)++|M..|q.|J.{4}|j.{4}|\x8a\x08.{8}|r..[\x00-\x0f]\x00"
@@ -133,7 +133,7 @@ def read_flight(
 
 def _read_all(
     files: Sequence[Path], progress: Callable[[int, int], None] | None
-) -> tuple[list[Group], list[Read]]:
+) -> tuple[list[FlightGroup], list[Read]]:
     """Every file, by several processes where that is worth it; what another one does not send is
     read here."""
     chunks = [files[start : start + CHUNK] for start in range(0, len(files), CHUNK)]
@@ -157,7 +157,7 @@ def _read_all(
 
 def _read_chunks(
     chunks: Sequence[Sequence[Path]], numbers: Iterable[int]
-) -> Iterator[tuple[int, list[Group], list[Read]]]:
+) -> Iterator[tuple[int, list[FlightGroup], list[Read]]]:
     for number in numbers:
         digests = Digests()
         yield number, digests.groups, [_read(path, digests) for path in chunks[number]]
@@ -167,11 +167,11 @@ class _Merged:
     """Digests of several readers, with one list of groups."""
 
     def __init__(self) -> None:
-        self.groups: list[Group] = []
+        self.groups: list[FlightGroup] = []
         self.found: list[Read] = []
-        self._index: dict[Group, int] = {}
+        self._index: dict[FlightGroup, int] = {}
 
-    def add(self, groups: Sequence[Group], found: Iterable[Read]) -> None:
+    def add(self, groups: Sequence[FlightGroup], found: Iterable[Read]) -> None:
         for group in groups:
             if self._index.setdefault(group, len(self.groups)) == len(self.groups):
                 self.groups.append(group)
@@ -244,7 +244,7 @@ def _kept(
 
 
 def _flight(
-    folder: Path, groups: Sequence[Group], found: Sequence[Read], world: int | None
+    folder: Path, groups: Sequence[FlightGroup], found: Sequence[Read], world: int | None
 ) -> Flight:
     dumps, repeated, unreadable = _kept(found, _ranks_of(folder, found))
     expected = frozenset(range(world or 0)).union(*map(attrgetter("ranks"), groups))
@@ -255,7 +255,8 @@ def _flight(
     # gloo's dumps do not say which ranks a group has; the first group has all.
     everyone = tuple(sorted(expected))
     all_groups = (
-        Group(g.name, g.desc, g.ranks or everyone) if g.desc == "default_pg" else g for g in groups
+        FlightGroup(g.name, g.desc, g.ranks or everyone) if g.desc == "default_pg" else g
+        for g in groups
     )
     clues = clues_of(logs, len(expected))
     return Flight(

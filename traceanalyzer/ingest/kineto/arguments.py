@@ -9,8 +9,8 @@ import numpy as np
 from msgspec import Raw, Struct
 from numpy.typing import NDArray
 
-from traceanalyzer.ingest.columns import Texts
-from traceanalyzer.ingest.kineto.events import Args, Counter
+from traceanalyzer.ingest.columns import StringCodes
+from traceanalyzer.ingest.kineto.events import Args, CounterSample
 from traceanalyzer.trace import OccupancyLimit
 from traceanalyzer.trace.events import GraphAnnotation
 
@@ -24,7 +24,7 @@ class Operands:
     """The four texts of each call, looked up as one: steps repeat, and a call of a kind that was
     met before takes a third of the time of four texts."""
 
-    def __init__(self, texts: Texts) -> None:
+    def __init__(self, texts: StringCodes) -> None:
         self._texts = texts
         self._kinds: (
             dict[bytes, int] | None
@@ -154,7 +154,7 @@ class Collective(NamedTuple):
     peer: int
 
 
-def collective_of(a: Args, texts: Texts) -> Collective:
+def collective_of(a: Args, texts: StringCodes) -> Collective:
     """The collective that the arguments of an event describe."""
     described = json_text(bytes(a.group_description))
     name = json_text(bytes(a.group_name))
@@ -195,7 +195,7 @@ def _number(text: bytes) -> int:
     return int(digits) if digits.isdigit() and len(digits) < 19 else -1  # fewer digits fit 64 bits
 
 
-def counter_value(counter: Counter[Any]) -> float | None:
+def counter_value(counter: CounterSample[Any]) -> float | None:
     """The one finite value of a hardware counter's `args`, None for anything else: other counters
     are a viewer's."""
     if counter.category != "hardware_counters":

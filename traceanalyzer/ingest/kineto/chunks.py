@@ -65,7 +65,7 @@ class KinetoFile:
             self.metadata += between
 
 
-class NotWholeError(ValueError):
+class DamagedStretchError(ValueError):
     """A stretch of an array that is damaged, or in which the array ends."""
 
 
@@ -77,7 +77,7 @@ def whole_chunks(stream: ByteStream, end: int, buffer: bytes) -> Iterator[Decode
     while stream.place < end and (piece := stream.read()):
         decoded = _whole(buffer, piece) or _whole(b"", buffer + piece)
         if decoded is None:
-            raise NotWholeError
+            raise DamagedStretchError
         yield Decoded(decoded[0])
         buffer = decoded[1]
 

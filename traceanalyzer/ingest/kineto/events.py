@@ -12,7 +12,7 @@ from msgspec import Raw, Struct
 from traceanalyzer.ingest.kineto.times import EXACT_FLOAT_US
 
 
-class Group(enum.Enum):
+class RowGroup(enum.Enum):
     """Where rows go, by their categories. Those with a NUL, which no recording has, are of rows
     that are known by `ph` and need no `cat`."""
 
@@ -35,7 +35,7 @@ class Group(enum.Enum):
     MTIA = ("mtia_insight", "mtia_counters")
 
 
-_GROUPS = {category: group for group in Group for category in group.value}
+_GROUPS = {category: group for group in RowGroup for category in group.value}
 
 
 class Args(Struct, gc=False):
@@ -102,10 +102,10 @@ Time = TypeVar(
 Near = Annotated[float, msgspec.Meta(gt=-EXACT_FLOAT_US, lt=EXACT_FLOAT_US)]
 
 
-class Span(Struct, Generic[Time], tag_field="ph", tag="X", gc=False, kw_only=True):
+class CompleteEvent(Struct, Generic[Time], tag_field="ph", tag="X", gc=False, kw_only=True):
     """A complete event."""
 
-    cat: str = Group.SKIP.value[0]
+    cat: str = RowGroup.SKIP.value[0]
     name: str
     pid: int | str = -1
     tid: int | str = -1
@@ -128,16 +128,16 @@ class MemoryArgs(Struct, gc=False):
 class Instant(Struct, Generic[Time], tag_field="ph", tag="i", gc=False):
     """An instant event: allocator events and markers."""
 
-    cat: ClassVar[str] = Group.INSTANT.value[0]
+    cat: ClassVar[str] = RowGroup.INSTANT.value[0]
     name: str
     ts: Time
     args: MemoryArgs | None = None
 
 
-class Counter(Struct, Generic[Time], tag_field="ph", tag="C", gc=False):
+class CounterSample(Struct, Generic[Time], tag_field="ph", tag="C", gc=False):
     """A sample of a counter; `args` is its value under an empty name."""
 
-    cat: ClassVar[str] = Group.COUNTER.value[0]
+    cat: ClassVar[str] = RowGroup.COUNTER.value[0]
     name: str
     ts: Time
     category: str = msgspec.field(default="", name="cat")
@@ -154,7 +154,7 @@ class MetaArgs(Struct, gc=False):
 class Meta(Struct, tag_field="ph", tag="M", gc=False):
     """Names of processes and threads."""
 
-    cat: ClassVar[str] = Group.META.value[0]
+    cat: ClassVar[str] = RowGroup.META.value[0]
     name: str
     pid: int | str = -1
     tid: int | str = -1
@@ -164,7 +164,7 @@ class Meta(Struct, tag_field="ph", tag="M", gc=False):
 class Skipped(Struct, gc=False):
     """A row that is only counted."""
 
-    cat: ClassVar[str] = Group.SKIP.value[0]
+    cat: ClassVar[str] = RowGroup.SKIP.value[0]
 
 
 _SKIPPED = [
@@ -173,10 +173,10 @@ _SKIPPED = [
 ]
 """Flows, objects and asynchronous events: a third of the rows, and nothing `correlation` does not
 say."""
-Event = Span[Any] | Instant[Any] | Counter[Any] | Meta | Skipped
+Event = CompleteEvent[Any] | Instant[Any] | CounterSample[Any] | Meta | Skipped
 _UNTIMED: Any = functools.reduce(operator.or_, [Meta, *_SKIPPED])
-_WITH_NEAR_TIMES: Any = Span[Near] | Instant[Near] | Counter[Near] | _UNTIMED
-_WITH_TIMES_AS_TEXT: Any = Span[Raw] | Instant[Raw] | Counter[Raw] | _UNTIMED
+_WITH_NEAR_TIMES: Any = CompleteEvent[Near] | Instant[Near] | CounterSample[Near] | _UNTIMED
+_WITH_TIMES_AS_TEXT: Any = CompleteEvent[Raw] | Instant[Raw] | CounterSample[Raw] | _UNTIMED
 NEAR: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(list[_WITH_NEAR_TIMES])
 """Decodes a JSON array of events whose times all are numbers that a float holds to the nanosecond;
 raises as `STRICT`, and where one is not."""
@@ -189,7 +189,9 @@ LAX: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(
 """Decodes as `STRICT`, and takes numbers written as text."""
 
 
-def group_of(category: str) -> Group:
+def group_of(category: str) -> RowGroup:
     """Where rows of this category go; any vendor's `*_runtime` and `*_driver` are API calls."""
     name = category.lower()
-    return Group.API if name.endswith(("_runtime", "_driver")) else _GROUPS.get(name, Group.SKIP)
+    return (
+        RowGroup.API if name.endswith(("_runtime", "_driver")) else _GROUPS.get(name, RowGroup.SKIP)
+    )

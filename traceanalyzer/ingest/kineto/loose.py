@@ -9,13 +9,13 @@ from msgspec import Raw
 
 from traceanalyzer.ingest.kineto.events import (
     Args,
+    CompleteEvent,
     Event,
     Instant,
     MemoryArgs,
     Meta,
     MetaArgs,
     Skipped,
-    Span,
 )
 from traceanalyzer.ingest.kineto.times import exact_ns
 from traceanalyzer.ingest.side_files import mapping
@@ -51,7 +51,7 @@ def _event(
         memory = {f.name: _integer(args.get(f.encode_name), f.default) for f in _MEMORY_ARGS}
         return Instant(name, start, MemoryArgs(**memory)), False
     duration = _number(row.get("dur"))
-    span = Span(
+    span = CompleteEvent(
         name=name,
         ts=start,
         cat=_text(row.get("cat")),

@@ -28,27 +28,27 @@ from traceanalyzer.base.reading import reading
 from traceanalyzer.ingest.kineto.arguments import CODED, Collective
 from traceanalyzer.ingest.kineto.chunks import (
     TAIL_BYTES,
+    DamagedStretchError,
     KinetoFile,
-    NotWholeError,
     boundary_in_tail,
     whole_chunks,
 )
-from traceanalyzer.ingest.kineto.events import Group
-from traceanalyzer.ingest.kineto.rows import Id, Rows
+from traceanalyzer.ingest.kineto.events import RowGroup
+from traceanalyzer.ingest.kineto.rows import Id, KinetoRows
 from traceanalyzer.ingest.stream import PIECE_BYTES, ByteStream, open_stream, text_bytes
 from traceanalyzer.trace import is_constant, narrowed
 
 _SUMS = ("events", "skipped", "repaired", "lost", "memory_events")
 
 
-class Part(NamedTuple):
+class StretchRows(NamedTuple):
     """Rows of a stretch of the file."""
 
     texts: list[str]  # those that are new; so are threads and collectives
     threads: list[tuple[Id, Id]]
     collectives: list[Collective]
     names: dict[tuple[str, Id, Id], str]
-    counts: dict[Group, int]
+    counts: dict[RowGroup, int]
     sums: dict[str, int]
     window: tuple[int, int] | None
     window_end: int
@@ -61,10 +61,10 @@ LEAST_STRETCH_BYTES = 4 << 20
 end."""
 
 
-def part_of(rows: Rows) -> Part:
+def part_of(rows: KinetoRows) -> StretchRows:
     """The rows as a part. Empties them."""
     texts, threads, collectives = rows.known
-    return Part(
+    return StretchRows(
         texts=rows.texts.in_order()[texts:],
         threads=list(rows.threads)[threads:],
         collectives=list(rows.collectives)[collectives:],
@@ -85,7 +85,9 @@ def part_of(rows: Rows) -> Part:
     )
 
 
-def _append(rows: Rows, part: Part, codes: tuple[list[int], list[int], list[int]]) -> None:
+def _append(
+    rows: KinetoRows, part: StretchRows, codes: tuple[list[int], list[int], list[int]]
+) -> None:
     """Add a part to the rows of all that comes before it in the file. `codes`: what strings,
     threads and collectives of the process that read it have among all, by its own."""
     codes[0].extend(map(rows.texts.code, part.texts))
@@ -113,7 +115,7 @@ def _append(rows: Rows, part: Part, codes: tuple[list[int], list[int], list[int]
     rows.window_end = max(rows.window_end, part.window_end)
 
 
-class Stretch(NamedTuple):
+class FileStretch(NamedTuple):
     """A part of a file, in bytes of its text."""
 
     start: (
@@ -126,7 +128,7 @@ class Stretch(NamedTuple):
 
 def read_in_parallel(
     path: Path, progress: Callable[[float], None] | None
-) -> tuple[KinetoFile, Rows] | None:
+) -> tuple[KinetoFile, KinetoRows] | None:
     """The file's rows, read by as many processes as were asked for; None where it has to be read
     from front to back. Raises UnreadableInputError, OSError."""
     size = text_bytes(path)
@@ -152,7 +154,7 @@ def read_in_parallel(
             return None if rows is None else (file, rows)
 
 
-def _stretches(size: int, begun: int, start: int, jobs: int) -> list[Stretch]:
+def _stretches(size: int, begun: int, start: int, jobs: int) -> list[FileStretch]:
     """The stretches from `start` on, ever shorter, so that all processes end at about the same
     time. `begun`: how much of the file has been read in pieces."""
     pieces = [begun]
@@ -161,12 +163,12 @@ def _stretches(size: int, begun: int, start: int, jobs: int) -> list[Stretch]:
         pieces.append(pieces[-1] + length // PIECE_BYTES * PIECE_BYTES)
     starts = [start, *[None] * (len(pieces) - 1)]
     ends = [*pieces[1:], size]
-    return [Stretch(*one) for one in zip(starts, pieces, ends, strict=True)]
+    return [FileStretch(*one) for one in zip(starts, pieces, ends, strict=True)]
 
 
 def _read_apart(
-    path: Path, stretches: list[Stretch], numbers: Iterable[int]
-) -> Iterator[tuple[int, Part]]:
+    path: Path, stretches: list[FileStretch], numbers: Iterable[int]
+) -> Iterator[tuple[int, StretchRows]]:
     """In another process: the stretches that it is free for, by number."""
     with open_stream(path) as stream:
         for number, rows in _read_stretches(stream, stretches, numbers):
@@ -174,22 +176,22 @@ def _read_apart(
 
 
 def _read_stretches(
-    stream: ByteStream, stretches: list[Stretch], numbers: Iterable[int]
-) -> Iterator[tuple[int, Rows]]:
+    stream: ByteStream, stretches: list[FileStretch], numbers: Iterable[int]
+) -> Iterator[tuple[int, KinetoRows]]:
     """The rows of the stretches of these numbers, which ascend. Raises NotWholeError,
     TraceAnalyzerError."""
     rows = None
     for number in numbers:
         stretch = stretches[number]
-        rows = Rows(rows)
+        rows = KinetoRows(rows)
         for chunk in whole_chunks(stream, stretch.end, _left_over(stream, stretch)):
             rows.add(chunk)
         if stream.damage or stream.place != stretch.end:
-            raise NotWholeError
+            raise DamagedStretchError
         yield number, rows
 
 
-def _left_over(stream: ByteStream, stretch: Stretch) -> bytes:
+def _left_over(stream: ByteStream, stretch: FileStretch) -> bytes:
     """Go on to the stretch: what of it comes before its first piece. Raises NotWholeError where
     that is not known."""
     if stretch.start is not None:
@@ -197,13 +199,13 @@ def _left_over(stream: ByteStream, stretch: Stretch) -> bytes:
     tail = stream.go_to(stretch.piece, TAIL_BYTES)
     found = boundary_in_tail(tail)
     if found is None or stream.place != stretch.piece:
-        raise NotWholeError
+        raise DamagedStretchError
     return tail[found.end() :]
 
 
 def _read_here(
-    file: KinetoFile, stream: ByteStream, stretches: list[Stretch], numbers: Iterable[int]
-) -> dict[int, Part] | None:
+    file: KinetoFile, stream: ByteStream, stretches: list[FileStretch], numbers: Iterable[int]
+) -> dict[int, StretchRows] | None:
     """The stretches that this process reads: those it is free for, and the last one. None where one
     is damaged."""
     rows = None
@@ -211,11 +213,11 @@ def _read_here(
     try:
         for number, rows in _read_stretches(stream, stretches, numbers):
             found[number] = part_of(rows)
-        rows = Rows(rows)
+        rows = KinetoRows(rows)
         for chunk in file.rest(stream, _left_over(stream, stretches[-1])):
             rows.add(chunk)
     except (
-        NotWholeError,
+        DamagedStretchError,
         UnreadableInputError,
     ):  # reading it from front to back tells what is wrong
         return None
@@ -223,14 +225,14 @@ def _read_here(
 
 
 def _together(
-    count: int, mine: dict[int, Part], helpers: list[Child[tuple[int, Part]]]
-) -> Rows | None:
+    count: int, mine: dict[int, StretchRows], helpers: list[Child[tuple[int, StretchRows]]]
+) -> KinetoRows | None:
     """The rows of so many parts in the order of the file; None where any is missing."""
     by_reader = [mine, *(dict(helper.values()) for helper in helpers)]
     readers = {number: reader for reader, parts in enumerate(by_reader) for number in parts}
     if len(readers) < count:
         return None
-    rows = Rows()
+    rows = KinetoRows()
     codes = [(list[int](), list[int](), list[int]()) for _ in by_reader]
     for number, reader in sorted(readers.items()):
         _append(rows, by_reader[reader].pop(number), codes[reader])

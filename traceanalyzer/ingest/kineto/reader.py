@@ -8,8 +8,8 @@ from pathlib import Path
 from traceanalyzer.base import EmptyRecordingError, UnreadableInputError
 from traceanalyzer.ingest.kineto.chunks import BYTE_ORDER_MARK, KinetoFile
 from traceanalyzer.ingest.kineto.parallel import read_in_parallel
-from traceanalyzer.ingest.kineto.rows import Rows
-from traceanalyzer.ingest.kineto.trace import make_trace, unread
+from traceanalyzer.ingest.kineto.rows import KinetoRows
+from traceanalyzer.ingest.kineto.trace import kineto_trace, unread
 from traceanalyzer.ingest.stream import open_stream
 from traceanalyzer.trace import Trace
 
@@ -57,7 +57,7 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
     UnreadableInputError, EmptyRecordingError."""
     damage = ""
     found = read_in_parallel(path, progress)
-    file, rows = found or (KinetoFile(), Rows())
+    file, rows = found or (KinetoFile(), KinetoRows())
     if found is None:
         with open_stream(path, progress) as stream:
             for chunk in file.rest(stream, file.begin(stream)):
@@ -67,7 +67,7 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
         why = damage or "it has no `traceEvents`"
         raise UnreadableInputError(f"{path}: not a readable Kineto trace: {why}; export it again")
     if rows.kept:
-        return [make_trace(path, file, rows, damage)]
+        return [kineto_trace(path, file, rows, damage)]
     if rows.lost or file.truncated:
         raise UnreadableInputError(
             f"{path}: too damaged or cut off: not one event could be read; export it again"

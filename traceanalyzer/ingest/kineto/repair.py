@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from traceanalyzer.ingest.kineto.events import LAX, NEAR, STRICT, Event, Span
+from traceanalyzer.ingest.kineto.events import LAX, NEAR, STRICT, CompleteEvent, Event
 from traceanalyzer.ingest.kineto.loose import event_of
 
 BOUNDARY = re.compile(rb'\}\s*+(?:,\s*+)?(?=\{(?:[^{}]{0,4096}?"ph"|\s*"args")\s*:)')
@@ -125,7 +125,7 @@ def _one_by_one(text: bytes) -> Decoded:
         result.events += found.events
         result.lost += found.lost
         result.repaired += max(found.repaired, len(found.events))
-    spans = sum(type(event) is Span for event in result.events)
+    spans = sum(type(event) is CompleteEvent for event in result.events)
     result.lost = max(result.lost, len(_COMPLETE.findall(text)) - spans)
     return result
 

@@ -12,17 +12,17 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from traceanalyzer.ingest.columns import Codes, Columns, Texts, copied
+from traceanalyzer.ingest.columns import Codes, Columns, StringCodes, copied
 from traceanalyzer.ingest.kineto import arguments
 from traceanalyzer.ingest.kineto.arguments import Collective, Occupancies, Operands
 from traceanalyzer.ingest.kineto.events import (
     NO_ARGS,
     Args,
-    Counter,
-    Group,
+    CompleteEvent,
+    CounterSample,
     Instant,
     Meta,
-    Span,
+    RowGroup,
     group_of,
 )
 from traceanalyzer.ingest.kineto.names import overhead_kind, wait_kind
@@ -40,15 +40,15 @@ from traceanalyzer.trace.events import (
 )
 
 _DEVICE_KINDS = {
-    Group[kind.name]: kind
+    RowGroup[kind.name]: kind
     for kind in (DeviceOpKind.KERNEL, DeviceOpKind.MEMCPY, DeviceOpKind.MEMSET)
 }
 _COUNTERS = re.compile(r"GPU (\d{1,4}) Counters")
 _OF_A_GRAPH = b'"Dispatch Task"'
 _HOST_KINDS = {
-    Group.OP: RangeKind.OP,
-    Group.ANNOTATION: RangeKind.ANNOTATION,
-    Group.PYTHON: RangeKind.PYTHON,
+    RowGroup.OP: RangeKind.OP,
+    RowGroup.ANNOTATION: RangeKind.ANNOTATION,
+    RowGroup.PYTHON: RangeKind.PYTHON,
 }
 _NOT_RECORDED = ("copy_kind", "source_memory", "target_memory", "error")
 """Columns that no event states: the names of copies tell the first three."""
@@ -72,14 +72,14 @@ _LAYOUTS: dict[type[Table], dict[str, str]] = {
 }
 _DIMENSIONS: msgspec.json.Decoder[tuple[int, int, int]] = msgspec.json.Decoder(tuple[int, int, int])
 Id = int | str
-Spans = list[Span[Any]]
+Spans = list[CompleteEvent[Any]]
 
 
 class _Sorter(dict[str, "Callable[[Any], None]"]):
     """What adds an event of a category to the list of its group."""
 
     def __init__(self) -> None:
-        self.groups: dict[Group, list[Any]] = {group: [] for group in Group}
+        self.groups: dict[RowGroup, list[Any]] = {group: [] for group in RowGroup}
 
     def __missing__(self, category: str) -> Callable[[Any], None]:
         append = self[category] = self.groups[group_of(category)].append
@@ -99,13 +99,13 @@ class _Sizes(dict[bytes, int]):
         return size
 
 
-class Rows:
+class KinetoRows:
     """Takes decoded chunks; the columns of each table, its strings, threads and collectives are the
     result. `before`: rows from further to the front of the same file; strings, threads and
     collectives are these, and more."""
 
-    def __init__(self, before: "Rows | None" = None) -> None:
-        self.texts: Texts = before.texts if before else Texts()
+    def __init__(self, before: "KinetoRows | None" = None) -> None:
+        self.texts: StringCodes = before.texts if before else StringCodes()
         self.threads: Codes[tuple[Id, Id]] = before.threads if before else Codes()
         self.collectives: Codes[Collective] = before.collectives if before else Codes()
         self.known = (
@@ -124,22 +124,22 @@ class Rows:
         self.names: dict[tuple[str, Id, Id], str] = {}
         """Text of the metadata rows by (`process_name` or `thread_name`, pid, tid)."""
         self.events = self.skipped = self.repaired = self.lost = self.memory_events = 0
-        self.counts = collections.Counter(dict.fromkeys(Group, 0))
+        self.counts = collections.Counter(dict.fromkeys(RowGroup, 0))
         self._sorter = _Sorter()
-        self._sinks: dict[Group, Callable[[Spans, Group], None]] = {
+        self._sinks: dict[RowGroup, Callable[[Spans, RowGroup], None]] = {
             **dict.fromkeys(_DEVICE_KINDS, self._add_device),
             **dict.fromkeys(_HOST_KINDS, self._add_host),
-            Group.API: self._add_api,
-            Group.DEVICE_RANGE: self._add_device_ranges,
-            Group.SYNC: self._add_waits,
-            Group.OVERHEAD: self._add_overheads,
-            Group.SPAN: self._add_recorder_span,
+            RowGroup.API: self._add_api,
+            RowGroup.DEVICE_RANGE: self._add_device_ranges,
+            RowGroup.SYNC: self._add_waits,
+            RowGroup.OVERHEAD: self._add_overheads,
+            RowGroup.SPAN: self._add_recorder_span,
         }
 
     @property
     def kept(self) -> int:
         """Rows of host or device activity."""
-        return sum(self.counts[group] for group in (*_DEVICE_KINDS, *_HOST_KINDS, Group.API))
+        return sum(self.counts[group] for group in (*_DEVICE_KINDS, *_HOST_KINDS, RowGroup.API))
 
     def add(self, chunk: Decoded) -> None:
         """Take the events of one chunk."""
@@ -155,17 +155,17 @@ class Rows:
             self.counts[group] += len(found)
             if group in self._sinks:
                 self._sinks[group](self._with_time(found), group)
-            elif group is Group.META:
+            elif group is RowGroup.META:
                 self._add_metadata(found)
-            elif group is Group.INSTANT:
+            elif group is RowGroup.INSTANT:
                 self._add_instants(found)
-            elif group is Group.COUNTER:
+            elif group is RowGroup.COUNTER:
                 self._add_counters(found)
             else:
                 self.skipped += len(found)
             found.clear()
 
-    def _add_counters(self, found: list[Counter[Any]]) -> None:
+    def _add_counters(self, found: list[CounterSample[Any]]) -> None:
         """Samples of hardware counters; other counters (the viewer's) are left out."""
         kept = self._with_time([c for c in found if arguments.counter_value(c) is not None])
         self.skipped += len(found) - len(kept)
@@ -202,7 +202,7 @@ class Rows:
         ids = zip([span.pid for span in spans], [span.tid for span in spans], strict=True)
         return list(map(self.threads.__getitem__, ids))
 
-    def _add_device(self, spans: Spans, group: Group) -> None:
+    def _add_device(self, spans: Spans, group: RowGroup) -> None:
         args = [span.args or NO_ARGS for span in spans]
         occupancy = [self._occupancies[text] for text in copied([a.occupancy_limits for a in args])]
         self.tables[DeviceOps].append(
@@ -237,12 +237,12 @@ class Rows:
         texts = [arguments.annotation(a) for a in args]
         return [self.texts.code(text) if text else -1 for text in texts]
 
-    def _add_api(self, spans: Spans, _: Group) -> None:
+    def _add_api(self, spans: Spans, _: RowGroup) -> None:
         correlation = [-1 if span.args is None else span.args.correlation for span in spans]
         where = {"thread": self._thread_codes(spans), "correlation": correlation}
         self.tables[ApiCalls].append(self._named_times(spans) | where)
 
-    def _add_host(self, spans: Spans, group: Group) -> None:
+    def _add_host(self, spans: Spans, group: RowGroup) -> None:
         args = [span.args or NO_ARGS for span in spans]
         launches = [
             arguments.launch_options(a) if a.warps or a.kernel_options else "" for a in args
@@ -262,7 +262,7 @@ class Rows:
             }
         )
 
-    def _add_waits(self, spans: Spans, _: Group) -> None:
+    def _add_waits(self, spans: Spans, _: RowGroup) -> None:
         kinds = [wait_kind((span.args and span.args.sync_kind) or span.name) for span in spans]
         args = [span.args or NO_ARGS for span in spans]
         self.tables[Waits].append(
@@ -273,17 +273,17 @@ class Rows:
             )
         )
 
-    def _add_overheads(self, spans: Spans, _: Group) -> None:
+    def _add_overheads(self, spans: Spans, _: RowGroup) -> None:
         kinds = [overhead_kind(span.name) for span in spans]
         self.tables[Overheads].append(
             self._named_times(spans) | {"kind": kinds, "thread": self._thread_codes(spans)}
         )
 
-    def _add_device_ranges(self, spans: Spans, _: Group) -> None:
+    def _add_device_ranges(self, spans: Spans, _: RowGroup) -> None:
         args = [span.args or NO_ARGS for span in spans]
         self.tables[DeviceRanges].append(self._named_times(spans) | _device(spans, args))
 
-    def _add_recorder_span(self, spans: Spans, _: Group) -> None:
+    def _add_recorder_span(self, spans: Spans, _: RowGroup) -> None:
         times = self._times(spans)
         self.skipped += len(spans)
         for span, start, end in zip(spans, times["start"], times["end"], strict=True):
@@ -344,7 +344,7 @@ def _device(spans: Spans, args: list[Args]) -> dict[str, list[int]]:
     }
 
 
-def _gpu_of(counter: Counter[Any]) -> int:
+def _gpu_of(counter: CounterSample[Any]) -> int:
     """The GPU that a sample is of, by its row's process; -1 where that names none."""
     named = _COUNTERS.match(str(counter.pid))
     return -1 if named is None else int(named[1])

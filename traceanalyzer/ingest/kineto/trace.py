@@ -15,7 +15,7 @@ from traceanalyzer.ingest.columns import Codes, looked_up
 from traceanalyzer.ingest.durations import clip_impossible
 from traceanalyzer.ingest.kineto.arguments import OF_GROUP, Collective
 from traceanalyzer.ingest.kineto.chunks import KinetoFile
-from traceanalyzer.ingest.kineto.events import Group
+from traceanalyzer.ingest.kineto.events import RowGroup
 from traceanalyzer.ingest.kineto.metadata import (
     devices_of,
     distributed,
@@ -25,7 +25,7 @@ from traceanalyzer.ingest.kineto.metadata import (
     parse_metadata,
 )
 from traceanalyzer.ingest.kineto.names import MTIA_COPY, copy_ends, copy_kind, no_operator
-from traceanalyzer.ingest.kineto.rows import Rows
+from traceanalyzer.ingest.kineto.rows import KinetoRows
 from traceanalyzer.trace import I64, Bool, Collectives, DeviceOpKind, RangeKind, Trace, Waits
 from traceanalyzer.trace.circumstances import Collected, Health, Process, Thread
 from traceanalyzer.trace.events import (
@@ -37,7 +37,7 @@ from traceanalyzer.trace.events import (
     MemoryEvents,
     Overheads,
 )
-from traceanalyzer.trace.table import distinct, ranked
+from traceanalyzer.trace.table import distinct, distinct_places
 
 _SYSTEMATIC_SHARE = 0.01
 """Of device ops that start before their launch: above, the two clocks disagree."""
@@ -48,7 +48,7 @@ _CLASHING_SHARE = 0.01
 two calls of one process have the same id, but for a driver's call beneath the runtime's."""
 
 
-def make_trace(path: Path, file: KinetoFile, rows: Rows, damage: str) -> Trace:
+def kineto_trace(path: Path, file: KinetoFile, rows: KinetoRows, damage: str) -> Trace:
     """The trace of all rows read. `damage`: why the file ended early, if it did. Empties the rows'
     columns."""
     metadata = parse_metadata(file.metadata)
@@ -96,7 +96,7 @@ class _Events:
     pids: list[int]
 
 
-def _events(path: Path, rows: Rows) -> _Events:
+def _events(path: Path, rows: KinetoRows) -> _Events:
     """The events of a file. Raises UnreadableInputError where several ranks were merged into it."""
     (api, host), device = both_threaded(partial(_host, rows), partial(_device, rows), rows.kept)
     pids = _pids(rows, api, host)
@@ -115,7 +115,7 @@ def _events(path: Path, rows: Rows) -> _Events:
     return _Events(api, host, ops, clipped, pids)
 
 
-def _host(rows: Rows) -> tuple[ApiCalls, HostRanges]:
+def _host(rows: KinetoRows) -> tuple[ApiCalls, HostRanges]:
     host = rows.tables[HostRanges].take_ordered("start", "kind")
     strings = rows.texts.all()
     is_op = host["kind"] == RangeKind.OP
@@ -132,7 +132,7 @@ def _host(rows: Rows) -> tuple[ApiCalls, HostRanges]:
     return api, HostRanges.from_columns(host, then="kind" if found else "")
 
 
-def _device(rows: Rows) -> tuple[dict[str, NDArray[Any]], I64, Bool]:
+def _device(rows: KinetoRows) -> tuple[dict[str, NDArray[Any]], I64, Bool]:
     """The columns of the device ops, their ends with impossible ones cut, and which those are. Of
     the copies directions and kinds of memory are told by their names."""
     window_end = rows.window[1] if rows.window else rows.window_end or None
@@ -152,7 +152,7 @@ def _device(rows: Rows) -> tuple[dict[str, NDArray[Any]], I64, Bool]:
     return columns, *clip_impossible(columns, window_end)
 
 
-def _collectives(rows: Rows, groups: dict[str, str]) -> Collectives:
+def _collectives(rows: KinetoRows, groups: dict[str, str]) -> Collectives:
     found = list(rows.collectives)
     texts = rows.texts.in_order()
     for i, collective in enumerate(found):
@@ -167,7 +167,7 @@ def _collectives(rows: Rows, groups: dict[str, str]) -> Collectives:
     )
 
 
-def _pids(rows: Rows, api: ApiCalls, host: HostRanges) -> list[int]:
+def _pids(rows: KinetoRows, api: ApiCalls, host: HostRanges) -> list[int]:
     """Ids of the processes whose host events are in the file, the one with most first. Stacks name
     threads without their process: the other events a process must have made itself."""
     own = host.kind != RangeKind.PYTHON
@@ -181,7 +181,7 @@ def _pids(rows: Rows, api: ApiCalls, host: HostRanges) -> list[int]:
     return [pid for pid, _ in count.most_common()]
 
 
-def _clashing(rows: Rows, api: ApiCalls, ops: DeviceOps) -> int:
+def _clashing(rows: KinetoRows, api: ApiCalls, ops: DeviceOps) -> int:
     """How many processes have calls with the correlation ids of the same device ops; 0 where hardly
     an op has calls of several."""
     process: Codes[Any] = Codes()
@@ -189,7 +189,7 @@ def _clashing(rows: Rows, api: ApiCalls, ops: DeviceOps) -> int:
     if len(of_thread) < 2 or len(process) < 2:
         return 0
     known = (api.correlation > 0) & (api.thread >= 0)
-    ids, place = ranked(api.correlation[known])
+    ids, place = distinct_places(api.correlation[known])
     pair = place.astype(np.int64) * len(process) + of_thread[api.thread[known]]
     processes = np.bincount(distinct(pair) // len(process), minlength=len(ids))
     shared = np.isin(ops.correlation, ids[processes > 1])
@@ -198,7 +198,7 @@ def _clashing(rows: Rows, api: ApiCalls, ops: DeviceOps) -> int:
     return int(processes.max())
 
 
-def _process(metadata: dict[str, Any], rows: Rows, pids: list[int]) -> Process:
+def _process(metadata: dict[str, Any], rows: KinetoRows, pids: list[int]) -> Process:
     names = {p: text for (kind, p, _), text in rows.names.items() if kind == "process_name"}
     host = metadata.get("host_name", metadata.get("hostname"))
     return Process(
@@ -210,20 +210,22 @@ def _process(metadata: dict[str, Any], rows: Rows, pids: list[int]) -> Process:
     )
 
 
-def _collected(metadata: dict[str, Any], rows: Rows, host: HostRanges) -> Collected:
+def _collected(metadata: dict[str, Any], rows: KinetoRows, host: HostRanges) -> Collected:
     count = rows.counts
     return Collected(
-        device=any(count[group] for group in (Group.KERNEL, Group.MEMCPY, Group.MEMSET)),
-        api=count[Group.API] > 0,
-        ops=count[Group.OP] > 0,
+        device=any(count[group] for group in (RowGroup.KERNEL, RowGroup.MEMCPY, RowGroup.MEMSET)),
+        api=count[RowGroup.API] > 0,
+        ops=count[RowGroup.OP] > 0,
         shapes=bool(integer(metadata.get("record_shapes"))) or bool(np.any(host.shapes >= 0)),
-        stacks=bool(integer(metadata.get("with_stack"))) or count[Group.PYTHON] > 0,
+        stacks=bool(integer(metadata.get("with_stack"))) or count[RowGroup.PYTHON] > 0,
         memory=bool(integer(metadata.get("profile_memory"))) or rows.memory_events > 0,
-        sync_events=count[Group.SYNC] > 0,
+        sync_events=count[RowGroup.SYNC] > 0,
     )
 
 
-def _health(file: KinetoFile, rows: Rows, damage: str, events: _Events, remark: str) -> Health:
+def _health(
+    file: KinetoFile, rows: KinetoRows, damage: str, events: _Events, remark: str
+) -> Health:
     """Counts and notes for the report."""
     repaired = rows.repaired + sum(columns.mended for columns in rows.tables.values())
     notes = [
@@ -244,7 +246,9 @@ def _health(file: KinetoFile, rows: Rows, damage: str, events: _Events, remark: 
     )
 
 
-def _notes_on_file(file: KinetoFile, rows: Rows, damage: str, pids: list[int]) -> Iterator[str]:
+def _notes_on_file(
+    file: KinetoFile, rows: KinetoRows, damage: str, pids: list[int]
+) -> Iterator[str]:
     if damage:
         yield f"The file ends early, after {rows.events:,} events: {damage}."
     elif file.truncated:
@@ -274,17 +278,17 @@ def _notes_on_damage(repaired: int, lost: int, clipped: int) -> Iterator[str]:
         )
 
 
-def unread(rows: Rows) -> list[str]:
+def unread(rows: KinetoRows) -> list[str]:
     """What rows that are only counted hold."""
     notes = []
-    ranges = rows.counts[Group.RANGE_COUNTERS]
+    ranges = rows.counts[RowGroup.RANGE_COUNTERS]
     if ranges:
         notes.append(
             f"{ranges:,} rows are counters of CUPTI's range profiler (cuda_profiler_range): their "
             "times are made up by the recorder, so they are on no timeline; `traceanalyzer collect "
             "ncu` measures kernels."
         )
-    insight = rows.counts[Group.MTIA]
+    insight = rows.counts[RowGroup.MTIA]
     if insight:
         notes.append(f"{insight:,} rows are MTIA's own counters and insights, which are not read.")
     return notes

@@ -13,7 +13,13 @@ from traceanalyzer.ingest.memory.shapes import Shapes, TakenSegment
 from traceanalyzer.ingest.side_files import mapping
 from traceanalyzer.ingest.stream import head_of, open_stream
 from traceanalyzer.trace import I64, Trace
-from traceanalyzer.trace.snapshot import Blocks, DeviceMemory, Events, Segment, Snapshot
+from traceanalyzer.trace.snapshot import (
+    AllocationEvents,
+    DeviceMemory,
+    MemoryBlocks,
+    Segment,
+    Snapshot,
+)
 
 MAX_DEVICES = 4096
 MAX_BYTES_OF_MEMORY = 1 << 50  # a size beyond a pebibyte is damage; sums of sizes then stay exact
@@ -83,7 +89,7 @@ def snapshot_of(path: str, top: Any, shapes: Shapes) -> Snapshot:
 
 
 def _devices(
-    lengths: list[int], events: Events, segments: list[TakenSegment], blocks: Blocks
+    lengths: list[int], events: AllocationEvents, segments: list[TakenSegment], blocks: MemoryBlocks
 ) -> Iterator[DeviceMemory]:
     """The devices that have events or segments, of which the first ones have so many events."""
     of_traces = dict(enumerate(pairwise(np.cumsum([0, *lengths]).tolist())))
@@ -102,18 +108,20 @@ def _devices(
         yield DeviceMemory(device, _stretch_of(events, lo, hi), own, own_blocks)
 
 
-def _stretch_of(events: Events, start: int, stop: int) -> Events:
+def _stretch_of(events: AllocationEvents, start: int, stop: int) -> AllocationEvents:
     names = ("since_us", "address", "size", "action", "stack")
-    return Events(events.begin_us, *(getattr(events, name)[start:stop] for name in names))
+    return AllocationEvents(events.begin_us, *(getattr(events, name)[start:stop] for name in names))
 
 
-def _blocks_of(blocks: Blocks, rows: I64, of_device: I64, segments: Sequence[Segment]) -> Blocks:
+def _blocks_of(
+    blocks: MemoryBlocks, rows: I64, of_device: I64, segments: Sequence[Segment]
+) -> MemoryBlocks:
     """These rows of the blocks. `of_device`: places of the device's segments among all, ascending;
     the blocks name them by their place among those of the device."""
     columns = {name: getattr(blocks, name)[rows] for name in blocks.__dataclass_fields__}
     columns["segment"] = np.searchsorted(of_device, columns["segment"])
     columns["address"] = _addresses(columns, segments)
-    return Blocks(**columns)
+    return MemoryBlocks(**columns)
 
 
 def _by_device(device_of: I64) -> dict[int, I64]:

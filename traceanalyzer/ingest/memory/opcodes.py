@@ -16,7 +16,7 @@ from struct import error as struct_error
 from typing import Any, NoReturn
 
 from traceanalyzer.base import RefusedSnapshotError
-from traceanalyzer.ingest.memory.shapes import EVENT, Memo, Shapes
+from traceanalyzer.ingest.memory.shapes import EVENT, PickleMemo, Shapes
 from traceanalyzer.ingest.memory.templates import PUSH, Templates
 
 MAX_DEPTH = 64  # containers inside containers; a memory snapshot has six
@@ -67,7 +67,7 @@ class _Interpreter:
         )
         self._shapes = shapes
         self._stack: list[Any] = []
-        self._memo = Memo()
+        self._memo = PickleMemo()
         self._marks: list[tuple[int, int, int]] = []
         """For each mark the sizes of stack and memo there, and how many containers were open."""
         self._pushed = _Pushed(self._memo)
@@ -278,7 +278,7 @@ class _Interpreter:
 class _Pushed(dict[bytes, Any]):
     """The value that an opcode with its argument pushes, kept where it will always be the same."""
 
-    def __init__(self, memo: Memo) -> None:
+    def __init__(self, memo: PickleMemo) -> None:
         self._memo = memo
 
     def __missing__(self, opcode: bytes) -> Any:

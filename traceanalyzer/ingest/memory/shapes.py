@@ -15,10 +15,10 @@ from traceanalyzer.trace.snapshot import (
     CODE,
     INACTIVE,
     PENDING,
+    AllocationEvents,
     Annotation,
-    Blocks,
-    Events,
     Frame,
+    MemoryBlocks,
     Segment,
     Stack,
 )
@@ -43,7 +43,7 @@ NO_TIME = -1  # torch_npu writes no times
 MAX_FRAMES = 4096  # of one stack; Python's own limit is a thousand deep
 
 
-class Taken:
+class TakenOut:
     """Stands where a dictionary stood that was taken out."""
 
     __slots__ = ()
@@ -58,9 +58,9 @@ class KeptStack:
         self.row = row
 
 
-EVENT: Final = Taken()
-BLOCK: Final = Taken()
-ANNOTATION: Final = Taken()
+EVENT: Final = TakenOut()
+BLOCK: Final = TakenOut()
+ANNOTATION: Final = TakenOut()
 
 
 class TakenSegment:
@@ -171,7 +171,7 @@ class Shapes:
         """Append to a list; of what was taken out it keeps the number."""
         if type(target) is not list:
             raise TypeError("items that make no list")
-        if items and type(items[0]) is Taken:
+        if items and type(items[0]) is TakenOut:
             if items.count(items[0]) != len(items):
                 raise TypeError("a list of different things")
             items = [len(items)]
@@ -212,26 +212,26 @@ class Shapes:
         )
         return TakenSegment(int(values.get("device", 0)), segment, sum(values["blocks"]))
 
-    def event_columns(self) -> Events:
+    def event_columns(self) -> AllocationEvents:
         """All events."""
         self._settle()
-        return Events(
+        return AllocationEvents(
             self._begin_us, *(np.frombuffer(column, column.typecode) for column in self._columns)
         )
 
-    def block_columns(self, segment_blocks: list[int]) -> Blocks:
+    def block_columns(self, segment_blocks: list[int]) -> MemoryBlocks:
         """All blocks; `segment_blocks` is how many each segment has, in file order."""
         rows = np.frombuffer(self.blocks, np.int64).reshape(-1, 5)
         if sum(segment_blocks) != len(rows) or min(segment_blocks, default=0) < 0:
             raise RefusedSnapshotError("damaged (blocks without a segment)")
         owner = np.repeat(np.arange(len(segment_blocks)), segment_blocks)
-        return Blocks(rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3], rows[:, 4], owner)
+        return MemoryBlocks(rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3], rows[:, 4], owner)
 
 
 FREE: Final = object()
 
 
-class Memo:
+class PickleMemo:
     """What a pickle's memo keeps, in four bytes for nearly all of it: a history has an entry an
     event, and one a stack, and these take no more than their place."""
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice, pairwise
 from typing import Any
 
-from traceanalyzer.ingest.memory.shapes import EVENT, KeptStack, Memo, Shapes
+from traceanalyzer.ingest.memory.shapes import EVENT, KeptStack, PickleMemo, Shapes
 
 PUSH = rb"j.{4}|h.|K.|J.{4}|M..|\x8a(?:\x06.{6}|\x07.{7}|\x05.{5}|\x08.{8}|\x09.{9}|\x04.{4}|\x00)|[N\x88\x89]"
 """Opcodes that only push a value: of the memo (`j`, `h`), an int, None, a bool. Four of five
@@ -35,7 +35,7 @@ _DEPTH = {"MARK": 1, "APPENDS": -1, "SETITEMS": -1}
 class Templates:
     """The pattern of the last event that was interpreted."""
 
-    def __init__(self, memo: Memo, value_of: Callable[[bytes], Any], shapes: Shapes) -> None:
+    def __init__(self, memo: PickleMemo, value_of: Callable[[bytes], Any], shapes: Shapes) -> None:
         self._memo = memo
         self._value_of = value_of
         self._shapes = shapes

@@ -6,19 +6,19 @@ from pathlib import Path
 
 from traceanalyzer.ingest.messages import averages
 from traceanalyzer.ingest.texts import console, out_of_memory
-from traceanalyzer.ingest.texts.reading import Kind, kind_of, read_text
+from traceanalyzer.ingest.texts.reading import TextKind, read_text, text_kind
 from traceanalyzer.trace import Trace
 
 KINDS = (
-    Kind("out_of_memory", out_of_memory.holds, out_of_memory.told),
-    Kind("torch_console", console.holds, console.told),
-    Kind("printed_averages", averages.holds, averages.told),
+    TextKind("out_of_memory", out_of_memory.holds, out_of_memory.told),
+    TextKind("torch_console", console.holds, console.told),
+    TextKind("printed_averages", averages.holds, averages.told),
 )
 
 
 def recognise(head: bytes, path: Path) -> bool:
     """Whether it has such a message. `head`: its first bytes, decompressed."""
-    return kind_of(head, KINDS) is not None
+    return text_kind(head, KINDS) is not None
 
 
 def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Trace]:

@@ -26,7 +26,7 @@ import msgspec
 from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.base.files import note_read
 from traceanalyzer.base.limits import MIB, limits
-from traceanalyzer.ingest.side_files import figure
+from traceanalyzer.ingest.side_files import number_in
 from traceanalyzer.ingest.stream import open_stream
 from traceanalyzer.trace.circumstances import KernelCounters
 
@@ -162,7 +162,7 @@ def _metrics(values: Iterator[tuple[str, str, str]]) -> Metrics:
             scale = 1.0
         elif key not in _KNOWN and not _TENSOR.match(key):
             continue
-        if scale is not None and key not in result and (number := figure(text)) is not None:
+        if scale is not None and key not in result and (number := number_in(text)) is not None:
             result[key] = number * scale
     return result
 

@@ -11,7 +11,7 @@ from typing import Any
 from traceanalyzer.base import dataclass
 from traceanalyzer.ingest.nsys.enums import NvtxEvent
 from traceanalyzer.ingest.nsys.events import UNKNOWN, process_of, thread_of
-from traceanalyzer.ingest.nsys.nvtx import named
+from traceanalyzer.ingest.nsys.nvtx import naming_events
 from traceanalyzer.ingest.sqlite.database import Database
 from traceanalyzer.trace import Device, distinct
 
@@ -70,7 +70,7 @@ _OLD_GPU = {
 """Columns of the tables of either generation, by what they say."""
 
 
-def about(database: Database) -> About:
+def read_about(database: Database) -> About:
     """Read the metadata tables."""
 
     def values(table: str, where: str) -> list[tuple[str, str]]:
@@ -130,7 +130,7 @@ def thread_names(database: Database) -> dict[tuple[int, int], str]:
         key: _file_name(texts.get(i, ""))
         for key, i in zip(keys, rows["nameId"].tolist(), strict=True)
     }
-    own = named(database, NvtxEvent.THREAD_NAME)
+    own = naming_events(database, NvtxEvent.THREAD_NAME)
     for tid, name in own:
         names[int(process_of(tid)), int(thread_of(tid))] = name
     return names

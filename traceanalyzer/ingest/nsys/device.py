@@ -10,7 +10,7 @@ from traceanalyzer.ingest.durations import Tally
 from traceanalyzer.ingest.nsys.enums import COPY_KINDS, MEMORY_KINDS
 from traceanalyzer.ingest.nsys.events import (
     TIMES,
-    Events,
+    ProcessEvents,
     Strings,
     ids,
     process_of,
@@ -19,7 +19,7 @@ from traceanalyzer.ingest.nsys.events import (
     timed_rows,
 )
 from traceanalyzer.ingest.sqlite.database import MISSING, Database
-from traceanalyzer.ingest.sqlite.pages import Part
+from traceanalyzer.ingest.sqlite.pages import TablePart
 from traceanalyzer.trace import I32, I64, CopyKind, DeviceOpKind, DeviceOps, MemoryKind
 
 KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
@@ -43,10 +43,10 @@ _HOST_MEMORY = tuple(
 )
 
 
-def device_ops(database: Database, strings: Strings, tally: Tally) -> Events:
+def device_events(database: Database, strings: Strings, tally: Tally) -> ProcessEvents:
     """All device work of the file, with the columns of `DeviceOps`."""
 
-    def memsets(rows: dict[str, I64]) -> Events:
+    def memsets(rows: dict[str, I64]) -> ProcessEvents:
         rows["target_memory"] = _mapped(rows["memKind"], MEMORY_KINDS)
         return _events(
             rows, DeviceOpKind.MEMSET, by_value(rows["target_memory"], name_of_memset, np.int32)
@@ -55,7 +55,7 @@ def device_ops(database: Database, strings: Strings, tally: Tally) -> Events:
     def name_of_memset(kind: int) -> int:
         return strings.code(f"Memset ({MemoryKind(kind).name.capitalize()})")
 
-    def graphs(rows: dict[str, I64]) -> Events:
+    def graphs(rows: dict[str, I64]) -> ProcessEvents:
         return _events(rows, DeviceOpKind.GRAPH, by_value(rows["graphId"], name_of_graph, np.int32))
 
     def name_of_graph(graph: int) -> int:
@@ -76,10 +76,12 @@ def device_ops(database: Database, strings: Strings, tally: Tally) -> Events:
     found += _read(
         database, MEMSET, {"bytes": -1, "memKind": -1, "graphNodeId": -1}, tally, memsets
     )
-    return Events.concatenate(found + _read(database, GRAPH_TRACE, {"graphId": -1}, tally, graphs))
+    return ProcessEvents.concatenate(
+        found + _read(database, GRAPH_TRACE, {"graphId": -1}, tally, graphs)
+    )
 
 
-def memory_events(database: Database) -> Events:
+def memory_events(database: Database) -> ProcessEvents:
     """Allocations and frees of device and pinned memory (`--cuda-memory-usage`), columns of
     `MemoryEvents`."""
     columns = {
@@ -98,10 +100,10 @@ def memory_events(database: Database) -> Events:
         "device": np.where(on_host, -1, ids(rows["deviceId"])),
         "bytes": np.where(is_free, -rows["bytes"], rows["bytes"]),
     }
-    return Events(process_of(rows["globalPid"]), table).take(rows["start"] != MISSING)
+    return ProcessEvents(process_of(rows["globalPid"]), table).take(rows["start"] != MISSING)
 
 
-def _kernel_rows(rows: dict[str, I64]) -> Events:
+def _kernel_rows(rows: dict[str, I64]) -> ProcessEvents:
     static = rows["staticSharedMemory"]
     dynamic = rows["dynamicSharedMemory"]
     grid = np.stack([rows[name] for name in _GRID])
@@ -120,10 +122,10 @@ def _kernel_rows(rows: dict[str, I64]) -> Events:
     return _events(rows, DeviceOpKind.KERNEL, small(name))
 
 
-def _copies(database: Database, strings: Strings, tally: Tally) -> list[Events]:
+def _copies(database: Database, strings: Strings, tally: Tally) -> list[ProcessEvents]:
     extra = {"bytes": -1, "copyKind": -1, "srcKind": -1, "dstKind": -1, "graphNodeId": -1}
 
-    def copies(rows: dict[str, I64]) -> Events:
+    def copies(rows: dict[str, I64]) -> ProcessEvents:
         rows["copy_kind"] = _mapped(rows["copyKind"], COPY_KINDS)
         rows["source_memory"] = _mapped(rows["srcKind"], MEMORY_KINDS)
         rows["target_memory"] = _mapped(rows["dstKind"], MEMORY_KINDS)
@@ -147,18 +149,18 @@ def _read(
     table: str,
     extra: dict[str, int],
     tally: Tally,
-    make: Callable[[dict[str, I64]], Events],
-) -> list[Events]:
+    make: Callable[[dict[str, I64]], ProcessEvents],
+) -> list[ProcessEvents]:
     """What `make` makes of the timed rows of a table of device work."""
 
-    def made(part: Part, own: Tally) -> Events:
+    def made(part: TablePart, own: Tally) -> ProcessEvents:
         timed = timed_rows(part.integers, own, zero_is_missing=True)
         return make({name: column[timed] for name, column in part.integers.items()})
 
     return read_events(database, table, {**_COMMON, **extra}, made, tally)
 
 
-def _events(rows: dict[str, I64], kind: DeviceOpKind, name: I32 | I64) -> Events:
+def _events(rows: dict[str, I64], kind: DeviceOpKind, name: I32 | I64) -> ProcessEvents:
     """Rows under the column names of `DeviceOps`."""
     correlation = rows["correlationId"]
     nothing = np.zeros(len(rows["start"]), np.int64)
@@ -185,7 +187,9 @@ def _events(rows: dict[str, I64], kind: DeviceOpKind, name: I32 | I64) -> Events
             for name in ("blocks", "threads", "registers", "shared_bytes")
         },
     }
-    return Events(process_of(rows["globalPid"]), {**DeviceOps.fitting(columns), "name": name})
+    return ProcessEvents(
+        process_of(rows["globalPid"]), {**DeviceOps.fitting(columns), "name": name}
+    )
 
 
 def _mapped(column: I64, mapping: dict[int, CopyKind] | dict[int, MemoryKind]) -> I64:

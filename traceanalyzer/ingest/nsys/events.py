@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from traceanalyzer.base import dataclass
-from traceanalyzer.ingest.columns import by_value, joined, tight
+from traceanalyzer.ingest.columns import by_value, concatenated, tight
 from traceanalyzer.ingest.durations import Tally, mend_times
 from traceanalyzer.ingest.nsys.enums import INVALID_ID
 from traceanalyzer.ingest.sqlite.database import MISSING, Database
-from traceanalyzer.ingest.sqlite.pages import Part
+from traceanalyzer.ingest.sqlite.pages import TablePart
 from traceanalyzer.trace import I32, I64, Bool, alike, distinct, is_constant
 
 Columns = dict[str, NDArray[Any]]
@@ -63,7 +63,7 @@ def distinct_rows(*columns: I64) -> list[tuple[int, ...]]:
 
 
 @dataclass(frozen=True)
-class Events:
+class ProcessEvents:
     """Rows of one kind, of all processes: aligned columns, named as in the trace's table."""
 
     process: I64  # key of each row's process, UNKNOWN where the file does not say
@@ -71,20 +71,20 @@ class Events:
     thread: I64 | I32 | None = None  # id of each row's
 
     @classmethod
-    def on_threads(cls, global_tid: I64, columns: Columns) -> "Events":
+    def on_threads(cls, global_tid: I64, columns: Columns) -> "ProcessEvents":
         """Rows of these serialized thread ids."""
         return cls(process_of(global_tid), columns, thread_of(global_tid))
 
     def __len__(self) -> int:
         return len(self.process)
 
-    def take(self, rows: I64 | Bool | slice) -> "Events":
+    def take(self, rows: I64 | Bool | slice) -> "ProcessEvents":
         """The given rows."""
         thread = None if self.thread is None else self.thread[rows]
         columns = {name: column[rows] for name, column in self.columns.items()}
-        return Events(self.process[rows], columns, thread)
+        return ProcessEvents(self.process[rows], columns, thread)
 
-    def of_process(self, process: int) -> "Events":
+    def of_process(self, process: int) -> "ProcessEvents":
         """The rows of one process. Where all are, it gets these very columns, and only empty ones
         are left here."""
         is_own = self.process == process
@@ -92,7 +92,7 @@ class Events:
             return self.take(is_own if is_own.any() else slice(0))
         columns = dict(self.columns)
         self.columns.update({name: np.empty(0, column.dtype) for name, column in columns.items()})
-        return Events(self.process, columns, self.thread)
+        return ProcessEvents(self.process, columns, self.thread)
 
     @property
     def processes(self) -> list[int]:
@@ -100,16 +100,18 @@ class Events:
         return [int(key) for key in distinct(self.process)]
 
     @classmethod
-    def concatenate(cls, parts: "list[Events]") -> "Events":
+    def concatenate(cls, parts: "list[ProcessEvents]") -> "ProcessEvents":
         """All rows of the parts, which must have the same columns, and lose them: so little is held
         twice."""
         threads = [part.thread for part in parts if part.thread is not None]
         columns = {
-            name: joined([part.columns.pop(name) for part in parts])
+            name: concatenated([part.columns.pop(name) for part in parts])
             for name in list(parts[0].columns)
         }
         return cls(
-            joined([part.process for part in parts]), columns, joined(threads) if threads else None
+            concatenated([part.process for part in parts]),
+            columns,
+            concatenated(threads) if threads else None,
         )
 
 
@@ -128,22 +130,22 @@ def read_events(
     database: Database,
     table: str,
     columns: Mapping[str, int],
-    make: Callable[[Part, Tally], Events],
+    make: Callable[[TablePart, Tally], ProcessEvents],
     tally: Tally,
     *,
     text: str | None = None,
-) -> list[Events]:
+) -> list[ProcessEvents]:
     """What `make` makes of the table, stretch by stretch; at least one, if of no rows."""
 
-    def made(part: Part) -> tuple[Events, Tally]:
+    def made(part: TablePart) -> tuple[ProcessEvents, Tally]:
         own = Tally()
         events = make(part, own)
         columns = {name: tight(column) for name, column in events.columns.items()}
         thread = None if events.thread is None else tight(events.thread.astype(np.int32))
-        return Events(tight(events.process), columns, thread), own
+        return ProcessEvents(tight(events.process), columns, thread), own
 
     found = database.each(table, columns, made, text=text)
-    found = found or [made(Part({name: np.empty(0, np.int64) for name in columns}, []))]
+    found = found or [made(TablePart({name: np.empty(0, np.int64) for name in columns}, []))]
     for _, own in found:
         tally.add(own)
     return [events for events, _ in found]

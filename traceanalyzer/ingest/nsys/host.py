@@ -10,7 +10,7 @@ from traceanalyzer.ingest.durations import Tally
 from traceanalyzer.ingest.nsys.enums import EVENT_SYNC_TYPES, INVALID_ID, OTHER_OVERHEAD, OVERHEADS
 from traceanalyzer.ingest.nsys.events import (
     TIMES,
-    Events,
+    ProcessEvents,
     Strings,
     ids,
     process_of,
@@ -20,7 +20,7 @@ from traceanalyzer.ingest.nsys.events import (
 )
 from traceanalyzer.ingest.nsys.processes import Owners
 from traceanalyzer.ingest.sqlite.database import Database
-from traceanalyzer.ingest.sqlite.pages import Part
+from traceanalyzer.ingest.sqlite.pages import TablePart
 from traceanalyzer.trace import I32, I64, ApiCalls, Bool, RangeKind, WaitKind, alike, distinct
 
 RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
@@ -41,25 +41,29 @@ _WAITS_BY_NAME: tuple[tuple[re.Pattern[str], WaitKind | None], ...] = (
 _NO_CALL = -1  # the wait's call was not recorded, or has a name that does not tell the kind of wait
 
 
-def api_calls(database: Database, strings: Strings, tally: Tally) -> Events:
+def api_calls(database: Database, strings: Strings, tally: Tally) -> ProcessEvents:
     """Runtime and driver calls, with the columns of `ApiCalls`."""
 
     return _calls(database, strings, tally, RUNTIME, None)
 
 
-def call_ranges(database: Database, strings: Strings, tally: Tally) -> tuple[Events, Events]:
+def call_ranges(
+    database: Database, strings: Strings, tally: Tally
+) -> tuple[ProcessEvents, ProcessEvents]:
     """Library calls (cuBLAS, cuDNN) and operating-system calls, with columns of `HostRanges`."""
     tables = ("CUBLAS_EVENTS", "CUDNN_EVENTS")
     library = [_calls(database, strings, tally, table, RangeKind.LIBRARY) for table in tables]
-    return Events.concatenate(library), _calls(database, strings, tally, "OSRT_API", RangeKind.OS)
+    return ProcessEvents.concatenate(library), _calls(
+        database, strings, tally, "OSRT_API", RangeKind.OS
+    )
 
 
 def _calls(
     database: Database, strings: Strings, tally: Tally, table: str, kind: RangeKind | None
-) -> Events:
+) -> ProcessEvents:
     """A table of calls: ranges of a kind, or (None) with what `ApiCalls` has."""
 
-    def calls(part: Part, own: Tally) -> Events:
+    def calls(part: TablePart, own: Tally) -> ProcessEvents:
         rows = part.integers
         timed = timed_rows(rows, own, zero_is_missing=False)
         columns = {"name": small(rows["nameId"]), "start": rows["start"], "end": rows["end"]}
@@ -68,19 +72,19 @@ def _calls(
             columns |= ApiCalls.fitting({"correlation": correlation, "error": rows["returnValue"]})
         else:
             columns["kind"] = alike(kind, len(timed), np.uint8)
-        return Events.on_threads(rows["globalTid"], columns).take(timed)
+        return ProcessEvents.on_threads(rows["globalTid"], columns).take(timed)
 
     columns = {**TIMES, "globalTid": -1, "nameId": -1}
     if kind is None:
         columns |= {"correlationId": -1, "returnValue": 0}
-    events = Events.concatenate(read_events(database, table, columns, calls, tally))
+    events = ProcessEvents.concatenate(read_events(database, table, columns, calls, tally))
     events.columns["name"] = strings.of_ids(
         events.columns["name"], "unnamed call", lambda name: _VERSION.sub("", name)
     )
     return events
 
 
-def overheads(database: Database, strings: Strings, tally: Tally) -> Events:
+def overheads(database: Database, strings: Strings, tally: Tally) -> ProcessEvents:
     """Costs of the profiler and of the driver, with the columns of `Overheads`."""
     found = []
     for table in ("CUPTI_ACTIVITY_KIND_OVERHEAD", "PROFILER_OVERHEAD"):
@@ -99,18 +103,18 @@ def overheads(database: Database, strings: Strings, tally: Tally) -> Events:
             "start": rows["start"],
             "end": rows["end"],
         }
-        found.append(Events.on_threads(rows["globalTid"], columns).take(timed))
-    return Events.concatenate(found)
+        found.append(ProcessEvents.on_threads(rows["globalTid"], columns).take(timed))
+    return ProcessEvents.concatenate(found)
 
 
 def waits(
     database: Database,
     strings: Strings,
     tally: Tally,
-    calls: Events,
+    calls: ProcessEvents,
     owners: Owners,
     schema: tuple[int, int],
-) -> Events:
+) -> ProcessEvents:
     """Recorded synchronisation, with the columns of `Waits`; `event` and `source_stream` where
     recorded. The kind is that of the call with the same (process, correlation): the numbers in
     `syncType` changed their meaning three times. They are a last resort, after the shape of the
@@ -146,7 +150,7 @@ def waits(
         "source_stream": source,
         "record": record,
     }
-    return Events(process, columns).take(waiting)
+    return ProcessEvents(process, columns).take(waiting)
 
 
 def _wait_kinds_by_name(strings: Strings) -> I64:
@@ -161,7 +165,7 @@ def _wait_kinds_by_name(strings: Strings) -> I64:
     return kinds
 
 
-def _call_names(process: I64, correlation: I64, calls: Events) -> I32:
+def _call_names(process: I64, correlation: I64, calls: ProcessEvents) -> I32:
     """Name code of the call with the same process and correlation, -1 where none was recorded."""
     names = np.full(len(process), -1, np.int32)
     for key in distinct(process).tolist():

@@ -8,7 +8,7 @@ from dataclasses import field
 import numpy as np
 
 from traceanalyzer.base import dataclass
-from traceanalyzer.ingest.nsys.events import UNKNOWN, Events, Strings, process_of
+from traceanalyzer.ingest.nsys.events import UNKNOWN, ProcessEvents, Strings, process_of
 from traceanalyzer.ingest.nsys.nvtx import NVTX
 from traceanalyzer.ingest.sqlite.database import Database
 from traceanalyzer.trace import I32, Collectives
@@ -67,7 +67,7 @@ def payloads(database: Database) -> Payloads:
 
 
 def collectives(
-    events: Events, found: Payloads, process: int, strings: Strings
+    events: ProcessEvents, found: Payloads, process: int, strings: Strings
 ) -> tuple[Collectives, I32]:
     """The distinct messages of a process's ranges as a table, and each range's row in it (-1:
     none)."""
@@ -91,7 +91,7 @@ def collectives(
     return table, of_range
 
 
-def _messages(events: Events, found: Payloads) -> tuple[list[tuple[int, int, int]], I32]:
+def _messages(events: ProcessEvents, found: Payloads) -> tuple[list[tuple[int, int, int]], I32]:
     """The distinct messages (name, communicator, bytes), and the place of each range's among them,
     -1 without."""
     places: dict[tuple[int, int, int], int] = {}

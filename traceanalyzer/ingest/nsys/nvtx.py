@@ -14,7 +14,7 @@ from traceanalyzer.ingest.nsys.enums import NVTX_RANGES, NvtxEvent
 from traceanalyzer.ingest.nsys.events import (
     TIMES,
     UNKNOWN,
-    Events,
+    ProcessEvents,
     Strings,
     process_of,
     read_events,
@@ -23,7 +23,7 @@ from traceanalyzer.ingest.nsys.events import (
 )
 from traceanalyzer.ingest.nsys.nvtx_names import RangeNames, bare_name
 from traceanalyzer.ingest.sqlite.database import MISSING, Database
-from traceanalyzer.ingest.sqlite.pages import Part
+from traceanalyzer.ingest.sqlite.pages import TablePart
 from traceanalyzer.trace import I64, Bool, RangeDetails, RangeKind, alike, distinct
 
 NVTX = "NVTX_EVENTS"
@@ -54,7 +54,7 @@ _KIND: _Wanted = {"domainId": 0, "category": 0}  # 0 is the default domain, and 
 
 def nvtx_ranges(
     database: Database, strings: Strings, tally: Tally, *, with_rows: bool = False
-) -> Events:
+) -> ProcessEvents:
     """Closed ranges that begin and end on one thread, with columns of `HostRanges`. A column `row`
     holds each range's rowid if `with_rows`, else -1."""
     reader = _Reader(RangeNames(strings), with_rows)
@@ -68,7 +68,7 @@ def nvtx_ranges(
     if with_rows or database.is_plain(NVTX):
         columns["rowid"] = -1
     parts = read_events(database, NVTX, columns, reader.ranges, tally, text="text")
-    events = Events.concatenate(parts)
+    events = ProcessEvents.concatenate(parts)
     database.where_kinds = reader.rows_of_kind if database.is_plain(NVTX) else None
     if tally.unclosed:
         tally.notes.append(
@@ -93,7 +93,7 @@ class _Reader:
         self.rows_of_kind: dict[int, tuple[int, int]] = {}  # first and last rowid by event type
         self._with_rows = with_rows
 
-    def ranges(self, part: Part, tally: Tally) -> Events:
+    def ranges(self, part: TablePart, tally: Tally) -> ProcessEvents:
         """The closed ranges of a part."""
         rows, texts = self._only_ranges(part, tally)
         code, sequence, shapes = self.names.of(texts)
@@ -107,9 +107,9 @@ class _Reader:
             "shapes": shapes,
             "row": rows["rowid"] if self._with_rows else np.full(len(kept), -1, np.int64),
         }
-        return Events.on_threads(rows["globalTid"], columns).take(kept)
+        return ProcessEvents.on_threads(rows["globalTid"], columns).take(kept)
 
-    def _only_ranges(self, part: Part, tally: Tally) -> tuple[dict[str, I64], list[bytes]]:
+    def _only_ranges(self, part: TablePart, tally: Tally) -> tuple[dict[str, I64], list[bytes]]:
         """The rows of ranges and their texts; the others are marks, names, domains."""
         rows = part.integers
         types = rows["eventType"]
@@ -141,7 +141,7 @@ def _kept(rows: dict[str, I64], tally: Tally) -> Bool:
     return kept & timed_rows(rows, tally, zero_is_missing=False)
 
 
-def named(database: Database, kind: NvtxEvent, *columns: str) -> list[tuple[Any, ...]]:
+def naming_events(database: Database, kind: NvtxEvent, *columns: str) -> list[tuple[Any, ...]]:
     """For each event of a kind that names something the thread, these columns (0 where they are
     missing), the name."""
     wanted: _Wanted = {"globalTid": UNKNOWN, **dict.fromkeys(columns, 0), "textId": -1}
@@ -204,11 +204,11 @@ class _Codes:
         self._registered = database.texts(text_ids)
         self._domains = {
             (int(process_of(tid)), domain): name
-            for tid, domain, _, name in named(database, NvtxEvent.DOMAIN_CREATE, *_KIND)
+            for tid, domain, _, name in naming_events(database, NvtxEvent.DOMAIN_CREATE, *_KIND)
         }
         self._categories = {
             (int(process_of(tid)), domain, category): name
-            for tid, domain, category, name in named(database, NvtxEvent.CATEGORY, *_KIND)
+            for tid, domain, category, name in naming_events(database, NvtxEvent.CATEGORY, *_KIND)
         }
         self._payloads: dict[str, int] = {}
 

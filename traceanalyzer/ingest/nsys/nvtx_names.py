@@ -37,7 +37,7 @@ class RangeNames:
     def of(self, texts: list[bytes]) -> tuple[I32, I64, I32]:
         """For each text the code of its name (-1: the range has no text of its own), the autograd
         sequence number and the code of the input shapes (-1 without)."""
-        bare, sequence, numbered = without_numbers(texts)
+        bare, sequence, numbered = without_trailing_numbers(texts)
         place = {text: i for i, text in enumerate(dict.fromkeys(bare))}
         of_text = np.fromiter(map(place.__getitem__, bare), np.int64, len(bare))
         odd = np.array([b"," in text or b"\n" in text for text in place], bool)
@@ -85,7 +85,7 @@ def bare_name(text: str) -> str:
     return match["name"] if match else text
 
 
-def without_numbers(texts: list[bytes]) -> tuple[list[bytes], I64, Bool]:
+def without_trailing_numbers(texts: list[bytes]) -> tuple[list[bytes], I64, Bool]:
     """The texts without `, seq = N` and `, op_id = N` at their end, that N of the first (-1
     without), and whether there was the second."""
     raw = b"".join(texts)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from traceanalyzer.ingest.durations import Tally
-from traceanalyzer.ingest.nsys.events import UNKNOWN, Events, distinct_rows, process_key
+from traceanalyzer.ingest.nsys.events import UNKNOWN, ProcessEvents, distinct_rows, process_key
 from traceanalyzer.ingest.sqlite.database import Database
 from traceanalyzer.trace import I64
 
@@ -13,7 +13,9 @@ NOBODY = 0  # key of the only process of an export that names none
 class Owners:
     """The processes of an export and the CUDA contexts and streams that are known to be theirs."""
 
-    def __init__(self, database: Database, ops: Events, calls: Events, nvtx: Events) -> None:
+    def __init__(
+        self, database: Database, ops: ProcessEvents, calls: ProcessEvents, nvtx: ProcessEvents
+    ) -> None:
         """From device work, CUDA calls and ranges, of which a part names its process."""
         known = {*ops.processes, *calls.processes} - {UNKNOWN} or {*nvtx.processes} - {UNKNOWN}
         self._ops = ops
@@ -64,11 +66,13 @@ class Owners:
             devices[(process == owner) & (context == lane)] = device
         return devices
 
-    def assign(self, events: Events, tally: Tally, what: str) -> Events:
+    def assign(self, events: ProcessEvents, tally: Tally, what: str) -> ProcessEvents:
         """The events with processes filled in; those of no process are counted and left out."""
         context = events.columns.get("context")
         stream = events.columns.get("stream")
-        filled = Events(self.fill(events.process, context, stream), events.columns, events.thread)
+        filled = ProcessEvents(
+            self.fill(events.process, context, stream), events.columns, events.thread
+        )
         known = filled.process != UNKNOWN
         orphans = int((~known).sum())
         if not orphans:

@@ -13,7 +13,7 @@ from traceanalyzer.base import EmptyRecordingError, UnreadableInputError
 from traceanalyzer.ingest.foreign import GZIP_MAGIC, SQLITE_MAGIC
 from traceanalyzer.ingest.nsys.about import About
 from traceanalyzer.ingest.nsys.health import diagnostics
-from traceanalyzer.ingest.nsys.tables import Tables
+from traceanalyzer.ingest.nsys.tables import NsysTables
 from traceanalyzer.ingest.nsys.trace import make_traces
 from traceanalyzer.ingest.sqlite.database import Database, is_sqlite, open_database, sqlite_file
 from traceanalyzer.trace import Trace, distinct
@@ -27,7 +27,7 @@ _TABLES = ("NVTX_EVENTS", "OSRT_API", "ANALYSIS_DETAILS", "EXPORT_META_DATA", "P
 `StringTable`."""
 
 
-def export(path: Path, target: Path) -> None:
+def export_report(path: Path, target: Path) -> None:
     """Have the installed `nsys` export its report. Its output is not shown: it may quote the
     environment. Raises UnreadableInputError where it is missing or fails."""
     nsys = shutil.which("nsys")
@@ -76,7 +76,7 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
     """One `Trace` for each process that used a GPU, ordered by rank. `progress` is called with the
     share done, 0 to 1. Raises UnreadableInputError, EmptyRecordingError."""
     with (
-        sqlite_file(path, export) as (file, share_there),
+        sqlite_file(path, export_report) as (file, share_there),
         open_database(file, str(path)) as database,
     ):
         ours = any(name.startswith(_TABLE_PREFIXES) or name in _TABLES for name in database.columns)
@@ -86,7 +86,7 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
                 "make one with `nsys export --type sqlite REPORT`, or record with `collect rocprofv3`"
             )
             raise _damaged(path, share_there) if share_there < 1 else foreign
-        tables = Tables.read(database, progress or (lambda _: None))
+        tables = NsysTables.read(database, progress or (lambda _: None))
         if not tables.processes():
             raise (
                 _damaged(path, share_there)

@@ -10,9 +10,9 @@ import numpy as np
 from traceanalyzer.base import dataclass
 from traceanalyzer.ingest.columns import recoded
 from traceanalyzer.ingest.durations import Tally
-from traceanalyzer.ingest.nsys.about import About, about
-from traceanalyzer.ingest.nsys.device import device_ops, memory_events
-from traceanalyzer.ingest.nsys.events import Events, Strings
+from traceanalyzer.ingest.nsys.about import About, read_about
+from traceanalyzer.ingest.nsys.device import device_events, memory_events
+from traceanalyzer.ingest.nsys.events import ProcessEvents, Strings
 from traceanalyzer.ingest.nsys.host import api_calls, call_ranges, overheads, waits
 from traceanalyzer.ingest.nsys.nccl import Payloads, payloads
 from traceanalyzer.ingest.nsys.nvtx import nvtx_ranges
@@ -51,29 +51,29 @@ def _canonical(table: Table, code: I32) -> Table:
 
 
 @dataclass(frozen=True)
-class Tables:
+class NsysTables:
     """The rows of an export, or of one of its processes."""
 
     about: About
     strings: Strings
     tally: Tally
     payloads: Payloads
-    ops: Events
-    calls: Events
-    nvtx: Events
-    library_calls: Events
-    system_calls: Events
-    waits: Events
-    overheads: Events
-    memory: Events
+    ops: ProcessEvents
+    calls: ProcessEvents
+    nvtx: ProcessEvents
+    library_calls: ProcessEvents
+    system_calls: ProcessEvents
+    waits: ProcessEvents
+    overheads: ProcessEvents
+    memory: ProcessEvents
 
     @classmethod
-    def read(cls, database: Database, progress: Callable[[float], None]) -> "Tables":
+    def read(cls, database: Database, progress: Callable[[float], None]) -> "NsysTables":
         """Read every table once, in bulk. `progress` is called with the share done."""
         tally = Tally()
         strings = Strings(database)
-        described = about(database)
-        ops = device_ops(database, strings, tally)
+        described = read_about(database)
+        ops = device_events(database, strings, tally)
         progress(0.2)
         calls = api_calls(database, strings, tally)
         progress(0.4)
@@ -101,9 +101,11 @@ class Tables:
         progress(1.0)
         return tables
 
-    def events(self) -> dict[str, Events]:
+    def events(self) -> dict[str, ProcessEvents]:
         """All kinds of rows by the name of their field."""
-        return {name: value for name, value in vars(self).items() if isinstance(value, Events)}
+        return {
+            name: value for name, value in vars(self).items() if isinstance(value, ProcessEvents)
+        }
 
     def processes(self) -> list[int]:
         """Keys of the processes that did GPU work; without any, of those that called CUDA or have
@@ -116,7 +118,7 @@ class Tables:
             self.processes()
         )
 
-    def of(self, process: int) -> "Tables":
+    def of(self, process: int) -> "NsysTables":
         """The rows of one process. Where no other process has any they are taken over, and none are
         left here."""
         changed: dict[str, Any] = {

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.ingest.columns import by_value, joined
+from traceanalyzer.ingest.columns import by_value, concatenated
 from traceanalyzer.ingest.nsys.about import Gpus, gpus, mpi_ranks, process_names, thread_names
 from traceanalyzer.ingest.nsys.events import (
     UNKNOWN,
     Columns,
-    Events,
+    ProcessEvents,
     Strings,
     distinct_of_all,
     pid_of,
@@ -23,9 +23,9 @@ from traceanalyzer.ingest.nsys.health import remarks
 from traceanalyzer.ingest.nsys.nccl import collectives
 from traceanalyzer.ingest.nsys.nvtx import range_details
 from traceanalyzer.ingest.nsys.processes import NOBODY
-from traceanalyzer.ingest.nsys.tables import Tables, canonical
-from traceanalyzer.ingest.sqlite.database import MISSING, Database, together
-from traceanalyzer.ingest.sqlite.pages import Part
+from traceanalyzer.ingest.nsys.tables import NsysTables, canonical
+from traceanalyzer.ingest.sqlite.database import MISSING, Database, joined_columns
+from traceanalyzer.ingest.sqlite.pages import TablePart
 from traceanalyzer.trace import I32, I64, RangeKind, Trace, Waits, alike, is_constant
 from traceanalyzer.trace.circumstances import Collected, Health, Process, Thread
 from traceanalyzer.trace.events import (
@@ -58,7 +58,7 @@ def gpu_metrics(database: Database, strings: Strings) -> GpuMetrics:
         if name and _WANTED.search(str(name))
     }
 
-    def chosen(part: Part) -> dict[str, NDArray[Any]]:
+    def chosen(part: TablePart) -> dict[str, NDArray[Any]]:
         time = part.integers["timestamp"]
         type_id = part.integers["typeId"]
         value = part.integers["value"]
@@ -73,10 +73,10 @@ def gpu_metrics(database: Database, strings: Strings) -> GpuMetrics:
 
     read = {"timestamp": MISSING, "typeId": -1, "metricId": -1, "value": 0}
     parts = database.each("GPU_METRICS", read, chosen) if wanted else []
-    return GpuMetrics.from_columns(together(parts, ("name", "start", "device", "value")))
+    return GpuMetrics.from_columns(joined_columns(parts, ("name", "start", "device", "value")))
 
 
-def make_traces(path: Path, database: Database, tables: Tables, *, there: float) -> list[Trace]:
+def make_traces(path: Path, database: Database, tables: NsysTables, *, there: float) -> list[Trace]:
     """One trace a process, ordered by rank. What concerns the whole file is in the first one's
     health."""
     names = thread_names(database)
@@ -109,7 +109,7 @@ def make_traces(path: Path, database: Database, tables: Tables, *, there: float)
 
 
 def _processes(
-    database: Database, tables: Tables, threads: ThreadNames
+    database: Database, tables: NsysTables, threads: ThreadNames
 ) -> tuple[dict[int, Process], list[str]]:
     """The processes that get a trace, by key, and remarks on them."""
     keys = tables.processes()
@@ -148,7 +148,7 @@ def _processes(
 
 
 def _trace(
-    path: Path, rows: Tables, key: int, process: Process, known: Gpus, names: ThreadNames
+    path: Path, rows: NsysTables, key: int, process: Process, known: Gpus, names: ThreadNames
 ) -> Trace:
     ids = distinct_of_all(
         events.thread for events in rows.events().values() if events.thread is not None
@@ -186,7 +186,7 @@ def _trace(
     )
 
 
-def _collected(rows: Tables) -> Collected:
+def _collected(rows: NsysTables) -> Collected:
     """What was asked for where the file says so, else what there is."""
     cuda = rows.about.did_collect("Cuda")
     return Collected(
@@ -199,8 +199,8 @@ def _collected(rows: Tables) -> Collected:
     )
 
 
-def _host_ranges(ranges: tuple[Events, ...], ids: I64) -> HostRanges:
-    columns: Columns = {"thread": joined([_threads(events, ids) for events in ranges])}
+def _host_ranges(ranges: tuple[ProcessEvents, ...], ids: I64) -> HostRanges:
+    columns: Columns = {"thread": concatenated([_threads(events, ids) for events in ranges])}
     for name in (
         "kind",
         "name",
@@ -211,7 +211,7 @@ def _host_ranges(ranges: tuple[Events, ...], ids: I64) -> HostRanges:
         "collective",
     ):  # the last three only NVTX has
         nothing = [alike(-1, len(events), np.int64) for events in ranges]
-        columns[name] = joined(
+        columns[name] = concatenated(
             [one.columns.pop(name, none) for one, none in zip(ranges, nothing, strict=True)]
         )
     return HostRanges.from_columns(columns)
@@ -224,7 +224,7 @@ def _emptied(columns: Columns) -> Columns:
     return taken
 
 
-def _threads(events: Events, ids: I64) -> I32:
+def _threads(events: ProcessEvents, ids: I64) -> I32:
     """For each row the index of its thread among these ids."""
     if events.thread is None:
         return alike(UNKNOWN, len(events), np.int32)

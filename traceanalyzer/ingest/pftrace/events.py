@@ -12,10 +12,16 @@ from typing import ClassVar
 
 import msgspec
 
-from traceanalyzer.ingest.kineto.events import Counter, Event, Group, Span, group_of
+from traceanalyzer.ingest.kineto.events import (
+    CompleteEvent,
+    CounterSample,
+    Event,
+    RowGroup,
+    group_of,
+)
 from traceanalyzer.ingest.kineto.repair import decode
-from traceanalyzer.ingest.kineto.rows import Rows
-from traceanalyzer.ingest.protobuf.wire import DamagedMessageError, Message, fields, signed
+from traceanalyzer.ingest.kineto.rows import KinetoRows
+from traceanalyzer.ingest.protobuf.wire import DamagedMessageError, ProtoMessage, as_int64, fields
 
 _DEEPEST = 16  # lists within lists; shapes take three
 _MOST_KEPT = 1 << 16  # texts of annotations kept for the next one with the same bytes: steps repeat
@@ -56,7 +62,7 @@ _STAGES = {
     b"Annotation": b"gpu_user_annotation",
 }
 """Kineto's categories; other stages (records of events, host callbacks) are no device work."""
-_ON_DEVICE = (Group.KERNEL, Group.MEMCPY, Group.MEMSET, Group.DEVICE_RANGE)
+_ON_DEVICE = (RowGroup.KERNEL, RowGroup.MEMCPY, RowGroup.MEMSET, RowGroup.DEVICE_RANGE)
 _UNIT = re.compile(rb" \(([^()]+)\)$")
 _ARCH = re.compile(rb'"arch":"sm_(\d{1,3})(\d)[a-z]?"')
 _AT_ONCE = 8192  # events of a chunk
@@ -68,7 +74,7 @@ _LONGEST_CATEGORY = 64  # no known one is longer
 _STANDS_FOR = "\0"  # begins what is written in place of a long name; no name does
 
 
-def quoted(raw: bytes) -> bytes:
+def json_string(raw: bytes) -> bytes:
     """Text as JSON."""
     return msgspec.json.encode(raw.decode("utf-8", "replace"))
 
@@ -76,18 +82,18 @@ def quoted(raw: bytes) -> bytes:
 def member(raw: bytes) -> bytes:
     """`"name":value` of a DebugAnnotation. Raises DamagedMessageError."""
     name, value = _annotation(raw, 0, len(raw), 0)
-    return quoted(name) + b":" + value
+    return json_string(name) + b":" + value
 
 
 def extra(raw: bytes) -> bytes:
     """`"name":value` of a stage's ExtraData, whose values are all text."""
-    found = Message(raw)
+    found = ProtoMessage(raw)
     name = found.bytes(1)
     value = found.bytes(2)
     return (
-        quoted(_RENAMED.get(name, name))
+        json_string(_RENAMED.get(name, name))
         + b":"
-        + (value if _WHOLE.fullmatch(value) else quoted(value))
+        + (value if _WHOLE.fullmatch(value) else json_string(value))
     )
 
 
@@ -95,20 +101,20 @@ def _annotation(raw: bytes, at: int, end: int, depth: int) -> tuple[bytes, bytes
     """Name and value; one without a value is an empty list."""
     if depth > _DEEPEST:
         raise DamagedMessageError("lists within lists without an end")
-    found = Message(raw, at, end)
+    found = ProtoMessage(raw, at, end)
     items = list[bytes]()
     nested = fields(raw, at, end) if _ARRAY in found or _DICT in found else ()
     for number, _, start, stop in nested:
         if number in (_DICT, _ARRAY):
             name, value = _annotation(raw, start, stop, depth + 1)
-            items.append(value if number == _ARRAY else quoted(name) + b":" + value)
+            items.append(value if number == _ARRAY else json_string(name) + b":" + value)
     form = b"{%b}" if _DICT in found else b"[%b]"
     return found.bytes(_NAME), _scalar(found) or form % b", ".join(items)
 
 
-def _scalar(found: Message) -> bytes:
+def _scalar(found: ProtoMessage) -> bytes:
     if _STRING in found:
-        return quoted(found.bytes(_STRING))
+        return json_string(found.bytes(_STRING))
     if _BOOL in found:
         return b"true" if found.value(_BOOL) else b"false"
     if _DOUBLE in found:
@@ -117,10 +123,10 @@ def _scalar(found: Message) -> bytes:
     return next((b"%d" % found.value(number) for number in (_INT, _UINT) if number in found), b"")
 
 
-class Events:
+class PacketReader:
     """Takes packets; their events go to `rows`."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: KinetoRows) -> None:
         self.rows = rows
         self.base_ns = 0
         self.edges: list[
@@ -143,12 +149,12 @@ class Events:
         self._names: dict[str, str] = {}  # long names, by what is written in place of them
         kept = lru_cache(_MOST_KEPT)
         self._member, self._extra, self._launched, self._quoted = map(
-            kept, (member, extra, self._launch, quoted)
+            kept, (member, extra, self._launch, json_string)
         )
 
     def take(self, packet: bytes) -> None:
         """Take one packet. Raises DamagedMessageError."""
-        found = Message(packet)
+        found = ProtoMessage(packet)
         if found.value(FLAGS) & 1:  # the tables begin again
             self.tables.clear()
             self._launched.cache_clear()
@@ -171,7 +177,9 @@ class Events:
     def _name(self, events: Sequence[Event]) -> None:
         """Give events the long names that others stand for."""
         for event in events:
-            if isinstance(event, Span | Counter) and event.name.startswith(_STANDS_FOR):
+            if isinstance(event, CompleteEvent | CounterSample) and event.name.startswith(
+                _STANDS_FOR
+            ):
                 event.name = self._names.get(event.name, event.name)
 
     def _written(self, name: bytes) -> bytes:
@@ -197,11 +205,11 @@ class Events:
 
     def _intern(self, raw: bytes, _: int) -> None:
         for table, _value, start, end in fields(raw):
-            entry = Message(raw, start, end)
+            entry = ProtoMessage(raw, start, end)
             if table == COUNTERS:
                 described = entry.bytes(2)
                 specs = [
-                    Message(described, a, b)
+                    ProtoMessage(described, a, b)
                     for number, _size, a, b in fields(described)
                     if number == 1
                 ]
@@ -213,25 +221,27 @@ class Events:
 
     def _clock(self, raw: bytes, _: int) -> None:
         clocks = [
-            Message(raw, start, end) for number, _size, start, end in fields(raw) if number == 1
+            ProtoMessage(raw, start, end)
+            for number, _size, start, end in fields(raw)
+            if number == 1
         ]
         self.base_ns = self.base_ns or next(
             (c.value(2) for c in clocks if c.value(1) == 6), 0
         )  # that of the trace
 
     def _track(self, raw: bytes, _: int) -> None:
-        found = Message(raw)
+        found = ProtoMessage(raw)
         if 3 in found:
-            self._processes[found.value(1)] = Message(found.bytes(3)).text(6)
+            self._processes[found.value(1)] = ProtoMessage(found.bytes(3)).text(6)
         if 4 in found:
-            thread = Message(found.bytes(4))
+            thread = ProtoMessage(found.bytes(4))
             pid = thread.value(1)
             tid = thread.value(2)
             self._tracks[found.value(1)] = pid, tid, found.value(5)
             self.rows.names["thread_name", pid, tid] = thread.text(5)
 
     def _event(self, raw: bytes, time: int) -> None:
-        found = Message(raw)
+        found = ProtoMessage(raw)
         track = found.value(11)
         begun = self._open[track]
         if found.value(9) == _BEGIN:
@@ -269,7 +279,7 @@ class Events:
         )
 
     def _stage(self, raw: bytes, time: int) -> None:
-        found = Message(raw)
+        found = ProtoMessage(raw)
         row = found.value(1)
         members = [
             self._extra(raw[start:end]) for number, _, start, end in fields(raw) if number == 6
@@ -279,7 +289,7 @@ class Events:
         )  # the reader takes it out again: no operator has it
         if 18 in found:
             self.edges += [
-                (row, signed(value)) for number, value, *_ in fields(raw) if number == 18
+                (row, as_int64(value)) for number, value, *_ in fields(raw) if number == 18
             ]
         if 21 in found and (launch := self._launched(found.bytes(21))):
             members.append(launch)
@@ -305,7 +315,7 @@ class Events:
     def _launch(self, raw: bytes) -> bytes:
         parts = []
         for number, _, start, end in fields(raw):
-            inner = Message(raw, start, end)
+            inner = ProtoMessage(raw, start, end)
             if number in (1, 2):
                 sizes = b",".join(b"%d" % inner.value(i, 1) for i in (1, 2, 3))
                 parts.append(b'"%b":[%b]' % (b"grid" if number == 1 else b"block", sizes))
@@ -317,10 +327,10 @@ class Events:
         return b",".join(parts)
 
     def _sample(self, raw: bytes, time: int) -> None:
-        found = Message(raw)
+        found = ProtoMessage(raw)
         device, names = self._counters.get(found.value(4), (found.value(3), {}))
         for sample in [
-            Message(raw, start, end) for number, _, start, end in fields(raw) if number == 2
+            ProtoMessage(raw, start, end) for number, _, start, end in fields(raw) if number == 2
         ]:
             name = names.get(sample.value(1), b"")
             value = sample.double(3) if 3 in sample else float(sample.value(2))

@@ -10,9 +10,9 @@ from traceanalyzer.base import EmptyRecordingError, UnreadableInputError
 from traceanalyzer.base.limits import MIB
 from traceanalyzer.ingest.foreign import is_converted
 from traceanalyzer.ingest.kineto.chunks import KinetoFile
-from traceanalyzer.ingest.kineto.rows import Rows
-from traceanalyzer.ingest.kineto.trace import make_trace
-from traceanalyzer.ingest.pftrace.events import TIME, Events
+from traceanalyzer.ingest.kineto.rows import KinetoRows
+from traceanalyzer.ingest.kineto.trace import kineto_trace
+from traceanalyzer.ingest.pftrace.events import TIME, PacketReader
 from traceanalyzer.ingest.protobuf.wire import BYTES, DamagedMessageError, fields_before_damage
 from traceanalyzer.ingest.stream import ByteStream, open_stream
 from traceanalyzer.trace import DeviceOpKind, GraphEdges, Trace, alike
@@ -80,8 +80,8 @@ class Packets:
 
 def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Trace]:
     """The trace in the file. Raises UnreadableInputError, EmptyRecordingError."""
-    rows = Rows()
-    events = Events(rows)
+    rows = KinetoRows()
+    events = PacketReader(rows)
     with open_stream(path, progress) as stream:
         packets = Packets(stream)
         for packet in packets:
@@ -103,10 +103,10 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
     file = KinetoFile(
         b'{"baseTimeNanoseconds":%d}' % events.base_ns, arrays=1, truncated=bool(packets.damage)
     )
-    return [_named(make_trace(path, file, rows, packets.damage), events)]
+    return [_named(kineto_trace(path, file, rows, packets.damage), events)]
 
 
-def _named(trace: Trace, events: Events) -> Trace:
+def _named(trace: Trace, events: PacketReader) -> Trace:
     """The trace under its own format, with what that says in other words."""
     health = trace.health
     if (trace.device_ops.kind == DeviceOpKind.MEMCPY).any():

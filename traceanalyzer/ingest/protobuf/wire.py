@@ -8,7 +8,7 @@ import struct
 import numpy as np
 
 from traceanalyzer.base import dataclass
-from traceanalyzer.ingest.columns import joined
+from traceanalyzer.ingest.columns import concatenated
 from traceanalyzer.trace import I64, U8, Bool
 
 VARINT = 0
@@ -72,7 +72,7 @@ def fields_before_damage(
     return found, "" if at >= end else f"more than {MOST_FIELDS:,} fields"
 
 
-class Message(dict[int, Field]):
+class ProtoMessage(dict[int, Field]):
     """The fields of one message by number, of several with one number the last. Raises
     DamagedMessageError."""
 
@@ -85,7 +85,7 @@ class Message(dict[int, Field]):
         field = self.get(number)
         if field is None:
             return otherwise
-        return field[1] if field[1] < _NEGATIVE else signed(field[1])
+        return field[1] if field[1] < _NEGATIVE else as_int64(field[1])
 
     def bytes(self, number: int) -> bytes:
         """Bytes; none where there is no such field."""
@@ -116,7 +116,7 @@ def varint(data: bytes, at: int, end: int) -> tuple[int, int]:
     raise DamagedMessageError(f"no number before byte {at}")
 
 
-def signed(value: int) -> int:
+def as_int64(value: int) -> int:
     """A number as int64, which is how negative ones are written."""
     value &= 2 * _NEGATIVE - 1
     return value - 2 * _NEGATIVE if value >= _NEGATIVE else value
@@ -153,7 +153,7 @@ def fields_of(data: bytes, start: I64, end: I64) -> tuple[Fields, Bool]:
         live = live[is_whole & (read.end < end[live])]
     found.append(_one_by_one(data, live, at, end, damaged))
     columns = zip(*(vars(part).values() for part in found), strict=True)
-    return Fields(*(joined(list(parts)) for parts in columns)), damaged
+    return Fields(*(concatenated(list(parts)) for parts in columns)), damaged
 
 
 def _next_fields(view: U8, messages: I64, at: I64, end: I64) -> tuple[Fields, Bool]:
@@ -181,7 +181,7 @@ def _one_by_one(data: bytes, messages: I64, at: I64, end: I64, damaged: Bool) ->
             damaged[message] = True
         for number, value, begin, stop in found:
             if stop in (begin, begin + value):  # the last one may be cut off
-                rows.append((message, number, signed(value), begin, stop))
+                rows.append((message, number, as_int64(value), begin, stop))
     return Fields(*np.array(rows, np.int64).reshape(-1, 5).T)
 
 

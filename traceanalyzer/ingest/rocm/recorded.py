@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from traceanalyzer.base import dataclass
-from traceanalyzer.ingest.columns import Texts, by_value, looked_up
+from traceanalyzer.ingest.columns import StringCodes, by_value, looked_up
 from traceanalyzer.ingest.durations import LATEST, Tally, mend_times
 from traceanalyzer.ingest.side_files import mappings
 from traceanalyzer.trace import (
@@ -26,7 +26,7 @@ from traceanalyzer.trace import (
     Trace,
 )
 from traceanalyzer.trace.circumstances import Collected, Device, Health, Process, Thread
-from traceanalyzer.trace.table import distinct, ranked
+from traceanalyzer.trace.table import distinct, distinct_places
 
 Columns = dict[str, NDArray[Any]]
 KERNEL, MEMCPY, MEMSET = (
@@ -44,7 +44,7 @@ _COPY = re.compile(r"(?:MEMORY)?COPY")
 
 
 @dataclass(frozen=True)
-class Recorded:
+class ProcessRows:
     """The rows of one process."""
 
     process: Process
@@ -58,8 +58,8 @@ class Recorded:
 def traces_of(
     path: Path,
     source: str,
-    found: Sequence[Recorded],
-    texts: Texts,
+    found: Sequence[ProcessRows],
+    texts: StringCodes,
     tally: Tally,
     *,
     truncated: bool = False,
@@ -89,7 +89,9 @@ def traces_of(
     return tally.with_health(traces, events, dict.fromkeys(tally.notes), truncated=truncated)
 
 
-def _trace_of(path: Path, source: str, rows: Recorded, strings: list[str], tally: Tally) -> Trace:
+def _trace_of(
+    path: Path, source: str, rows: ProcessRows, strings: list[str], tally: Tally
+) -> Trace:
     """The trace of one process. Rows without times are lost, and counted as such; times that end
     before they begin are cut to nothing."""
     parts = (rows.ops, rows.calls, rows.ranges, rows.overheads)
@@ -125,7 +127,7 @@ def _number_streams(ops: Columns, tally: Tally) -> None:
     if queues is not None:
         streams = ops["stream"] = _streams(streams, queues, tally)
     if streams.max(initial=0) >= 2**31:  # addresses become small numbers
-        known, place = ranked(streams)
+        known, place = distinct_places(streams)
         ops["stream"] = place - np.count_nonzero(known < 0)
 
 
@@ -147,7 +149,7 @@ def _timed(columns: Columns, tally: Tally) -> Columns:
     return mended if is_timed.all() else of_rows(mended, is_timed)
 
 
-def together(parts: Sequence[Columns]) -> Columns:
+def with_all_columns(parts: Sequence[Columns]) -> Columns:
     """Rows of several kinds; what one of them lacks is -1, unknown."""
     names = dict.fromkeys(name for part in parts for name in part)
     full = [_with_all(part, names) for part in parts if part]
@@ -211,7 +213,7 @@ def copy_of(name: str) -> CopyKind:
 
 
 def copies(
-    names: I64, spelt: Callable[[int], str], source: I64, target: I64, texts: Texts
+    names: I64, spelt: Callable[[int], str], source: I64, target: I64, texts: StringCodes
 ) -> Columns:
     """Columns of copies with these names, by number, from and to these devices (-1: the host)."""
     kinds = by_value(names, lambda name: copy_of(spelt(name)))
@@ -246,7 +248,7 @@ def _count(value: object) -> int | None:
 
 def _streams(handles: I64, queues: I64, tally: Tally) -> I64:
     """The stream of each op: the runtime's handle, or the queue where handles carry one op each."""
-    known, places = ranked(handles[handles >= 0])
+    known, places = distinct_places(handles[handles >= 0])
     alone = int(np.count_nonzero(np.bincount(places) == 1))
     if len(known) < _MANY_HANDLES or 2 * alone <= len(known) or not (queues >= 0).any():
         return handles

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from traceanalyzer.base import dataclass
-from traceanalyzer.ingest.columns import Texts, by_value, looked_up
+from traceanalyzer.ingest.columns import StringCodes, by_value, looked_up
 from traceanalyzer.ingest.durations import Tally
 from traceanalyzer.ingest.rocm import recorded as amd
-from traceanalyzer.ingest.rocm.recorded import Columns, Recorded, traces_of
+from traceanalyzer.ingest.rocm.recorded import Columns, ProcessRows, traces_of
 from traceanalyzer.ingest.side_files import decoded, mapping
 from traceanalyzer.ingest.sqlite.database import Database
-from traceanalyzer.trace import I64, Device, Process, RangeKind, Trace, distinct, ranked
+from traceanalyzer.trace import I64, Device, Process, RangeKind, Trace, distinct, distinct_places
 
 _DISPATCH = "rocpd_kernel_dispatch"
 _COPY = "rocpd_memory_copy"
@@ -78,9 +78,9 @@ def read_rocpd(
     """A trace for each process that used a GPU, or else called HIP; none where none did. `there`:
     the share of the file that is there."""
     tally = Tally()
-    texts = Texts()
+    texts = StringCodes()
     suffixes = suffixes_of(database)
-    found: list[Recorded] = []
+    found: list[ProcessRows] = []
     for i, suffix in enumerate(suffixes):
         found += _processes(_Part(database, suffix), texts, tally)
         progress((i + 1) / len(suffixes))
@@ -101,7 +101,7 @@ def suffixes_of(database: Database) -> list[str]:
     return sorted(suffix for suffix in names if database.has(f"rocpd_event{suffix}"))
 
 
-def _processes(part: _Part, texts: Texts, tally: Tally) -> list[Recorded]:
+def _processes(part: _Part, texts: StringCodes, tally: Tally) -> list[ProcessRows]:
     wanted = {"id": -1, "category_id": -1, "stack_id": -1, "parent_stack_id": -1}
     events = part.database.integers(f"rocpd_event{part.suffix}", wanted)
     numbers, devices = _agents(part)
@@ -119,7 +119,7 @@ def _processes(part: _Part, texts: Texts, tally: Tally) -> list[Recorded]:
     target = looked_up(*numbers, rows["dst_agent_id"])
     described = amd.copies(rows["name_id"], lambda i: known.get(i, ""), source, target, texts)
     copied = _common(rows, events) | described | {"bytes": rows["size"]}
-    ops = amd.together([_kernels(part, events, numbers, texts), copied])
+    ops = amd.with_all_columns([_kernels(part, events, numbers, texts), copied])
     calls, ranges, parents = _regions(part, events, texts, tally)
     if ops:
         ops["correlation"] = amd.outermost(ops["correlation"], calls, *parents)
@@ -128,22 +128,22 @@ def _processes(part: _Part, texts: Texts, tally: Tally) -> list[Recorded]:
 
 def _of_each_process(
     part: _Part, devices: dict[int, Device], tables: tuple[Columns, ...]
-) -> list[Recorded]:
+) -> list[ProcessRows]:
     """The rows of the tables, process by process."""
     owners = _known_processes(part)
     pids = [rows["pid"] for rows in tables if rows]
     recorded = []
     for pid in distinct(np.concatenate(pids or [np.empty(0, np.int64)])).tolist():
         own = (amd.of_process(rows, pid) for rows in tables)
-        recorded.append(Recorded(owners.get(pid, Process(pid)), devices, *own))
+        recorded.append(ProcessRows(owners.get(pid, Process(pid)), devices, *own))
     return recorded
 
 
-def _kernels(part: _Part, events: Columns, numbers: tuple[I64, I64], texts: Texts) -> Columns:
+def _kernels(part: _Part, events: Columns, numbers: tuple[I64, I64], texts: StringCodes) -> Columns:
     columns = {**_TIMES, "kernel_id": -1, "event_id": -1, "group_segment_size": -1}
     more = (*_GROUP, *_GRID, "graph_exec_id", "graph_node_id")
     rows = part.integers(_DISPATCH, columns | dict.fromkeys(more, -1))
-    kernel, place = ranked(rows["kernel_id"])
+    kernel, place = distinct_places(rows["kernel_id"])
     display = part.texts(kernel, "rocpd_info_kernel_symbol", "display_name")
     plain = part.texts(kernel, "rocpd_info_kernel_symbol", "kernel_name")
     names = [display.get(i) or plain.get(i) or "unnamed kernel" for i in kernel.tolist()]
@@ -170,7 +170,7 @@ def _common(rows: Columns, events: Columns) -> Columns:
 
 
 def _regions(
-    part: _Part, events: Columns, texts: Texts, tally: Tally
+    part: _Part, events: Columns, texts: StringCodes, tally: Tally
 ) -> tuple[Columns, Columns, tuple[I64, I64]]:
     """Calls of HIP, ranges of all else, and of the ranges the stack ids and those that they are
     inside of."""

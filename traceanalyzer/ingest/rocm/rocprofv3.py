@@ -13,10 +13,10 @@ import numpy as np
 from msgspec import Raw, Struct
 
 from traceanalyzer.base import UnreadableInputError
-from traceanalyzer.ingest.columns import Texts, by_value
+from traceanalyzer.ingest.columns import StringCodes, by_value
 from traceanalyzer.ingest.durations import Tally
 from traceanalyzer.ingest.rocm import recorded as amd
-from traceanalyzer.ingest.rocm.recorded import Columns, Recorded, traces_of
+from traceanalyzer.ingest.rocm.recorded import Columns, ProcessRows, traces_of
 from traceanalyzer.ingest.side_files import NOT_JSON, decoded
 from traceanalyzer.ingest.stream import open_stream
 from traceanalyzer.trace import I64, Device, Process, RangeKind, Trace
@@ -123,17 +123,17 @@ def read_json(path: Path, progress: Callable[[float], None] | None) -> list[Trac
         refusal = f"{path}: rocprofv3's JSON is cut off or damaged ({why}); copy or record it again"
         raise UnreadableInputError(refusal) from error
     tally = Tally()
-    texts = Texts()
+    texts = StringCodes()
     recorded = [_recorded(process, texts, tally) for process in processes]
     return traces_of(path, "rocprofv3", recorded, texts, tally)
 
 
-def _recorded(process: _Process, texts: Texts, tally: Tally) -> Recorded:
+def _recorded(process: _Process, texts: StringCodes, tally: Tally) -> ProcessRows:
     arrays = process.buffer_records
     tally.skipped += sum(len(rows) for name, rows in arrays.items() if name not in _READ)
     numbers, devices = _agents(process.agents)
     calls = _host(arrays.get("hip_api", []), process.strings, texts, tally)
-    ranges = amd.together(
+    ranges = amd.with_all_columns(
         [
             _host(arrays.get(name, []), process.strings, texts, tally, kind)
             for name, kind in _RANGES.items()
@@ -143,7 +143,7 @@ def _recorded(process: _Process, texts: Texts, tally: Tally) -> Recorded:
     ops["correlation"] = amd.outermost(
         ops["correlation"], calls, ranges["correlation"], ranges["parent"]
     )
-    return Recorded(
+    return ProcessRows(
         _owner(process.metadata),
         devices,
         _filled(ops),
@@ -153,14 +153,14 @@ def _recorded(process: _Process, texts: Texts, tally: Tally) -> Recorded:
 
 
 def _device_work(
-    process: _Process, numbers: Mapping[int, int], texts: Texts, tally: Tally
+    process: _Process, numbers: Mapping[int, int], texts: StringCodes, tally: Tally
 ) -> Columns:
     """Kernels and copies. `numbers`: those of the GPUs by their handles."""
     arrays = process.buffer_records
     dispatched = arrays.get("kernel_dispatch", [])
     kernels = _kernels(dispatched, process.kernel_symbols, numbers, texts, tally)
     copied = _columns(arrays.get("memory_copy", []), _COPY, tally)
-    return amd.together([kernels, _copies(copied, process.strings, numbers, texts)])
+    return amd.with_all_columns([kernels, _copies(copied, process.strings, numbers, texts)])
 
 
 def _owner(about: _Metadata) -> Process:
@@ -169,7 +169,9 @@ def _owner(about: _Metadata) -> Process:
     return Process(pid, name, host=about.node.hostname or None)
 
 
-def _copies(rows: Columns, strings: _Strings, numbers: Mapping[int, int], texts: Texts) -> Columns:
+def _copies(
+    rows: Columns, strings: _Strings, numbers: Mapping[int, int], texts: StringCodes
+) -> Columns:
     names, place = _operations(rows, strings)
     source = by_value(rows["source"], lambda agent: numbers.get(agent, -1))
     target = by_value(rows["target"], lambda agent: numbers.get(agent, -1))
@@ -234,7 +236,7 @@ def _operations(rows: Columns, strings: _Strings) -> tuple[list[str], I64]:
 
 
 def _host(
-    records: Sequence[Raw], strings: _Strings, texts: Texts, tally: Tally, kind: int = 0
+    records: Sequence[Raw], strings: _Strings, texts: StringCodes, tally: Tally, kind: int = 0
 ) -> Columns:
     """Calls, or ranges of a kind; ranges of ROCTx are called by their messages."""
     rows = _columns(records, _CALL, tally)
@@ -253,7 +255,7 @@ def _kernels(
     records: Sequence[Raw],
     symbols: Sequence[_Symbol],
     numbers: Mapping[int, int],
-    texts: Texts,
+    texts: StringCodes,
     tally: Tally,
 ) -> Columns:
     rows = _columns(records, _KERNEL, tally)

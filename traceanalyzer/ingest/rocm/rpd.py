@@ -8,12 +8,20 @@ from pathlib import Path
 
 import numpy as np
 
-from traceanalyzer.ingest.columns import Texts, by_value, looked_up
+from traceanalyzer.ingest.columns import StringCodes, by_value, looked_up
 from traceanalyzer.ingest.durations import Tally
 from traceanalyzer.ingest.rocm import recorded as amd
-from traceanalyzer.ingest.rocm.recorded import Columns, Recorded, traces_of
+from traceanalyzer.ingest.rocm.recorded import Columns, ProcessRows, traces_of
 from traceanalyzer.ingest.sqlite.database import Database
-from traceanalyzer.trace import I64, OverheadKind, Process, RangeKind, Trace, distinct, ranked
+from traceanalyzer.trace import (
+    I64,
+    OverheadKind,
+    Process,
+    RangeKind,
+    Trace,
+    distinct,
+    distinct_places,
+)
 
 _MARKER = "UserMarker"  # a call that is none: a range of ROCTx, its text among the arguments
 _RECORDER = re.compile(r"^hcc_activity_callback$|^\w+Table::")
@@ -35,7 +43,7 @@ def read_rpd(
     """A trace for each process; none where nothing was recorded. `there`: the share of the file
     that is there."""
     tally = Tally()
-    texts = Texts()
+    texts = StringCodes()
     columns = {
         "id": -1,
         "pid": -1,
@@ -58,15 +66,17 @@ def read_rpd(
     found = []
     for pid in pids.tolist():
         own = (amd.of_process(rows, pid) for rows in tables)
-        found.append(Recorded(Process(pid), {}, *own))
+        found.append(ProcessRows(Process(pid), {}, *own))
     progress(1.0)
     truncated = there < 1 or bool(database.damaged)
     return traces_of(path, "rpd", found, texts, tally, truncated=truncated)
 
 
-def _calls(database: Database, calls: Columns, texts: Texts) -> tuple[Columns, Columns, Columns]:
+def _calls(
+    database: Database, calls: Columns, texts: StringCodes
+) -> tuple[Columns, Columns, Columns]:
     """Calls of HIP, and what stands among them: ranges, and the recorder's own calls."""
-    named, name = ranked(calls["apiName_id"])
+    named, name = distinct_places(calls["apiName_id"])
     spelt = database.texts(named, "rocpd_string", "string")
     names = [spelt.get(i, "unnamed call") for i in named.tolist()]
     marker = np.array([text == _MARKER for text in names], bool)[name]
@@ -88,7 +98,7 @@ def _calls(database: Database, calls: Columns, texts: Texts) -> tuple[Columns, C
     )
 
 
-def _ops(database: Database, calls: Columns, texts: Texts, tally: Tally) -> Columns:
+def _ops(database: Database, calls: Columns, texts: StringCodes, tally: Tally) -> Columns:
     """Kernels, copies and fills, each with its call and the call's process."""
     wanted = {
         "id": -1,
@@ -125,7 +135,7 @@ def _ops(database: Database, calls: Columns, texts: Texts, tally: Tally) -> Colu
     }
 
 
-def _kernel_names(database: Database, described: I64, called: I64, texts: Texts) -> I64:
+def _kernel_names(database: Database, described: I64, called: I64, texts: StringCodes) -> I64:
     """The name of each kernel: its description, else what its call says."""
     pairs, place = np.unique(np.stack([described, called]), axis=1, return_inverse=True)
     spelt = database.texts(distinct(pairs.reshape(-1)), "rocpd_string", "string")
@@ -153,7 +163,7 @@ def _shape(database: Database, calls: Columns, launched: Columns, call: I64) -> 
     return amd.launch_shape(grid, groups)
 
 
-def _kinds(database: Database, types: I64, texts: Texts) -> tuple[I64, I64, I64]:
+def _kinds(database: Database, types: I64, texts: StringCodes) -> tuple[I64, I64, I64]:
     """Kind (0: no work), name and direction of each op by its type."""
     spelt = database.texts(distinct(types), "rocpd_string", "string")
     kinds = {i: _kind_of(spelt.get(i, "")) for i in distinct(types).tolist()}

@@ -14,11 +14,11 @@ import numpy as np
 
 from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.ingest.columns import Columns as Growing
-from traceanalyzer.ingest.columns import Texts, by_value
+from traceanalyzer.ingest.columns import StringCodes, by_value
 from traceanalyzer.ingest.durations import Tally
 from traceanalyzer.ingest.rocm import recorded as amd
-from traceanalyzer.ingest.rocm.recorded import Columns, Recorded, traces_of
-from traceanalyzer.ingest.stream import ByteStream, lines_of, open_stream
+from traceanalyzer.ingest.rocm.recorded import Columns, ProcessRows, traces_of
+from traceanalyzer.ingest.stream import ByteStream, open_stream, stream_lines
 from traceanalyzer.trace import I64, Device, Process, RangeKind, Trace
 
 _TABLE = "kernel_trace"
@@ -49,7 +49,7 @@ def is_table(head: bytes) -> bool:
 def read_tables(path: Path, progress: Progress) -> list[Trace]:
     """A trace for each process. Raises UnreadableInputError."""
     tally = Tally()
-    texts = Texts()
+    texts = StringCodes()
     numbers, devices = _agents(path)
     kernels = _read(path, _OF_KERNELS, "kernel_name", texts, tally, progress)
     if not kernels:
@@ -64,15 +64,19 @@ def read_tables(path: Path, progress: Progress) -> list[Trace]:
     ranges = {name: _beside(path, name, _OF_CALLS, "function", texts, tally) for name in _RANGES}
     recorded = []
     for guid, rows in kernels.items():
-        ops = amd.together([_kernels(rows, numbers), _copies(copied.get(guid), numbers, texts)])
+        ops = amd.with_all_columns(
+            [_kernels(rows, numbers), _copies(copied.get(guid), numbers, texts)]
+        )
         called = calls.get(guid)
         process = Process(int(called["process_id"][0]) if called else None)
-        recorded.append(Recorded(process, devices, ops, _host(called), _ranges(ranges, guid)))
+        recorded.append(ProcessRows(process, devices, ops, _host(called), _ranges(ranges, guid)))
     return traces_of(path, "rocprofv3_csv", recorded, texts, tally)
 
 
 def _ranges(tables: Mapping[str, Rows], guid: str) -> Columns:
-    return amd.together([_host(rows.get(guid), _RANGES[name]) for name, rows in tables.items()])
+    return amd.with_all_columns(
+        [_host(rows.get(guid), _RANGES[name]) for name, rows in tables.items()]
+    )
 
 
 def _header(rows: Iterator[list[str]]) -> list[str]:
@@ -83,7 +87,7 @@ def _header(rows: Iterator[list[str]]) -> list[str]:
 
 
 def _beside(
-    path: Path, table: str, numbers: tuple[str, ...], text: str, texts: Texts, tally: Tally
+    path: Path, table: str, numbers: tuple[str, ...], text: str, texts: StringCodes, tally: Tally
 ) -> Rows:
     """Another table of the same recording; no rows where there is none."""
     other = path.with_name(path.name.replace(_TABLE, table))
@@ -94,7 +98,7 @@ def _read(
     path: Path,
     numbers: tuple[str, ...],
     text: str,
-    texts: Texts,
+    texts: StringCodes,
     tally: Tally,
     progress: Progress = None,
 ) -> Rows:
@@ -121,7 +125,7 @@ def _taken(
     count: int,
     numbers: Sequence[str],
     text: str,
-    texts: Texts,
+    texts: StringCodes,
 ) -> dict[str, Sequence[int]]:
     """Numbers from so many rows' texts, by column, and codes of the column `text` as `name`."""
     missing = ("",) * count
@@ -165,7 +169,7 @@ def _whole(rows: Iterator[list[str]], length: int, tally: Tally) -> Iterator[lis
 
 
 def _lines(stream: ByteStream) -> Iterator[str]:
-    texts = (line.decode("utf-8", "replace") for line in lines_of(stream))
+    texts = (line.decode("utf-8", "replace") for line in stream_lines(stream))
     return (text.replace("\0", "") + "\n" for text in texts)
 
 
@@ -188,7 +192,7 @@ def _kernels(rows: Columns, numbers: Mapping[int, int]) -> Columns:
     }
 
 
-def _copies(rows: Columns | None, numbers: Mapping[int, int], texts: Texts) -> Columns:
+def _copies(rows: Columns | None, numbers: Mapping[int, int], texts: StringCodes) -> Columns:
     if rows is None:
         return {}
     source, target = (_numbered(rows[name], numbers) for name in _OF_COPIES[:2])

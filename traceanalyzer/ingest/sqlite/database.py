@@ -22,7 +22,13 @@ from traceanalyzer.base.files import note_read
 from traceanalyzer.base.limits import limits
 from traceanalyzer.base.sqlite_guard import allow_reads_of, distrust
 from traceanalyzer.ingest.foreign import GZIP_MAGIC, SQLITE_MAGIC
-from traceanalyzer.ingest.sqlite.pages import Layout, OddPageError, PageFile, Part, page_bytes_of
+from traceanalyzer.ingest.sqlite.pages import (
+    Layout,
+    OddPageError,
+    PageFile,
+    TablePart,
+    page_bytes_of,
+)
 from traceanalyzer.ingest.stream import DAMAGE, decompressed_limit, too_large
 from traceanalyzer.trace import I64
 
@@ -49,7 +55,7 @@ _NEARLY_ALL = 0.999
 missing."""
 
 
-class NotWholeError(Exception):
+class NotInPagesError(Exception):
     """A table that has to be read row by row."""
 
 
@@ -95,26 +101,26 @@ class Database:
         """The columns (name: value for NULL and for a column that the table lacks) as int64 arrays,
         empty where there is no such table. Text in a column of numbers counts as the number it
         begins with, else 0."""
-        return together(self.each(name, columns, lambda part: part.integers), columns)
+        return joined_columns(self.each(name, columns, lambda part: part.integers), columns)
 
     def each(
         self,
         name: str,
         columns: Mapping[str, int],
-        make: Callable[[Part], Made],
+        make: Callable[[TablePart], Made],
         *,
         text: str | None = None,
     ) -> list[Made]:
         """What `make` makes of each stretch of the table's rows, in order: the columns as
         `integers` gives them, and one column of undecoded text. Where damage is found late, it is
         called for all rows once more."""
-        with suppress(NotWholeError):
+        with suppress(NotInPagesError):
             return [make(part) for part in self.parts(name, columns, text=text)]
         return [make(self._row_by_row(name, columns, text))]
 
     def parts(
         self, name: str, columns: Mapping[str, int], *, text: str | None = None
-    ) -> Iterator[Part]:
+    ) -> Iterator[TablePart]:
         """The rows of a sound table in stretches, from the file's pages: a quarter of the time that
         SQLite takes. Raises NotWholeError where that would not give the table's very values;
         reading row by row then finds out."""
@@ -122,15 +128,15 @@ class Database:
         if table is None:
             return
         if self.pages is None or table not in self.layouts:
-            raise NotWholeError
+            raise NotInPagesError
         try:
             yield from self.pages.parts(self.layouts[table], columns, text)
         except (OddPageError, OSError) as error:
-            raise NotWholeError from error
+            raise NotInPagesError from error
 
     def _row_by_row(
         self, name: str, columns: Mapping[str, int], text: str | None, *, cast: bool = False
-    ) -> Part:
+    ) -> TablePart:
         """The rows up to the first damaged one. `cast`: where there are other values than
         integers."""
         numbers = bytearray()
@@ -149,7 +155,7 @@ class Database:
                 raise
             return self._row_by_row(name, columns, text, cast=True)
         matrix = np.frombuffer(numbers, np.int64).reshape(-1, len(columns))
-        return Part(
+        return TablePart(
             {column: np.ascontiguousarray(matrix[:, i]) for i, column in enumerate(columns)}, texts
         )
 
@@ -246,7 +252,7 @@ WHERE type = 'table' AND typeof(name) = 'text' AND typeof(sql) = 'text' AND sql 
 """Real tables: a view or a virtual table under a table's name is code of the file's author."""
 
 
-def together(
+def joined_columns(
     parts: list[dict[str, NDArray[Scalar]]], names: Iterable[str]
 ) -> dict[str, NDArray[Scalar]]:
     """The columns of all parts, each put together by itself: the parts are emptied, so that little

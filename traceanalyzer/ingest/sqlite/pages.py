@@ -56,7 +56,7 @@ class Layout(NamedTuple):
     key: str | None = None
 
 
-class Part(NamedTuple):
+class TablePart(NamedTuple):
     """Columns of some rows of a table."""
 
     integers: dict[str, I64]
@@ -92,7 +92,7 @@ class PageFile:
 
     def parts(
         self, layout: Layout, columns: Mapping[str, int], text: str | None = None
-    ) -> Iterator[Part]:
+    ) -> Iterator[TablePart]:
         """The rows of a table in its order: columns of integers (name: value for NULL; `rowid` is
         the row's number; a column that the table lacks has that value throughout), and a column of
         text. Raises OddPageError, OSError."""
@@ -162,7 +162,7 @@ class PageFile:
 
     def _rows(
         self, data: U8, cell: I64, layout: Layout, columns: Mapping[str, int], text: str | None
-    ) -> Part:
+    ) -> TablePart:
         """The columns of the rows in these cells."""
         length, place = _number(data, cell)
         row, place = _number(data, place)
@@ -191,7 +191,7 @@ class PageFile:
             if text in values
             else [b""] * len(cell) * (text is not None)
         )
-        return Part(integers, texts)
+        return TablePart(integers, texts)
 
 
 def _number(data: U8, place: I64) -> tuple[I64, I64]:

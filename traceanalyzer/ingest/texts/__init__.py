@@ -16,24 +16,24 @@ from traceanalyzer.ingest.texts import (
     serving,
     sums,
 )
-from traceanalyzer.ingest.texts.reading import Kind, kind_of, read_text
+from traceanalyzer.ingest.texts.reading import TextKind, read_text, text_kind
 from traceanalyzer.trace import Trace
 
 KINDS = (
-    Kind("memory_summary", memory_summary.holds, memory_summary.told),
-    Kind("ncu_csv", counters.holds, counters.told),
-    Kind("serving_summary", serving.holds, serving.told),
-    Kind("gpu_samples", gpu_samples.holds, gpu_samples.told),
-    Kind("compile_events", compile_events.holds, compile_events.told),
-    Kind("nsys_stats", sums.is_nsys_stats, rows=sums.nsys_rows),
-    Kind("nvprof", sums.is_nvprof, rows=sums.nvprof_rows),
-    Kind("rocprof_stats", sums.is_rocprof, rows=sums.rocprof_rows),
+    TextKind("memory_summary", memory_summary.holds, memory_summary.told),
+    TextKind("ncu_csv", counters.holds, counters.told),
+    TextKind("serving_summary", serving.holds, serving.told),
+    TextKind("gpu_samples", gpu_samples.holds, gpu_samples.told),
+    TextKind("compile_events", compile_events.holds, compile_events.told),
+    TextKind("nsys_stats", sums.is_nsys_stats, rows=sums.nsys_rows),
+    TextKind("nvprof", sums.is_nvprof, rows=sums.nvprof_rows),
+    TextKind("rocprof_stats", sums.is_rocprof, rows=sums.rocprof_rows),
 )
 
 
 def recognise(head: bytes, path: Path) -> bool:
     """Whether it is one of these texts. `head`: its first bytes, decompressed."""
-    return kind_of(head, KINDS) is not None
+    return text_kind(head, KINDS) is not None
 
 
 def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Trace]:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 
 from traceanalyzer.base import digits
-from traceanalyzer.ingest.side_files import figure
+from traceanalyzer.ingest.side_files import number_in
 
 _BYTES = {
     "bytes": 1.0,
@@ -26,7 +26,7 @@ MIB = 2.0**20
 
 def size_of(number: str, unit: str) -> float:
     """Bytes."""
-    return (figure(number) or 0.0) * _BYTES[unit.lower()]
+    return (number_in(number) or 0.0) * _BYTES[unit.lower()]
 
 
 def size_in(text: str) -> float | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from traceanalyzer.base import dataclass, digits
-from traceanalyzer.ingest.side_files import figure
+from traceanalyzer.ingest.side_files import number_in
 from traceanalyzer.ingest.texts.figures import mean
 from traceanalyzer.trace import Told
 
@@ -134,7 +134,7 @@ def _samples(text: str) -> Iterator[Sample]:
 
 
 def _sample(gpu: str, name: str, value: str) -> Iterator[Sample]:
-    read = figure(value)
+    read = number_in(value)
     if name in _NAMES and read is not None:
         yield Sample(gpu, _NAMES[name], read)
 

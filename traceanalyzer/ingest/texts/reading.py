@@ -13,7 +13,7 @@ _HEAD = 65_536
 
 
 @dataclass(frozen=True, eq=False)
-class Kind:
+class TextKind:
     """One kind of text: its source, how it is recognised, and what it tells."""
 
     source: str
@@ -22,7 +22,7 @@ class Kind:
     rows: Callable[[str], list[ProfilerRow]] | None = None
 
 
-def kind_of(head: bytes, kinds: Sequence[Kind]) -> Kind | None:
+def text_kind(head: bytes, kinds: Sequence[TextKind]) -> TextKind | None:
     """The kind of text that begins like this; None where it is none of these."""
     if b"\0" in head[:_HEAD]:
         return None
@@ -31,7 +31,7 @@ def kind_of(head: bytes, kinds: Sequence[Kind]) -> Kind | None:
 
 
 def read_text(
-    path: Path, kinds: Sequence[Kind], progress: Callable[[float], None] | None
+    path: Path, kinds: Sequence[TextKind], progress: Callable[[float], None] | None
 ) -> list[Trace]:
     """A `Trace` with nothing in it but what the text tells. Raises UnreadableInputError."""
     data = bytearray()
@@ -42,7 +42,7 @@ def read_text(
                 raise UnreadableInputError(
                     f"{path}: larger than {limits().side // MIB} MiB; raise --limit side=BYTES"
                 )
-    kind = kind_of(bytes(data[:_HEAD]), kinds)
+    kind = text_kind(bytes(data[:_HEAD]), kinds)
     text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
     if kind is not None and kind.rows is not None:
         rows = tuple(kind.rows(text))

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from traceanalyzer.base import digits
-from traceanalyzer.ingest.side_files import decoded, figure
+from traceanalyzer.ingest.side_files import decoded, number_in
 from traceanalyzer.trace import Told
 
 _LINE = re.compile(
@@ -128,5 +128,5 @@ def _pairs(text: str) -> list[tuple[str, float]]:
         values = decoded(text)
         pairs = values.items() if isinstance(values, dict) else ()
         return [(k, float(v)) for k, v in pairs if isinstance(v, int | float)]
-    lines = ((match["name"], figure(match["value"])) for match in _LINE.finditer(text))
+    lines = ((match["name"], number_in(match["value"])) for match in _LINE.finditer(text))
     return [(name, value) for name, value in lines if value is not None]

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from traceanalyzer.base import NS_PER_MS, dataclass
-from traceanalyzer.ingest.side_files import figure
+from traceanalyzer.ingest.side_files import number_in
 from traceanalyzer.trace import ProfilerRow
 
 _NSYS_HEAD = re.compile(
@@ -91,8 +91,8 @@ def _nsys_row(head: _Head, cells: Sequence[str]) -> ProfilerRow | None:
     if len(cells) != len(head.titles):
         return None
     values = dict(zip(head.titles, cells, strict=True))
-    total = figure(values.get("Total Time", ""))
-    count = next((figure(values[name]) for name in _COUNTS if name in values), None)
+    total = number_in(values.get("Total Time", ""))
+    count = next((number_in(values[name]) for name in _COUNTS if name in values), None)
     name = next((values[name] for name in _NAMES if values.get(name)), None)
     if total is None or name is None:
         return None
@@ -138,9 +138,9 @@ def _nvprof_csv(text: str) -> Iterator[ProfilerRow]:
             if not scale:
                 scale = _MS.get(values["Time"], 0.0)
                 continue
-            time = figure(values["Time"])
+            time = number_in(values["Time"])
             if time is not None:
-                calls = figure(values.get("Calls", ""))
+                calls = number_in(values.get("Calls", ""))
                 is_host = "API" in values.get("Type", "")
                 yield _row(values.get("Name", ""), calls, time * scale, is_host=is_host)
 
@@ -158,10 +158,10 @@ def rocprof_rows(text: str) -> list[ProfilerRow]:
         return _kernels_of(table)
     rows = []
     for values in table:
-        total = figure(values.get("TotalDurationNs") or "")
+        total = number_in(values.get("TotalDurationNs") or "")
         name = values.get("Name")
         if total is not None and name:
-            calls = figure(values.get("Calls") or "")
+            calls = number_in(values.get("Calls") or "")
             is_host = name.startswith(("hip", "hsa_"))
             rows.append(_row(name, calls, total / NS_PER_MS, is_host=is_host))
     return rows
@@ -171,8 +171,8 @@ def _kernels_of(table: Sequence[dict[str, str]]) -> list[ProfilerRow]:
     spent: dict[str, float] = defaultdict(float)
     calls: dict[str, int] = defaultdict(int)
     for values in table:
-        begin = figure(values.get("BeginNs") or "")
-        end = figure(values.get("EndNs") or "")
+        begin = number_in(values.get("BeginNs") or "")
+        end = number_in(values.get("EndNs") or "")
         name = (values.get("KernelName") or "").removesuffix(".kd")
         if begin is not None and end is not None and end >= begin and name:
             spent[name] += end - begin

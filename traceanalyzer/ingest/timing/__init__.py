@@ -13,9 +13,9 @@ from traceanalyzer.base import Aside, UnreadableInputError, dataclass
 from traceanalyzer.ingest.formats import STEPS_WITHIN
 from traceanalyzer.ingest.stream import head_of, open_stream
 from traceanalyzer.ingest.timing.documents import read_document
-from traceanalyzer.ingest.timing.event_files import is_event_file, read_events
+from traceanalyzer.ingest.timing.event_files import is_event_file, read_event_file
 from traceanalyzer.ingest.timing.formats import BINARY_MEANS, LineFormat
-from traceanalyzer.ingest.timing.found import Found
+from traceanalyzer.ingest.timing.found import FoundLines
 from traceanalyzer.ingest.timing.lines import is_text, line_groups
 from traceanalyzer.ingest.timing.pattern import pattern_format, proposal
 from traceanalyzer.ingest.timing.printed import AFTER
@@ -34,8 +34,8 @@ def recognise(head: bytes, path: Path) -> bool:
     if b"traceEvents" in head or b"SQLite format 3" in head:  # other readers' files, told at once
         return False
     if is_event_file(head):
-        found = Found()
-        read_events(path, found)
+        found = FoundLines()
+        read_event_file(path, found)
         return found.chosen() is not None
     if not is_text(head):
         return False
@@ -141,11 +141,11 @@ def logged_records(path: Path) -> dict[int | None, Records]:
 
 def _read(
     path: Path, pattern: str | None, progress: Callable[[float], None] | None
-) -> tuple[Found, LineFormat, str]:
+) -> tuple[FoundLines, LineFormat, str]:
     """All lines, the format to read them as, and what is damaged."""
     if is_event_file(head_of(path)):
-        found = Found()
-        read_events(path, found, progress)
+        found = FoundLines()
+        read_event_file(path, found, progress)
         damage = ""
     else:
         found, damage = _read_lines(path, pattern, progress)
@@ -163,7 +163,7 @@ def _read(
 
 def _read_lines(
     path: Path, pattern: str | None, progress: Callable[[float], None] | None
-) -> tuple[Found, str]:
+) -> tuple[FoundLines, str]:
     """What the lines of a text say, and what is damaged."""
     log = Log(None if pattern is None else pattern_format(pattern))
     with open_stream(path, progress, log=True) as stream:

@@ -11,7 +11,7 @@ from traceanalyzer.ingest.stream import open_stream
 from traceanalyzer.ingest.timing import tables
 from traceanalyzer.ingest.timing.fields import TIMED
 from traceanalyzer.ingest.timing.formats import FORMATS
-from traceanalyzer.ingest.timing.found import JSON, Found
+from traceanalyzer.ingest.timing.found import JSON, FoundLines
 
 HF_TRAINER = next(form for form in FORMATS if form.name == "HF Trainer")
 MOST_LEVELS = 4  # of objects within objects in which a list of steps is looked for
@@ -33,7 +33,7 @@ def begins_document(line: str) -> bool:
     return not isinstance(value, dict) or any(isinstance(v, list | dict) for v in value.values())
 
 
-def read_document(path: Path, found: Found, *, probing: bool = False) -> None:
+def read_document(path: Path, found: FoundLines, *, probing: bool = False) -> None:
     """Add the steps of a document to `found`; nothing where it has none, or is too large.
     `probing`: only to see what it is."""
     data = bytearray()
@@ -49,7 +49,7 @@ def read_document(path: Path, found: Found, *, probing: bool = False) -> None:
     if _worth(best) == 0:
         return
     names = dict.fromkeys(name for row in best for name in row)
-    columns = tables.columns_of((name, name) for name in names)
+    columns = tables.known_columns((name, name) for name in names)
     form = HF_TRAINER if "train_steps_per_second" in names else JSON
     found.keys |= {column.field: column.name for column in columns}
     found.factors |= {column.field: column.factor for column in columns}
@@ -65,7 +65,7 @@ def read_document(path: Path, found: Found, *, probing: bool = False) -> None:
 def _worth(rows: list[dict[str, Any]]) -> int:
     """How much a list looks like steps: 0 where it times none."""
     names = dict.fromkeys(name for row in rows for name in row)
-    fields = {column.field for column in tables.columns_of((name, name) for name in names)}
+    fields = {column.field for column in tables.known_columns((name, name) for name in names)}
     timed = fields.intersection(TIMED) and fields & {"step", "epoch", "iter_s", "its_per_s"}
     return len(rows) if timed or {"step", "when_s"} <= fields else 0
 

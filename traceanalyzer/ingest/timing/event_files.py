@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from traceanalyzer.base.limits import MIB
-from traceanalyzer.ingest.protobuf.wire import DamagedMessageError, Message, fields
+from traceanalyzer.ingest.protobuf.wire import DamagedMessageError, ProtoMessage, fields
 from traceanalyzer.ingest.stream import open_stream
 from traceanalyzer.ingest.timing.formats import LineFormat
-from traceanalyzer.ingest.timing.found import Found
+from traceanalyzer.ingest.timing.found import FoundLines
 from traceanalyzer.ingest.timing.tables import meaning_of
 
 FORM = LineFormat("TensorBoard", minimum=2)
@@ -37,14 +37,16 @@ def is_event_file(head: bytes) -> bool:
     return _VERSION in head[:_WITHIN]
 
 
-def read_events(path: Path, found: Found, progress: Callable[[float], None] | None = None) -> None:
+def read_event_file(
+    path: Path, found: FoundLines, progress: Callable[[float], None] | None = None
+) -> None:
     """Add the steps of an event file to `found`: scalars whose tags are known, and when the first
     scalar of a step was written. A record that is damaged is counted."""
     steps: dict[int, dict[str, float]] = {}
     for record in _records(path, found, progress):
         found.lines += 1
         try:
-            event = Message(record)
+            event = ProtoMessage(record)
             summary = event.bytes(_SUMMARY)
             scalars = dict(_scalars(summary)) if summary else {}
         except DamagedMessageError:
@@ -63,7 +65,9 @@ def read_events(path: Path, found: Found, progress: Callable[[float], None] | No
         found.of(FORM).add(step, {"step": float(step), **values})
 
 
-def _records(path: Path, found: Found, progress: Callable[[float], None] | None) -> Iterator[bytes]:
+def _records(
+    path: Path, found: FoundLines, progress: Callable[[float], None] | None
+) -> Iterator[bytes]:
     """The bytes of each record, up to where the file is cut off or damaged."""
     rest = b""
     with open_stream(path, progress, log=True) as stream:
@@ -89,18 +93,18 @@ def _scalars(summary: bytes) -> Iterator[tuple[str, float]]:
     for number, _, start, end in fields(summary):
         if number != _VALUE:
             continue
-        value = Message(summary, start, end)
+        value = ProtoMessage(summary, start, end)
         scalar = _float_of(value.bytes(_SIMPLE)) if _SIMPLE in value else _of_tensor(value)
         if math.isfinite(scalar):
             yield value.text(_TAG), scalar
 
 
-def _of_tensor(value: Message) -> float:
+def _of_tensor(value: ProtoMessage) -> float:
     """The number of a tensor with one; NaN for others."""
     tensor = value.bytes(_TENSOR)
     if not tensor:
         return math.nan
-    message = Message(tensor)
+    message = ProtoMessage(tensor)
     for number in (_FLOATS, _DOUBLES, _CONTENT):
         scalar = _float_of(message.bytes(number))
         if math.isfinite(scalar):

@@ -6,10 +6,16 @@ from dataclasses import dataclass, field
 
 from traceanalyzer.ingest.timing.fields import MOMENTS, SURE, TIMED, UNSURE
 from traceanalyzer.ingest.timing.formats import FORMATS, PAIRS, PRINTED_MEMORY, LineFormat
-from traceanalyzer.ingest.timing.lines import rank_of
+from traceanalyzer.ingest.timing.lines import rank_in_line
 from traceanalyzer.ingest.timing.moments import moment_of
 from traceanalyzer.ingest.timing.printed import steps_of_phases
-from traceanalyzer.ingest.timing.records import Collected, Records, Values, together, with_sides
+from traceanalyzer.ingest.timing.records import (
+    GrowingRecords,
+    Records,
+    Values,
+    joined_records,
+    with_sides,
+)
 
 JSON = next(form for form in FORMATS if form.name == "JSONL")
 CSV = LineFormat("CSV", minimum=1)
@@ -21,11 +27,11 @@ DIGIT = re.compile(r"\d")  # a line without one says no time
 
 
 @dataclass
-class Found:
+class FoundLines:
     """The records of a log by form."""
 
     forms: Sequence[LineFormat] = FORMATS
-    records: dict[str, Collected] = field(default_factory=dict)
+    records: dict[str, GrowingRecords] = field(default_factory=dict)
     by_name: dict[str, LineFormat] = field(default_factory=dict)
     damaged: dict[str, int] = field(default_factory=dict)  # lines of a form that cannot be read
     keys: dict[str, str] = field(default_factory=dict)  # the name of each field, as the log has it
@@ -34,10 +40,10 @@ class Found:
     lines: int = 0
     truncated: bool = False
 
-    def of(self, form: LineFormat) -> Collected:
+    def of(self, form: LineFormat) -> GrowingRecords:
         """The records of a form."""
         self.by_name.setdefault(form.name, form)
-        return self.records.setdefault(form.name, Collected())
+        return self.records.setdefault(form.name, GrowingRecords())
 
     def call(self, form: LineFormat, number: int, line: str) -> None:
         """Read a line by a form's function."""
@@ -51,7 +57,7 @@ class Found:
         if not found:
             return
         values = dict(found)
-        if "rank" not in values and (rank := rank_of(line)) is not None:
+        if "rank" not in values and (rank := rank_in_line(line)) is not None:
             values["rank"] = float(rank)
         moment = moment_of(line) if "data_s" in values and "when_s" not in values else None
         if moment is not None and moment[1]:
@@ -93,7 +99,7 @@ class Found:
         say of its steps."""
         if form.name == PRINTED_PHASES:
             return self._steps_of_phases()
-        of_pairs = together([self.records[n] for n in _PAIR_NAMES if n in self.records])
+        of_pairs = joined_records([self.records[n] for n in _PAIR_NAMES if n in self.records])
         if form.name in _PAIR_NAMES:
             return of_pairs
         return with_sides(self.records[form.name].records(), of_pairs)
@@ -104,7 +110,7 @@ class Found:
         names = list(records.columns)
         rows = zip(*(records.columns[name].tolist() for name in names), strict=True)
         lines = [dict(zip(names, row, strict=True)) for row in rows]
-        steps = Collected()
+        steps = GrowingRecords()
         for place, values in steps_of_phases(lines):
             complete: Values = {**values, "whole": 1.0}
             steps.add(int(records.line[place]), complete)
@@ -112,10 +118,10 @@ class Found:
 
     def memory(self) -> Records:
         """What lines say of memory after phases."""
-        return self.records.get(PRINTED_MEMORY.name, Collected()).records()
+        return self.records.get(PRINTED_MEMORY.name, GrowingRecords()).records()
 
 
-def _times_in(held: Collected) -> int:
+def _times_in(held: GrowingRecords) -> int:
     """Lines that say a time, and the step that it is of where that is not clear."""
     return held.count_any(SURE) + sum(
         held.count(step, name) for name in (*UNSURE, *MOMENTS) for step in ("step", "epoch")

@@ -30,7 +30,7 @@ def is_text(head: bytes) -> bool:
     return len(head) - len(head.translate(None, _CONTROLS)) <= len(head) * MOST_CONTROLS
 
 
-def lines_of(pieces: Iterable[bytes], cut: Callable[[], None] | None = None) -> Iterator[str]:
+def decoded_lines(pieces: Iterable[bytes], cut: Callable[[], None] | None = None) -> Iterator[str]:
     """The lines, without terminal control sequences. `cut` is called before a last line that has no
     end."""
     for lines in line_groups(pieces, cut):
@@ -63,7 +63,7 @@ def line_groups(
         yield [_ESCAPE.sub("", rest)]
 
 
-def rank_of(line: str) -> int | None:
+def rank_in_line(line: str) -> int | None:
     """The rank that a line says it is from."""
     found = _RANK.search(line[:SEARCHED])
     rank = whole(next(filter(None, found.groups())), len(str(limits().ranks))) if found else -1

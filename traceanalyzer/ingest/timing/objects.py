@@ -9,8 +9,8 @@ from traceanalyzer.ingest.side_files import NOT_JSON, decoded
 from traceanalyzer.ingest.timing import tables
 from traceanalyzer.ingest.timing.fields import TIMED
 from traceanalyzer.ingest.timing.formats import LineFormat
-from traceanalyzer.ingest.timing.found import CSV, DIGIT, JSON, Found
-from traceanalyzer.ingest.timing.texts import SHAPES, Texts
+from traceanalyzer.ingest.timing.found import CSV, DIGIT, JSON, FoundLines
+from traceanalyzer.ingest.timing.texts import SHAPES, LineReader
 
 Numbered = tuple[int, str]
 _OBJECTS = msgspec.json.Decoder(list[dict[str, object]])
@@ -38,14 +38,14 @@ def object_in(line: str) -> str:
     return text[before.end() :] if before and text.endswith("}") else ""
 
 
-class Rows:
+class TableReader:
     """Reads the rows of a table into `found`."""
 
-    def __init__(self, found: Found, header: str) -> None:
+    def __init__(self, found: FoundLines, header: str) -> None:
         """`header` is the table's first line. It is none where that names no time."""
         self._found = found
         self._delimiter, self._names = tables.header_of(header)
-        self._columns = tables.columns_of((name, i) for i, name in enumerate(self._names))
+        self._columns = tables.known_columns((name, i) for i, name in enumerate(self._names))
         self.is_table = self._is_table(header)
         if self.is_table:
             note_names(found, self._columns)
@@ -71,10 +71,10 @@ class Rows:
 class Objects:
     """Reads objects of JSON into `found`."""
 
-    def __init__(self, found: Found, texts: Texts) -> None:
+    def __init__(self, found: FoundLines, texts: LineReader) -> None:
         self._found = found
         self._texts = texts
-        self._known: dict[tuple[str, ...], tuple[tables.Column, ...]] = {}
+        self._known: dict[tuple[str, ...], tuple[tables.KnownColumn, ...]] = {}
 
     def read(self, lines: Sequence[Numbered]) -> list[Numbered]:
         """Read lines with their numbers; those that are no JSON are returned."""
@@ -137,9 +137,9 @@ class Objects:
     ) -> None:
         columns = self._known.get(keys)
         if columns is None:
-            columns = tables.columns_of((key, key) for key in keys[: tables.MOST_KEYS])
+            columns = tables.known_columns((key, key) for key in keys[: tables.MOST_KEYS])
             if "host_ms" in keys:  # a line of this package's collector: its step includes its data
-                columns = (*columns, tables.Column("whole", 0.0, "host_ms", ""))
+                columns = (*columns, tables.KnownColumn("whole", 0.0, "host_ms", ""))
             if len(self._known) < SHAPES:
                 self._known[keys] = columns
             note_names(self._found, columns)
@@ -150,16 +150,16 @@ class Objects:
         _add(self._found, JSON, columns, numbers, values)
 
 
-def note_names(found: Found, columns: Sequence[tables.Column]) -> None:
+def note_names(found: FoundLines, columns: Sequence[tables.KnownColumn]) -> None:
     """Keep how the columns are called, and in which unit they are."""
     found.keys |= {column.field: column.name for column in columns}
     found.factors |= {column.field: column.factor for column in columns}
 
 
 def _add(
-    found: Found,
+    found: FoundLines,
     form: LineFormat,
-    columns: tuple[tables.Column, ...],
+    columns: tuple[tables.KnownColumn, ...],
     numbers: Sequence[int],
     rows: Sequence[object],
 ) -> None:

@@ -53,7 +53,7 @@ _SAMPLES = "samples_per_s"
 
 
 @dataclass(frozen=True)
-class Taken:
+class LineValue:
     """A value of a line: the field it is of, which number it is, and the factor to its unit."""
 
     field: str
@@ -63,10 +63,10 @@ class Taken:
 
 
 @dataclass(frozen=True)
-class Plan:
+class LinePlan:
     """What the lines of one shape say."""
 
-    taken: tuple[Taken, ...]
+    taken: tuple[LineValue, ...]
     of_evaluation: bool = False
 
     @property
@@ -75,9 +75,9 @@ class Plan:
         return {one.field for one in self.taken}
 
 
-def plan_of(
+def line_plan(
     texts: Sequence[str], numbers: Sequence[str], names: Mapping[str, str] | None = None
-) -> Plan:
+) -> LinePlan:
     """What lines with these texts between their numbers say; `numbers` are those of one of them.
     `names`: keys that this kind of log uses in a sense of its own, with their field."""
     texts, places = _merged(texts, numbers[:MOST_NUMBERS])
@@ -92,7 +92,7 @@ def plan_of(
         if is_named and head is None:
             head = "".join(texts[: i + 1])
     found = values.found()
-    return Plan(tuple(found.values()), _is_evaluation(head or ""))
+    return LinePlan(tuple(found.values()), _is_evaluation(head or ""))
 
 
 @dataclass(frozen=True)
@@ -123,9 +123,9 @@ class _Values:
 
     def __init__(self, names: Mapping[str, str]) -> None:
         self._names = names
-        self._named: dict[str, Taken] = {}
-        self._bare: list[Taken] = []
-        self._counted: list[Taken] = []
+        self._named: dict[str, LineValue] = {}
+        self._bare: list[LineValue] = []
+        self._counted: list[LineValue] = []
         self._totals: dict[int, int] = {}
 
     def take(self, number: _Number, total: int | None) -> bool:
@@ -136,26 +136,26 @@ class _Values:
         if meant is None and not key and _MFU.match(number.after):
             meant = Meaning("mfu", 0.01)
         if meant is not None:
-            value = Taken(meant.field, number.place, number.sign * meant.factor, key)
+            value = LineValue(meant.field, number.place, number.sign * meant.factor, key)
             self._named.setdefault(meant.field, value)
         elif not key and ":" not in number.text and unit in TIME_UNITS:
-            self._bare.append(Taken("bare_s", number.place, TIME_UNITS[unit], unit))
+            self._bare.append(LineValue("bare_s", number.place, TIME_UNITS[unit], unit))
         elif not key and _RATE_OF_BARE.match(number.after):
-            self._bare.append(Taken(_SAMPLES, number.place, 1.0, "/s"))
+            self._bare.append(LineValue(_SAMPLES, number.place, 1.0, "/s"))
         is_boxed = number.before.endswith("[") and number.after.startswith("]") and not key
         if total is not None or is_boxed:
-            self._counted.append(Taken("step", number.place, 1.0, key))
+            self._counted.append(LineValue("step", number.place, 1.0, key))
         if total is not None:
             self._totals[number.place] = total
         return meant is not None
 
-    def found(self) -> dict[str, Taken]:
+    def found(self) -> dict[str, LineValue]:
         """The values by field, with those that have no name."""
         found = dict(self._named)
         _add_unnamed(found, self._bare, self._counted)
         step = found.get("step")
         if step is not None and step.number in self._totals:
-            found["total"] = Taken("total", self._totals[step.number], 1.0, "")
+            found["total"] = LineValue("total", self._totals[step.number], 1.0, "")
         return found
 
 
@@ -172,7 +172,9 @@ def _merged(texts: Sequence[str], numbers: Sequence[str]) -> tuple[list[str], li
     return merged, places
 
 
-def _add_unnamed(found: dict[str, Taken], bare: Sequence[Taken], counted: Sequence[Taken]) -> None:
+def _add_unnamed(
+    found: dict[str, LineValue], bare: Sequence[LineValue], counted: Sequence[LineValue]
+) -> None:
     """Values without a name: `3056.36 ms |` is a time where no other is, `[ 10/1000]` a step."""
     for value in bare:
         is_time = value.field == "bare_s"
@@ -274,6 +276,6 @@ def _spelled_value(token: str) -> float:
     return sign * seconds
 
 
-def keys_of(plan: Plan) -> Iterator[tuple[str, str]]:
+def keys_of(plan: LinePlan) -> Iterator[tuple[str, str]]:
     """Field and key of each value of a plan."""
     return ((one.field, one.key) for one in plan.taken)

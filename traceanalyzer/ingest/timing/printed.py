@@ -47,7 +47,7 @@ SEARCHED = 1024
 _WHERE = re.compile(r"\b(forward|fwd|backward|bwd|optimizer|optim|update)", re.IGNORECASE)
 
 
-def number(value: object) -> float | None:
+def printed_number(value: object) -> float | None:
     """A number as logs write it (`7,282`, `"36.27"`, `41.2%`); None for what is none, for NaN and
     infinity."""
     if isinstance(value, bool):
@@ -65,7 +65,7 @@ def phase_line(line: str) -> Values | None:
     """The phases that a line times; None where it times none, or only all of them."""
     found: dict[str, float] = {}
     for name, value, unit in _TIME.findall(line):
-        seconds = (number(value) or 0.0) * TIME_UNITS[unit.lower()]
+        seconds = (printed_number(value) or 0.0) * TIME_UNITS[unit.lower()]
         found.setdefault(_NAMES[name.lower()], seconds)
     return found if found.keys() - {"iter_s"} else None
 
@@ -96,7 +96,7 @@ def memory_line(line: str) -> Values | None:
 def _bytes(match: re.Match[str]) -> float:
     """The size that a match ends with."""
     last = match.lastindex or 0
-    return (number(match[last - 1]) or 0.0) * MEMORY_UNITS[match[last].lower()]
+    return (printed_number(match[last - 1]) or 0.0) * MEMORY_UNITS[match[last].lower()]
 
 
 def steps_of_phases(lines: Sequence[Values]) -> Iterator[tuple[int, Values]]:

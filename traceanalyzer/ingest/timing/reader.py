@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from traceanalyzer.ingest.timing.documents import begins_document
 from traceanalyzer.ingest.timing.formats import FORMATS, LineFormat
-from traceanalyzer.ingest.timing.found import Found
+from traceanalyzer.ingest.timing.found import FoundLines
 from traceanalyzer.ingest.timing.lines import MAX_LINE
-from traceanalyzer.ingest.timing.objects import Numbered, Objects, Rows, object_in
-from traceanalyzer.ingest.timing.texts import Texts
+from traceanalyzer.ingest.timing.objects import Numbered, Objects, TableReader, object_in
+from traceanalyzer.ingest.timing.texts import LineReader
 
 OBJECT_BEGINS_WITHIN = 80  # characters of a line of JSON that may stand before it
 
@@ -17,11 +17,11 @@ class Log:
 
     def __init__(self, pattern: LineFormat | None = None) -> None:
         """`pattern` is a user's own format, which replaces all others."""
-        self.found = Found(FORMATS if pattern is None else (pattern,))
+        self.found = FoundLines(FORMATS if pattern is None else (pattern,))
         self._pattern = pattern
-        self._texts = Texts(self.found)
+        self._texts = LineReader(self.found)
         self._objects = Objects(self.found, self._texts)
-        self._rows: Rows | None = None
+        self._rows: TableReader | None = None
         self.is_document = False  # JSON over several lines, which are no texts
         self._ended = True  # whether the last line that was read has an end
 
@@ -57,7 +57,7 @@ class Log:
         if numbered and numbered[0][0] == 1 and self._pattern is None:
             header = numbered[0][1]
             self.is_document = begins_document(header)
-            rows = Rows(self.found, header)
+            rows = TableReader(self.found, header)
             if rows.is_table:
                 self._rows = rows
                 return numbered[1:]

@@ -55,7 +55,7 @@ class _Block:
 
 
 @dataclass(frozen=True, eq=False)
-class Collected:
+class GrowingRecords:
     """The lines of one format while they are read: eight bytes a value."""
 
     _blocks: dict[tuple[str, ...], _Block] = field(default_factory=dict)
@@ -116,7 +116,7 @@ class Collected:
         return Records(line[order], {name: of[order] for name, of in columns.items()})
 
 
-def together(parts: Sequence[Collected]) -> Records:
+def joined_records(parts: Sequence[GrowingRecords]) -> Records:
     """The lines of several formats, in order."""
     each = [part.records() for part in parts if len(part)]
     if len(each) == 1:

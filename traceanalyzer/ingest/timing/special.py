@@ -8,7 +8,7 @@ from typing import Any
 
 from traceanalyzer.ingest.side_files import decoded, mapping
 from traceanalyzer.ingest.timing.moments import moment_of
-from traceanalyzer.ingest.timing.printed import NUMBER, number
+from traceanalyzer.ingest.timing.printed import NUMBER, printed_number
 from traceanalyzer.ingest.timing.records import Values
 
 SEARCHED = 1024
@@ -53,7 +53,7 @@ series_codes: dict[str, float] = {}
 
 def _numbers(values: Mapping[str, object]) -> dict[str, float]:
     """The values that are numbers."""
-    read = ((name, number(value)) for name, value in values.items())
+    read = ((name, printed_number(value)) for name, value in values.items())
     return {name: value for name, value in read if value is not None}
 
 
@@ -101,7 +101,7 @@ def phase_times(line: str, pattern: re.Pattern[str]) -> Values | None:
     phases = pattern.match(line.partition("time (ms) |")[2])
     if phases is None:
         return None
-    return {"iter_s": sum(number(text) or 0.0 for text in phases.groups()) * _MS}
+    return {"iter_s": sum(printed_number(text) or 0.0 for text in phases.groups()) * _MS}
 
 
 def tensorrt_llm_iteration(line: str) -> Values | None:

@@ -12,7 +12,7 @@ from traceanalyzer.base.limits import limits
 from traceanalyzer.ingest.timing.moments import moment_of
 from traceanalyzer.ingest.timing.names import EVALUATION, UNKNOWN_UNIT, Meaning, meaning
 from traceanalyzer.ingest.timing.pairs import value_of
-from traceanalyzer.ingest.timing.printed import number
+from traceanalyzer.ingest.timing.printed import printed_number
 
 OWN_NAMES = {
     "_runtime": Meaning("clock_s"),
@@ -43,7 +43,7 @@ _STATISTIC = re.compile(r"__(?:MIN|MAX)$")
 
 
 @dataclass(frozen=True)
-class Column:
+class KnownColumn:
     """A column whose name is known. `place`: its key, or its number in a row."""
 
     field: str
@@ -52,13 +52,13 @@ class Column:
     name: str
 
 
-def columns_of(names: Iterable[tuple[str, Any]]) -> tuple[Column, ...]:
+def known_columns(names: Iterable[tuple[str, Any]]) -> tuple[KnownColumn, ...]:
     """The columns that are known, the first of each field; names with their places."""
-    found: dict[str, Column] = {}
+    found: dict[str, KnownColumn] = {}
     for name, place in names:
         meant = meaning_of(name)
         if meant is not None:
-            found.setdefault(meant.field, Column(meant.field, meant.factor, place, name))
+            found.setdefault(meant.field, KnownColumn(meant.field, meant.factor, place, name))
     return tuple(found.values())
 
 
@@ -122,7 +122,7 @@ def is_of_evaluation(values: Mapping[str, Any]) -> bool:
     return any(isinstance(kind, str) and kind.lower().strip("_/") in EVALUATION for kind in kinds)
 
 
-def take(columns: Sequence[Column], rows: Sequence[Any]) -> list[list[float]]:
+def take(columns: Sequence[KnownColumn], rows: Sequence[Any]) -> list[list[float]]:
     """The values of columns in rows (objects with all keys, or lists of cells)."""
     return [
         _scaled(list(map(itemgetter(column.place), rows)), column.factor, column.field)
@@ -130,7 +130,7 @@ def take(columns: Sequence[Column], rows: Sequence[Any]) -> list[list[float]]:
     ]
 
 
-def with_clocks(columns: tuple[Column, ...], rows: Sequence[Any]) -> tuple[Column, ...]:
+def with_clocks(columns: tuple[KnownColumn, ...], rows: Sequence[Any]) -> tuple[KnownColumn, ...]:
     """The columns, where those of times without a unit are in seconds: their cells are `00:40`."""
     return tuple(
         replace(column, field=f"{column.field.removesuffix(UNKNOWN_UNIT)}_s")
@@ -164,7 +164,7 @@ def _scaled(values: list[Any], factor: float, field: str) -> list[float]:
 def quantity(value: object, field: str) -> float:
     """A number as exports write it: `0:01:30`, `3m 10s`, `5/100`, `41.2%`; NaN for what is none."""
     if not isinstance(value, str):
-        read = number(value)
+        read = printed_number(value)
         return float("nan") if read is None else read
     text = value[: limits().digits].strip()
     if field == "when_s":

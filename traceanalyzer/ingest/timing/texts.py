@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from traceanalyzer.base import dataclass
 from traceanalyzer.ingest.timing.formats import PAIRS, LineFormat
-from traceanalyzer.ingest.timing.found import SAMPLE, Found
-from traceanalyzer.ingest.timing.lines import rank_of
+from traceanalyzer.ingest.timing.found import SAMPLE, FoundLines
+from traceanalyzer.ingest.timing.lines import rank_in_line
 from traceanalyzer.ingest.timing.moments import moment_of
 from traceanalyzer.ingest.timing.names import MEMORY_UNITS, TIME_UNITS, UNKNOWN_UNIT
-from traceanalyzer.ingest.timing.pairs import TOKEN, Plan, Taken, plan_of, value_of
+from traceanalyzer.ingest.timing.pairs import TOKEN, LinePlan, LineValue, line_plan, value_of
 
 SHAPES = 20_000
 """Shapes of lines that are remembered: a log has some dozens; beyond that many they are texts."""
@@ -33,16 +33,16 @@ class _Shape:
     """What lines alike but for their numbers are read as."""
 
     form: LineFormat | None  # of keys and values; None where they say nothing
-    plan: Plan
+    plan: LinePlan
     functions: tuple[LineFormat, ...]  # other forms that they may be of
     has_rank: bool
     needs_moment: bool
 
 
-class Texts:
+class LineReader:
     """Reads lines of text into `found`."""
 
-    def __init__(self, found: Found) -> None:
+    def __init__(self, found: FoundLines) -> None:
         self._found = found
         self._functions = tuple(form for form in found.forms if form.parse is not None)
         self._shapes: dict[tuple[str, ...], _Shape] = {}
@@ -87,7 +87,7 @@ class Texts:
 
     def _shape_of(self, texts: tuple[str, ...], text: str, numbers: list[str]) -> _Shape:
         form = next(form for form in PAIRS if form.holds(text))
-        plan = with_units(plan_of(texts, numbers, form.names), form)
+        plan = with_units(line_plan(texts, numbers, form.names), form)
         fields = plan.fields
         lacks_time = "step" in fields and not fields & {"iter_s", "time_s", "its_per_s"}
         self._found.keys |= {taken.field: taken.key for taken in plan.taken}
@@ -96,7 +96,7 @@ class Texts:
             form=form if fields - {"rank", "total"} else None,
             plan=plan,
             functions=tuple(form for form in self._functions if _may_be(form, text)),
-            has_rank="rank" not in fields and rank_of(text) is not None,
+            has_rank="rank" not in fields and rank_in_line(text) is not None,
             needs_moment=(lacks_time or "data_s" in fields) and moment_of(text) is not None,
         )
 
@@ -105,7 +105,7 @@ class Texts:
         numbers = list(zip(*some.numbers, strict=True))
         columns = [_column(taken, numbers[taken.number]) for taken in shape.plan.taken]
         if shape.has_rank:
-            ranks = [rank_of(line) for line in some.lines]
+            ranks = [rank_in_line(line) for line in some.lines]
             fields.append("rank")
             columns.append([_UNKNOWN if rank is None else float(rank) for rank in ranks])
         if shape.needs_moment:
@@ -126,10 +126,10 @@ def _may_be(form: LineFormat, text: str) -> bool:
         return True
 
 
-def with_units(plan: Plan, form: LineFormat) -> Plan:
+def with_units(plan: LinePlan, form: LineFormat) -> LinePlan:
     """The plan with the units that a form says for what has none, and the first value of each
     field."""
-    first: dict[str, Taken] = {}
+    first: dict[str, LineValue] = {}
     for taken in plan.taken:
         mended = _with_unit(taken, form)
         if mended.field == "step" and mended.factor > 1:  # `step:1K`
@@ -139,7 +139,7 @@ def with_units(plan: Plan, form: LineFormat) -> Plan:
     return replace(plan, taken=tuple(first.values()))
 
 
-def _with_unit(taken: Taken, form: LineFormat) -> Taken:
+def _with_unit(taken: LineValue, form: LineFormat) -> LineValue:
     if not taken.field.endswith(UNKNOWN_UNIT):
         return taken
     base = taken.field.removesuffix(UNKNOWN_UNIT)
@@ -150,7 +150,7 @@ def _with_unit(taken: Taken, form: LineFormat) -> Taken:
     return replace(taken, field=f"{base}_s", factor=factor) if factor else taken
 
 
-def _column(taken: Taken, numbers: Sequence[str]) -> Sequence[float]:
+def _column(taken: LineValue, numbers: Sequence[str]) -> Sequence[float]:
     try:
         values = array("d", map(float, numbers))
     except ValueError:

@@ -9,7 +9,7 @@ from pathlib import Path
 from traceanalyzer.base import EmptyRecordingError, TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.ingest.side_files import COMPILED
 from traceanalyzer.ingest.stream import cannot_open, head_of, open_stream
-from traceanalyzer.ingest.torch_log.fold import WANTED, Fold
+from traceanalyzer.ingest.torch_log.fold import WANTED, CompileLogFold
 from traceanalyzer.ingest.torch_log.records import Record, lines, records
 from traceanalyzer.trace import Trace
 from traceanalyzer.trace.compile_log import CompileLog, Counts, NotFused
@@ -200,12 +200,12 @@ class _Processes:
 
     def __init__(self, path: str, rank: int | None) -> None:
         """`rank` is what the file's name says."""
-        self.folds: dict[tuple[str, int | None], Fold] = {}
+        self.folds: dict[tuple[str, int | None], CompileLogFold] = {}
         self._path = path
         self._rank = rank
         self._of_thread: dict[tuple[str, int], tuple[str, int | None]] = {}
 
-    def of(self, record: Record) -> Fold:
+    def of(self, record: Record) -> CompileLogFold:
         """The process that a record is of."""
         rank = record.envelope.get("rank")
         thread = (record.prefix, record.thread)
@@ -227,10 +227,10 @@ class _Processes:
             )
         return self.folds.get(key) or self._begun(*key)
 
-    def _begun(self, prefix: str, rank: int | None) -> Fold:
+    def _begun(self, prefix: str, rank: int | None) -> CompileLogFold:
         stated = _rank_in(prefix, _RANK_OF_PREFIX) if prefix else self._rank
         return self.folds.setdefault(
-            (prefix, rank), Fold(self._path, stated if rank is None else rank)
+            (prefix, rank), CompileLogFold(self._path, stated if rank is None else rank)
         )
 
 

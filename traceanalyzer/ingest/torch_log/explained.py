@@ -15,7 +15,7 @@ import msgspec
 
 from traceanalyzer.base import NS_PER_MS
 from traceanalyzer.ingest.side_files import is_number, mapping, mappings
-from traceanalyzer.trace.compile_log import Break, Estimate, GraphCode, KernelCode, Metrics
+from traceanalyzer.trace.compile_log import Break, CompileMetrics, Estimate, GraphCode, KernelCode
 
 MAX_LINES_OF_KERNEL = 32  # source lines kept of one kernel
 _FILE = re.compile(
@@ -184,7 +184,7 @@ def breaks_of_restarts(reasons: Iterable[str]) -> list[Break]:
     ]
 
 
-def read_metrics(kind: str, values: dict[str, Any]) -> Metrics | None:
+def read_metrics(kind: str, values: dict[str, Any]) -> CompileMetrics | None:
     """Dynamo's metrics of a record; None for a kind that is not one of them."""
     if not kind.endswith(("compilation_metrics", "compilation_metrics_runtime")):
         return None
@@ -196,7 +196,7 @@ def read_metrics(kind: str, values: dict[str, Any]) -> Metrics | None:
     config = values.get("inductor_config")
     config = msgspec.json.encode(config).decode() if isinstance(config, dict) else config
     wants_cudagraphs = _CUDAGRAPHS.search(config) if isinstance(config, str) else None
-    return Metrics(
+    return CompileMetrics(
         kind=f"{side}_runtime" if kind.endswith("_runtime") else side,  # type: ignore[arg-type]
         duration_s=_seconds(values, "entire_frame_compile_time_s", "duration_us", cumulative),
         backend_s=_seconds(

@@ -14,15 +14,15 @@ import msgspec
 from traceanalyzer.ingest.produced import Produced
 from traceanalyzer.ingest.side_files import is_number, items, mapping, mappings
 from traceanalyzer.ingest.torch_log import explained
-from traceanalyzer.ingest.torch_log.records import Record, kind_of
+from traceanalyzer.ingest.torch_log.records import Record, record_kind
 from traceanalyzer.trace.compile_log import (
     CacheEvent,
     CacheLayer,
     CacheState,
     Compilation,
     CompileLog,
+    CompileSpan,
     Counts,
-    Span,
     TritonKernel,
 )
 
@@ -38,7 +38,7 @@ class SpanBuilder:
 
     def __init__(self) -> None:
         self._open: dict[_Key, list[tuple[str, int, str, str]]] = defaultdict(list)
-        self._spans: list[Span] = []
+        self._spans: list[CompileSpan] = []
         self._last_ns: dict[_Key, int] = {}
         self.left_out = self.unfinished = 0
 
@@ -63,9 +63,11 @@ class SpanBuilder:
             self._nest(key, phase, (name, time_ns, compile_id, kernel))
         elif phase == "X" and isinstance(event.get("dur"), int | float):
             end_ns = time_ns + round(event["dur"] * _NS_PER_US)
-            self._keep(Span(name, time_ns, end_ns, compile_id, hash(key), len(stack), kernel))
+            self._keep(
+                CompileSpan(name, time_ns, end_ns, compile_id, hash(key), len(stack), kernel)
+            )
 
-    def finish(self) -> tuple[Span, ...]:
+    def finish(self) -> tuple[CompileSpan, ...]:
         """All spans in the order of their starts."""
         for key, stack in self._open.items():
             while stack:
@@ -87,10 +89,10 @@ class SpanBuilder:
         name, start_ns, compile_id, kernel = self._open[key].pop()
         depth = len(self._open[key])
         self._keep(
-            Span(name, start_ns, max(end_ns, start_ns), compile_id, hash(key), depth, kernel)
+            CompileSpan(name, start_ns, max(end_ns, start_ns), compile_id, hash(key), depth, kernel)
         )
 
-    def _keep(self, span: Span) -> None:
+    def _keep(self, span: CompileSpan) -> None:
         if len(self._spans) < MAX_SPANS:
             self._spans.append(span)
         else:
@@ -120,7 +122,7 @@ _CACHES: dict[str, tuple[CacheLayer, CacheState]] = {
 _CUDAGRAPHS = re.compile(rb"fx_kwargs\[cudagraphs\]: (?:BoxedBool\(value=)?(True|False)")
 
 
-class Fold:
+class CompileLogFold:
     """Takes the records of one process in their order: `_on_KIND` those of a kind."""
 
     def __init__(self, path: str, rank: int | None) -> None:
@@ -143,7 +145,7 @@ class Fold:
         try:
             rank = record.envelope.get("rank")
             self._rank = rank if isinstance(rank, int) else self._rank
-            kind = kind_of(record)
+            kind = record_kind(record)
             if kind in _HANDLERS:
                 _HANDLERS[kind](self, record)
             elif kind in _GRAPHS:
@@ -362,10 +364,14 @@ class Fold:
             self._versions.setdefault("torch", text)
 
 
-_HANDLERS: dict[str, Callable[[Fold, Record], None]] = {
-    **{name.removeprefix("_on_"): of for name, of in vars(Fold).items() if name.startswith("_on_")},
+_HANDLERS: dict[str, Callable[[CompileLogFold, Record], None]] = {
     **{
-        f"{side}compilation_metrics{when}": Fold._metrics
+        name.removeprefix("_on_"): of
+        for name, of in vars(CompileLogFold).items()
+        if name.startswith("_on_")
+    },
+    **{
+        f"{side}compilation_metrics{when}": CompileLogFold._metrics
         for side in ("", "bwd_")
         for when in ("", "_runtime")
     },

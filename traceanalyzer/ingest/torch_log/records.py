@@ -116,7 +116,7 @@ def records(source: Iterable[bytes], wanted: frozenset[str], counts: Counts) -> 
             yield record
         elif len(open_) < MAX_STREAMS:
             digest = hashlib.md5(usedforsecurity=False)
-            open_[prefix] = _Open(record, expected, digest, kind_of(record) in wanted)
+            open_[prefix] = _Open(record, expected, digest, record_kind(record) in wanted)
     for opened in open_.values():
         yield _closed(opened, counts)
 
@@ -143,7 +143,7 @@ def lines(stream: ByteStream, counts: Counts) -> Iterator[bytes]:
         yield b"".join(rest).removesuffix(b"\r")
 
 
-def kind_of(record: Record) -> str:
+def record_kind(record: Record) -> str:
     """What a record is: an artifact's or a dumped graph's own name, else its key."""
     if record.kind in ("artifact", "graph_dump") and isinstance(record.body, dict):
         return str(record.body.get("name", record.kind))

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from traceanalyzer.ingest.columns import Texts
+from traceanalyzer.ingest.columns import StringCodes
 from traceanalyzer.ingest.kineto.times import MAX_DURATION_US, to_ns
-from traceanalyzer.ingest.xplane.space import STATS, TEXTS, Columns, Line, Plane, Space
+from traceanalyzer.ingest.xplane.space import STATS, TEXTS, Columns, Plane, Space, XLine
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -29,7 +29,7 @@ class _File(msgspec.Struct):
 _DECODER = msgspec.json.Decoder(_File, strict=False)
 
 
-def read_chrome(text: bytes, texts: Texts) -> Space:
+def read_chrome(text: bytes, texts: StringCodes) -> Space:
     """The recording in the text. Raises msgspec.DecodeError, UnicodeDecodeError and
     RecursionError."""
     names: dict[tuple[object, ...], str] = {}
@@ -46,16 +46,16 @@ def read_chrome(text: bytes, texts: Texts) -> Space:
             spans[event.pid, event.tid].append(event)
         else:
             lost += 1
-    lines: dict[int, list[Line]] = defaultdict(list)
+    lines: dict[int, list[XLine]] = defaultdict(list)
     for (pid, tid), events in spans.items():
         name = names.get(("thread_name", pid, tid), "")
-        lines[pid].append(Line(tid, name, _columns(events, texts)))
+        lines[pid].append(XLine(tid, name, _columns(events, texts)))
     plane_names = {pid: names.get(("process_name", pid), "") for pid in lines}
     found = tuple(Plane(plane_names[pid], tuple(some)) for pid, some in lines.items())
     return Space(found, lost=lost, skipped=skipped)
 
 
-def _columns(events: list[_Event], texts: Texts) -> Columns:
+def _columns(events: list[_Event], texts: StringCodes) -> Columns:
     start = to_ns(np.array([event.ts for event in events]))
     args = [event.args or {} for event in events]
     found = {name: [_stat(name, one.get(name), texts) for one in args] for name in STATS}
@@ -68,7 +68,7 @@ def _columns(events: list[_Event], texts: Texts) -> Columns:
     }
 
 
-def _stat(name: str, value: Any, texts: Texts) -> int:
+def _stat(name: str, value: Any, texts: StringCodes) -> int:
     if value is None:
         return -1
     if name in TEXTS:

@@ -9,21 +9,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.ingest.columns import Texts, by_value
+from traceanalyzer.ingest.columns import StringCodes, by_value
 from traceanalyzer.ingest.kineto.names import copy_kind, memory_kind
 from traceanalyzer.ingest.side_files import whole
 from traceanalyzer.ingest.xplane.space import (
     GRAPH,
     NODE,
     Columns,
-    Line,
     Plane,
+    XLine,
     joined_lines,
-    operators,
+    operator_codes,
     timed,
 )
 from traceanalyzer.trace import I64, Bool, CopyKind, Device, DeviceOpKind, DeviceOps
-from traceanalyzer.trace.table import distinct, ranked
+from traceanalyzer.trace.table import distinct, distinct_places
 
 _Read = Callable[[dict[str, str]], dict[str, int]]
 _DETAIL = re.compile(r"\b(\w{1,40}):([\w,.]{1,60})")
@@ -42,7 +42,7 @@ def _columns(
     codes: I64, strings: list[str], read: _Read, columns: dict[str, int]
 ) -> dict[str, I64]:
     """What the details (codes) tell; each distinct text is read once."""
-    known, place = ranked(codes)
+    known, place = distinct_places(codes)
     details = [strings[code] if code >= 0 else None for code in known.tolist()]
     rows = [{} if text is None else read(dict(_DETAIL.findall(text))) for text in details]
     return {
@@ -82,7 +82,7 @@ def _product(text: str | None) -> int:
     return size if min(sizes) >= 0 and size <= 2**62 else -1
 
 
-Placed = tuple[int, Line]  # a line and the number of its device
+Placed = tuple[int, XLine]  # a line and the number of its device
 
 
 class DeviceLines(NamedTuple):
@@ -116,7 +116,7 @@ def device_lines(planes: tuple[Plane, ...]) -> DeviceLines:
     return DeviceLines(ops, ranges, left_out)
 
 
-def rows_of(lines: list[Placed]) -> Columns:
+def device_rows(lines: list[Placed]) -> Columns:
     """The events of the lines, with device and stream."""
     events, line = joined_lines([one for _, one in lines])
     ids = [one.id for _, one in lines]
@@ -125,7 +125,7 @@ def rows_of(lines: list[Placed]) -> Columns:
     return events | {"device": device, "stream": np.array(streams, np.int64)[line]}
 
 
-def device_ops(rows: Columns, texts: Texts, base: int) -> DeviceOps:
+def device_ops(rows: Columns, texts: StringCodes, base: int) -> DeviceOps:
     """Kernels, copies and memsets; times count from `base`."""
     strings = texts.in_order()
     copies = rows["memcpy_details"] >= 0
@@ -153,14 +153,14 @@ def device_ops(rows: Columns, texts: Texts, base: int) -> DeviceOps:
     return DeviceOps.from_columns(columns, then="kind")
 
 
-def operators_of(rows: Columns, texts: Texts, correlation: I64) -> I64:
+def launched_operators(rows: Columns, texts: StringCodes, correlation: I64) -> I64:
     """What launches with these ids belong to (codes): the operator where all rows of the launch
     have the same one (a replayed graph has many), else the module, -1 where that is not one
     either."""
     result = np.full(len(correlation), -1, np.int64)
     launched = rows["correlation_id"] > 0
     ids = rows["correlation_id"][launched]
-    for every in operators(rows, texts):
+    for every in operator_codes(rows, texts):
         codes = every[launched]
         order = np.lexsort((codes, ids))
         known, first = np.unique(ids[order], return_index=True)
@@ -184,7 +184,7 @@ def _innermost(start: I64, end: I64) -> Bool:
     return result
 
 
-def devices(planes: tuple[Plane, ...], ops: DeviceOps) -> tuple[Device, ...]:
+def xplane_devices(planes: tuple[Plane, ...], ops: DeviceOps) -> tuple[Device, ...]:
     """The devices that did work."""
     named = ((_DEVICE.match(plane.name), plane.stats) for plane in planes)
     stats = {int(match[2]): of_plane for match, of_plane in named if match is not None}

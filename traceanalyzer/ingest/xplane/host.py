@@ -5,10 +5,18 @@ import re
 import numpy as np
 
 from traceanalyzer.base import dataclass
-from traceanalyzer.ingest.columns import Texts
-from traceanalyzer.ingest.xplane.device import operators_of
-from traceanalyzer.ingest.xplane.space import Columns, Line, joined_lines, operators, timed
-from traceanalyzer.trace import I64, ApiCalls, Bool, HostRanges, MemoryEvents, RangeKind, ranked
+from traceanalyzer.ingest.columns import StringCodes
+from traceanalyzer.ingest.xplane.device import launched_operators
+from traceanalyzer.ingest.xplane.space import Columns, XLine, joined_lines, operator_codes, timed
+from traceanalyzer.trace import (
+    I64,
+    ApiCalls,
+    Bool,
+    HostRanges,
+    MemoryEvents,
+    RangeKind,
+    distinct_places,
+)
 
 UNNAMED_LAUNCH = "LaunchKernel (call not named)"
 """ROCm's recorder of old gives a launch the name of its kernel."""
@@ -24,8 +32,8 @@ _ALLOCATOR = re.compile(r"^GPU_(\d{1,4})_")
 class _Names:
     """The names of rows; each distinct one is looked at once."""
 
-    def __init__(self, codes: I64, texts: Texts) -> None:
-        known, self._place = ranked(codes)
+    def __init__(self, codes: I64, texts: StringCodes) -> None:
+        known, self._place = distinct_places(codes)
         self._texts = texts
         self._known = [*map(texts.in_order().__getitem__, known.tolist())]
 
@@ -52,12 +60,12 @@ class Host:
     operator: I64  # for each call what it launches, -1 where it is not recorded
 
     @classmethod
-    def of(cls, lines: list[Line], device: Columns, texts: Texts) -> "Host":
+    def of(cls, lines: list[XLine], device: Columns, texts: StringCodes) -> "Host":
         """The host events of these lines; `device`: the rows of the devices."""
         rows, thread = joined_lines(lines)
         rows["thread"] = thread
         names = _Names(rows["name"], texts)
-        module, operator = operators(rows, texts)
+        module, operator = operator_codes(rows, texts)
         is_op = operator >= 0
         is_api = names.match(_API)
         is_memory = names.match(_MEMORY)
@@ -71,7 +79,9 @@ class Host:
         rows["name"] = np.where(is_range & is_op, operator, name)
         rows["kind"] = np.where(is_op, RangeKind.OP, kind)
         own = np.where(is_op, operator, module)
-        launched = np.where(own >= 0, own, operators_of(device, texts, rows["correlation_id"]))
+        launched = np.where(
+            own >= 0, own, launched_operators(device, texts, rows["correlation_id"])
+        )
         return cls(rows, is_call, is_memory, is_range, np.where(is_call, launched, -1))
 
     def _taken(self, chosen: Bool, base: int, *more: str) -> Columns:
@@ -102,7 +112,7 @@ class Host:
             columns | {"kind": columns["kind"].astype(np.uint8)}, then="kind"
         )
 
-    def memory(self, texts: Texts, base: int) -> MemoryEvents:
+    def memory(self, texts: StringCodes, base: int) -> MemoryEvents:
         """Allocations and frees of XLA's allocator."""
         more = ("allocator_name", "allocation_bytes", "bytes_allocated", "bytes_reserved", "addr")
         rows = self._taken(self.is_memory, base, *more)
@@ -122,7 +132,7 @@ class Host:
         return MemoryEvents.from_columns(columns, rows=len(sign))
 
 
-def _number_steps(name: I64, rows: Columns, texts: Texts) -> None:
+def _number_steps(name: I64, rows: Columns, texts: StringCodes) -> None:
     """Put the number of each step into its name."""
     steps = np.flatnonzero(rows["step_num"] >= 0)
     strings = texts.in_order()

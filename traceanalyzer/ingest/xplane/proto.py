@@ -7,15 +7,15 @@ from itertools import starmap
 
 import numpy as np
 
-from traceanalyzer.ingest.columns import Texts, by_value, joined, tight
+from traceanalyzer.ingest.columns import StringCodes, by_value, concatenated, tight
 from traceanalyzer.ingest.protobuf.wire import (
     Field,
     Fields,
+    as_int64,
     fields_before_damage,
     fields_of,
-    signed,
 )
-from traceanalyzer.ingest.xplane.space import COLUMNS, STATS, TEXTS, Line, Plane, Space
+from traceanalyzer.ingest.xplane.space import COLUMNS, STATS, TEXTS, Plane, Space, XLine
 from traceanalyzer.trace import I64, Bool
 
 PLANE = 1
@@ -54,7 +54,7 @@ _KEPT = ("/device:", "/host:CPU", "/host:CUPTI", "/host:ROCTRACER", "/host:pytho
 """Planes whose events are read; XLA's own analysis, and the programs of modules, are others."""
 
 
-def read_space(data: bytes, texts: Texts) -> Space:
+def read_space(data: bytes, texts: StringCodes) -> Space:
     """The recording in the bytes. What is cut off is read as far as it goes."""
     reader = _Reader(data, texts)
     found = reader.fields(0, len(data))
@@ -77,7 +77,7 @@ def read_space(data: bytes, texts: Texts) -> Space:
 class _Reader:
     """Reads messages of one file; counts what is lost."""
 
-    def __init__(self, data: bytes, texts: Texts) -> None:
+    def __init__(self, data: bytes, texts: StringCodes) -> None:
         self._data = data
         self._texts = texts
         self.lost = self.skipped = 0
@@ -107,7 +107,7 @@ class _Reader:
         name = self.text(*places[PLANE_NAME][0]) if places[PLANE_NAME] else ""
         stat_names = dict(starmap(self._name, places[STAT_NAMES]))
         stats = dict(self._plane_stat(*place, stat_names) for place in places[PLANE_STAT])
-        lines: tuple[Line, ...] = ()
+        lines: tuple[XLine, ...] = ()
         if name.startswith(_KEPT):
             names = dict(starmap(self._name, places[EVENT_NAMES]))
             events = _Events(self._data, self._texts, names, stat_names)
@@ -123,23 +123,23 @@ class _Reader:
         _, id_, _, _ = entry.get(_KEY, _NO_FIELD)
         described = _last(self.fields(*entry[_VALUE][2:])) if _VALUE in entry else {}
         _, _, begin, stop = described.get(_NAME, _NO_FIELD)
-        return signed(id_), self.text(begin, stop)
+        return as_int64(id_), self.text(begin, stop)
 
     def _plane_stat(self, start: int, end: int, names: _Names) -> tuple[str, int | str]:
         name = ""
         shown: int | str = 0
         for number, value, a, b in self.fields(start, end):
             if number == _ID:
-                name = names.get(signed(value), "")
+                name = names.get(as_int64(value), "")
             elif number in (_UNSIGNED, _SIGNED):
-                shown = signed(value)
+                shown = as_int64(value)
             elif number == _TEXT:
                 shown = self.text(a, b)
             elif number == _REFERENCE:
-                shown = names.get(signed(value), "")
+                shown = names.get(as_int64(value), "")
         return name, shown
 
-    def _line(self, start: int, end: int, events: "_Events") -> Line:
+    def _line(self, start: int, end: int, events: "_Events") -> XLine:
         found = self.fields(start, end)
         spans = [(a, b) for number, _, a, b in found if number == EVENT]
         last = _last(found)
@@ -147,8 +147,8 @@ class _Reader:
         _, time, _, _ = last.get(LINE_TIME, _NO_FIELD)
         _, _, name_start, name_end = last.get(LINE_NAME, _NO_FIELD)
         places = np.array(spans, np.int64).reshape(-1, 2)
-        columns = events.of(places, signed(time))
-        return Line(id_, self.text(name_start, name_end), columns)
+        columns = events.of(places, as_int64(time))
+        return XLine(id_, self.text(name_start, name_end), columns)
 
 
 def _last(found: list[Field]) -> dict[int, Field]:
@@ -159,7 +159,7 @@ def _last(found: list[Field]) -> dict[int, Field]:
 class _Events:
     """Reads the events of a plane's lines."""
 
-    def __init__(self, data: bytes, texts: Texts, names: _Names, stat_names: _Names) -> None:
+    def __init__(self, data: bytes, texts: StringCodes, names: _Names, stat_names: _Names) -> None:
         self._data = data
         self._names = {id_: texts.code(name) for id_, name in names.items() if name}
         self._references = {id_: texts.code(name) for id_, name in stat_names.items()}
@@ -172,7 +172,7 @@ class _Events:
         firsts = range(0, len(spans), _AT_ONCE)
         parts = [self._block(spans[first : first + _AT_ONCE], time) for first in firsts]
         return {
-            name: joined([part[name] for part in parts] or [np.empty(0, np.int64)])
+            name: concatenated([part[name] for part in parts] or [np.empty(0, np.int64)])
             for name in COLUMNS
         }
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from traceanalyzer.base import EmptyRecordingError, UnreadableInputError
-from traceanalyzer.ingest.columns import Texts
+from traceanalyzer.ingest.columns import StringCodes
 from traceanalyzer.ingest.foreign import is_converted
 from traceanalyzer.ingest.protobuf.wire import BYTES, fields_before_damage
 from traceanalyzer.ingest.stream import open_stream
@@ -17,12 +17,12 @@ from traceanalyzer.ingest.xplane.device import (
     DeviceLines,
     device_lines,
     device_ops,
-    devices,
-    rows_of,
+    device_rows,
+    xplane_devices,
 )
 from traceanalyzer.ingest.xplane.host import Host
 from traceanalyzer.ingest.xplane.proto import PLANE, PLANE_NAME, PLANE_STAT, read_space
-from traceanalyzer.ingest.xplane.space import Line, Space, timed
+from traceanalyzer.ingest.xplane.space import Space, XLine, timed
 from traceanalyzer.trace import (
     Collected,
     Condition,
@@ -46,7 +46,7 @@ _PLANES = re.compile(rb"[/#]|Task Environment")
 _PROCESS = re.compile(rb'"/(?:host:CPU|device:[GT]PU:)')
 
 
-def make_trace(path: str, space: Space, texts: Texts) -> Trace:
+def xplane_trace(path: str, space: Space, texts: StringCodes) -> Trace:
     """The trace of a recording."""
     lines = device_lines(space.planes)
     on_host = [plane for plane in space.planes if plane.name.startswith("/host:")]
@@ -54,7 +54,7 @@ def make_trace(path: str, space: Space, texts: Texts) -> Trace:
     start = space.time("profile_start_time")
     on_device = [line for _, line in (*lines.ops, *lines.ranges)]
     base = start if _first(on_device + host_lines) >= start else 0
-    rows = rows_of(lines.ops)
+    rows = device_rows(lines.ops)
     host = Host.of(host_lines, rows, texts)
     ops = device_ops(rows, texts, base)
     memory = host.memory(texts, base)
@@ -66,7 +66,7 @@ def make_trace(path: str, space: Space, texts: Texts) -> Trace:
         strings=texts.all(),
         process=Process(pid=space.stat("process_id"), host=space.host),
         threads=tuple(Thread(str(line.id), line.name) for line in host_lines),
-        devices=devices(space.planes, ops),
+        devices=xplane_devices(space.planes, ops),
         device_ops=ops,
         api_calls=calls,
         host_ranges=ranges,
@@ -88,7 +88,7 @@ def make_trace(path: str, space: Space, texts: Texts) -> Trace:
 
 def _device_ranges(lines: DeviceLines, base: int) -> DeviceRanges:
     """Modules and steps on the devices."""
-    rows = rows_of(lines.ranges)
+    rows = device_rows(lines.ranges)
     places = {name: rows[name] for name in ("device", "stream")}
     return DeviceRanges.from_columns(timed(rows, base) | places)
 
@@ -100,7 +100,7 @@ def _window(space: Space) -> tuple[int, int] | None:
     return (0, stop - start) if stop > start > 0 else None
 
 
-def _first(lines: list[Line]) -> int:  # in old recordings times count from the epoch
+def _first(lines: list[XLine]) -> int:  # in old recordings times count from the epoch
     starts = [line.events["start"] for line in lines if len(line)]
     return min((int(start.min()) for start in starts), default=-1)
 
@@ -158,7 +158,7 @@ def recognise(head: bytes, path: Path) -> bool:
     return named and all(number <= PLANE_STAT for number, *_ in found)
 
 
-def repeats(path: Path) -> bool:
+def repeats_xplane(path: Path) -> bool:
     """Whether a file is the JSON form of an XPlane in the same folder: of the two in a folder that
     one is read."""
     return not path.name.endswith(SUFFIX) and any(path.parent.glob(f"*{SUFFIX}"))
@@ -166,7 +166,7 @@ def repeats(path: Path) -> bool:
 
 def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Trace]:
     """The trace in the file. Raises UnreadableInputError, EmptyRecordingError."""
-    texts = Texts()
+    texts = StringCodes()
     with open_stream(path, progress) as stream:
         data = b"".join(stream)
         is_proto = data.startswith(HEAD)
@@ -178,7 +178,7 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
             raise UnreadableInputError(refusal) from error
         if stream.damage:
             space = replace(space, truncated=True)
-    trace = make_trace(str(path), space, texts)
+    trace = xplane_trace(str(path), space, texts)
     if not is_proto:
         trace = replace(
             trace, health=replace(trace.health, notes=(*trace.health.notes, EXACT_NOTE))

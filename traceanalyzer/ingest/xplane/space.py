@@ -7,8 +7,8 @@ from dataclasses import field, replace
 import numpy as np
 
 from traceanalyzer.base import dataclass
-from traceanalyzer.ingest.columns import Texts, joined
-from traceanalyzer.trace import I64, Bool, ranked
+from traceanalyzer.ingest.columns import StringCodes, concatenated
+from traceanalyzer.trace import I64, Bool, distinct_places
 from traceanalyzer.trace.table import MOST_IDS
 
 GRAPH = "cuda_graph_id"
@@ -42,7 +42,7 @@ Columns = dict[str, I64]
 
 
 @dataclass(frozen=True, eq=False)
-class Line:
+class XLine:
     """Events of a stream or thread, one row each."""
 
     id: int
@@ -52,7 +52,7 @@ class Line:
     def __len__(self) -> int:
         return len(self.events["start"])
 
-    def take(self, rows: Bool) -> "Line":
+    def take(self, rows: Bool) -> "XLine":
         """The line with these events alone."""
         return replace(self, events={name: column[rows] for name, column in self.events.items()})
 
@@ -62,7 +62,7 @@ class Plane:
     """A device or the host."""
 
     name: str
-    lines: tuple[Line, ...]
+    lines: tuple[XLine, ...]
     stats: Mapping[str, int | str] = field(default_factory=dict)
 
 
@@ -89,15 +89,15 @@ class Space:
         return value if 0 < value < MOST_IDS else 0
 
 
-def joined_lines(lines: list[Line]) -> tuple[Columns, I64]:
+def joined_lines(lines: list[XLine]) -> tuple[Columns, I64]:
     """The events of all lines, and the index of the line of each."""
     columns = {name: _column(lines, name) for name in COLUMNS}
     return columns, np.repeat(np.arange(len(lines)), list(map(len, lines)))
 
 
-def _column(lines: list[Line], name: str) -> I64:
+def _column(lines: list[XLine], name: str) -> I64:
     parts = [line.events[name] for line in lines]
-    return joined(parts or [np.empty(0, np.int64)])
+    return concatenated(parts or [np.empty(0, np.int64)])
 
 
 def timed(rows: Columns, base: int) -> Columns:
@@ -105,11 +105,11 @@ def timed(rows: Columns, base: int) -> Columns:
     return {"name": rows["name"], "start": rows["start"] - base, "end": rows["end"] - base}
 
 
-def operators(rows: Columns, texts: Texts) -> tuple[I64, I64]:
+def operator_codes(rows: Columns, texts: StringCodes) -> tuple[I64, I64]:
     """Codes of the HLO module and of `module/operator` of each event, -1 where it has none."""
     strings = texts.in_order()
     wide = len(strings) + 1
-    pairs, place = ranked((rows["hlo_module"] + 1) * wide + rows["hlo_op"] + 1)
+    pairs, place = distinct_places((rows["hlo_module"] + 1) * wide + rows["hlo_op"] + 1)
     codes = []
     for pair in pairs.tolist():
         module, operator = divmod(pair, wide)

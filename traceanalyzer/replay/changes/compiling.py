@@ -27,7 +27,7 @@ from traceanalyzer.replay.changes.fusion import (
 from traceanalyzer.replay.changes.kernels import changes_layout, channels_last, odd_padded
 from traceanalyzer.replay.patterns.named import launched_within, texts
 from traceanalyzer.replay.tape import Tape, parametric
-from traceanalyzer.trace import F64, I32, I64, Bool, HostRanges, RangeKind, ranked
+from traceanalyzer.trace import F64, I32, I64, Bool, HostRanges, RangeKind, distinct_places
 
 RECURRENT = re.compile(r"^aten::(lstm|gru|rnn_tanh|rnn_relu|_cudnn_rnn)$|CudnnRnnBackward")
 """Layers that torch.compile leaves to a library, and breaks its graph at."""
@@ -194,7 +194,7 @@ def _regions(tape: Tape, model: Bool) -> tuple[I32 | I64, I64, Bool]:
     it is alone."""
     waits = np.append(0, np.cumsum(tape.waits))[tape.event]
     each = int(waits.max(initial=0)) + 1
-    stretch, region = ranked(tape.step_of_op.astype(np.int64) * each + waits)
+    stretch, region = distinct_places(tape.step_of_op.astype(np.int64) * each + waits)
     alone: Bool = np.bincount(stretch // each)[stretch // each] == 1
     return region, np.bincount(region[model], minlength=len(stretch)), alone
 

@@ -12,7 +12,7 @@ from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.replay.patterns.named import operators_named
 from traceanalyzer.replay.tape import Tape, parametric, within_optimizer
-from traceanalyzer.trace import I32, I64, Bool, distinct, ranked
+from traceanalyzer.trace import I32, I64, Bool, distinct, distinct_places
 
 OWN_WORK_NS = 300_000
 """A longer stretch of Python between two launches is work of the program's; a shorter one is the
@@ -150,7 +150,7 @@ def first_launches(timed: Timed) -> IntervalSet:
 
 def _of_one_step(names: I32, step: I32) -> Bool:
     """Which launches are of kernels that are launched in one step alone."""
-    kinds, at = ranked(names)
+    kinds, at = distinct_places(names)
     begun = np.full(len(kinds), np.iinfo(np.int32).max, np.int32)
     done = np.full(len(kinds), -1, np.int32)
     np.minimum.at(begun, at, step)

@@ -8,7 +8,13 @@ from collections.abc import Iterable, Sequence
 from itertools import chain, filterfalse
 
 from traceanalyzer.replay.compile.model import CacheUse
-from traceanalyzer.trace.compile_log import CacheEvent, Compilation, CompileLog, Metrics, Span
+from traceanalyzer.trace.compile_log import (
+    CacheEvent,
+    Compilation,
+    CompileLog,
+    CompileMetrics,
+    CompileSpan,
+)
 
 STAGES = ("dynamo", "aot", "inductor", "triton", "cpp", "autotune", "cudagraphs", "other")
 """Tracing the program; making forward and backward graphs; optimising them and writing code;
@@ -94,7 +100,7 @@ def stage_seconds(log: CompileLog) -> list[dict[str, float]]:
     return [{stage: each[stage] for stage in STAGES if each.get(stage)} for each in result]
 
 
-def stages_of_metrics(metrics: Iterable[Metrics]) -> dict[str, float]:
+def stages_of_metrics(metrics: Iterable[CompileMetrics]) -> dict[str, float]:
     """Seconds by stage as dynamo's own metrics of a compilation have them."""
     result: dict[str, float] = defaultdict(float)
     for entry in metrics:
@@ -139,12 +145,12 @@ def outside_seconds(log: CompileLog) -> float:
     )
 
 
-def _own_times(spans: Sequence[Span]) -> Iterable[tuple[Span, str, str, int]]:
+def _own_times(spans: Sequence[CompileSpan]) -> Iterable[tuple[CompileSpan, str, str, int]]:
     """Each span with the compilation it belongs to, its stage, and the time that is not of a span
     in it, ns. Spans of a thread are nested; one that names no compilation or stage goes by the one
     around it."""
-    open_: dict[int, list[tuple[Span, str, str, list[int]]]] = defaultdict(list)
-    done: list[tuple[Span, str, str, int]] = []
+    open_: dict[int, list[tuple[CompileSpan, str, str, list[int]]]] = defaultdict(list)
+    done: list[tuple[CompileSpan, str, str, int]] = []
 
     def close(thread: int, until_ns: int) -> None:
         stack = open_[thread]

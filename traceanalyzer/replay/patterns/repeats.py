@@ -16,7 +16,7 @@ from traceanalyzer.analysis.algebra import where_changed
 from traceanalyzer.base import dataclass
 from traceanalyzer.replay.patterns.operators import Operator, operators
 from traceanalyzer.replay.tape import Tape
-from traceanalyzer.trace import I32, I64, Bool, distinct, ranked
+from traceanalyzer.trace import I32, I64, Bool, distinct, distinct_places
 
 
 def each_step(step: I32 | I64, chosen: Bool) -> Iterator[I64]:
@@ -170,6 +170,6 @@ def codes(*columns: I64 | I32) -> I64:
     """A number for each kind of rows that these columns have together."""
     code = np.zeros(len(columns[0]), np.int64)
     for column in columns:
-        values, place = ranked(column)
-        code = ranked(code * len(values) + place)[1].astype(np.int64)
+        values, place = distinct_places(column)
+        code = distinct_places(code * len(values) + place)[1].astype(np.int64)
     return code

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from traceanalyzer.base.figures import Text, text_of
+from traceanalyzer.base.figures import Text, text_kind_of
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.privacy.aliases import Aliases
 from traceanalyzer.report.privacy.secrets import Secrets
@@ -105,5 +105,5 @@ def _walk(value: Any, change: Change, what: Text = "name") -> Any:
         return value
     changed = {}
     for f in dataclasses.fields(value):
-        changed[f.name] = _walk(getattr(value, f.name), change, text_of(f))
+        changed[f.name] = _walk(getattr(value, f.name), change, text_kind_of(f))
     return dataclasses.replace(value, **changed)
