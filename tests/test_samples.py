@@ -20,7 +20,6 @@ from traceanalyzer.diagnosis.finding import BottleneckClass
 from traceanalyzer.diagnosis.pages import finding_page
 from traceanalyzer.diagnosis.remedies import advice
 from traceanalyzer.diagnosis.selection import MeasuredRanks
-from traceanalyzer.report import tables
 from traceanalyzer.report.explain import explained
 from traceanalyzer.report.format import DEFAULT_WIDTH
 from traceanalyzer.report.markdown.issue import BRIEF
@@ -153,7 +152,7 @@ def measured_before(monkeypatch: pytest.MonkeyPatch) -> None:
         return measurements(Path(run.traces[0].path).parent)
 
     monkeypatch.setattr("traceanalyzer.ingest.load", lambda files, **_: loaded(*map(Path, files)))
-    for user in (tables, advice, selection):
+    for user in (advice, selection):
         monkeypatch.setattr(user, "measured", of_sample)
 
 
