@@ -22,11 +22,20 @@ if [ "${1:-}" = link ]; then
   exit 0
 fi
 
+matches() { # the files of a pattern in `found`; a name that has a line break is one name
+  local IFS=
+  shopt -s nullglob
+  # shellcheck disable=SC2206
+  found=($1)
+  shopt -u nullglob
+  # A pattern that matches nothing is a name as it stands: a stored run, or one line of what is wrong.
+  [ ${#found[@]} -gt 0 ] || found=("$1")
+}
+
 traces=()
 while IFS= read -r line; do
   [ -n "$line" ] || continue
-  # A pattern that matches nothing is a name as it stands: a stored run, or one line of what is wrong.
-  mapfile -t found < <(compgen -G "$line" || printf '%s\n' "$line")
+  matches "$line"
   traces+=("${found[@]}")
 done <<< "$TRACE"
 

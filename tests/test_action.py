@@ -140,6 +140,16 @@ def test_text_of_inputs_is_never_run(job):
     assert not (job.folder / "hacked").exists()
 
 
+def test_a_file_called_like_an_option_is_a_file_and_a_line_break_cuts_no_name(job):
+    for rank, name in enumerate(("--store=stolen.db.json.gz", "two\nlines.json.gz")):
+        sample = SAMPLES / "straggler" / f"trace.rank{rank}.json.gz"
+        shutil.copy(sample, job.folder / name)
+    done = job.run(TRACE="*.json.gz", COMMENT="false")
+    assert done.returncode == 0, done.stderr
+    assert '"rank": 1' in (job.folder / "out" / "report.json").read_text(encoding="utf-8")
+    assert [path.name for path in job.folder.glob("*.db*")] == ["--store=stolen.db.json.gz"]
+
+
 def test_ranks_are_given_by_a_pattern_and_pages_are_linked_from_the_comment(job):
     for rank in (0, 1):
         shutil.copy(

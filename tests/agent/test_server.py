@@ -20,6 +20,8 @@ from traceanalyzer.agent.answer import MOST_TOKENS, tokens
 from traceanalyzer.agent.server import make_server
 from traceanalyzer.agent.sources import Sources
 from traceanalyzer.cli import main
+from traceanalyzer.history import database
+from traceanalyzer.history.runs import store_report
 from traceanalyzer.report.json import render_json
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
@@ -182,3 +184,23 @@ def test_without_the_sdk_it_is_one_line(monkeypatch, capsys):
         main(["mcp"])
     assert left.value.code == 1
     assert "pip install '" in capsys.readouterr().err
+
+
+def test_a_question_about_an_old_history_changes_no_file(tmp_path, monkeypatch):
+    """Of a history of an earlier schema, which storing would bring up to date."""
+    path = tmp_path / "runs.db"
+    recording = shutil.copy(Path(BOUND) / "trace.rank0.json.gz", tmp_path)
+    monkeypatch.setattr(database, "MIGRATIONS", database.MIGRATIONS[:2])
+    store_report(path, traceanalyzer.analyze(recording))
+    monkeypatch.undo()
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    asked = [
+        ("compare", {"a": f"{path}#1", "b": recording}),
+        (
+            "verify",
+            {"path": recording, "at_most": {"step_time_ms.mean": "+3%"}, "baseline": f"{path}#1"},
+        ),
+    ]
+    answers = asyncio.run(ask(make_server(Sources([tmp_path])), asked))
+    assert [answer.is_error for answer in answers] == [False, False]
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before

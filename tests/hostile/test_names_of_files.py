@@ -3,6 +3,7 @@ and prints neither."""
 
 from __future__ import annotations
 
+import csv
 import gzip
 import os
 import shutil
@@ -99,3 +100,16 @@ def test_what_is_refused_is_refused_in_one_line(given, tmp_path, words):
     assert b"Traceback" not in said
     assert said.startswith(b"traceanalyzer: error: ")
     assert _ugly(said) == []
+
+
+def test_cells_that_a_spreadsheet_would_run_begin_with_an_apostrophe(tmp_path):
+    trace = small()
+    for number, sign in enumerate("=+-@"):
+        trace.op(f"{sign}cmd|'/c calc'!A0", 1000 + 20 * number, 10)
+    trace.write(tmp_path / "trace.json.gz")
+    status, out, _ = _run({}, tmp_path, ("ops", str(tmp_path / "trace.json.gz"), "--format", "csv"))
+    assert status == 0
+    cells = [
+        cell for row in csv.reader(out.decode().splitlines()) for cell in row if "calc" in cell
+    ]
+    assert sorted(cell[:2] for cell in cells) == ["'+", "'-", "'=", "'@"]
