@@ -190,13 +190,6 @@ def copied_alike(tape: Tape) -> Bool:
     return constants(tape, large & other, all_sizes & other)
 
 
-def worked_on_device(tape: Tape) -> Tape | None:
-    """What the host works on between a copy to it and one back is done on the device: without those
-    copies, the waits for them and that work; None where it works on nothing so."""
-    away = tape.memo(away_from_device)
-    return _staying(tape, away, away) if away.any() else None
-
-
 def _staying(tape: Tape, gone: Bool, away: Bool) -> Tape:
     """Without these copies, what lays data out for them, their waits, and the host's work on what
     it brings back."""
@@ -344,8 +337,24 @@ def _stays(one: Operator, place: int) -> bool:
     return place > 0 and one.named(SPREAD) and is_smaller
 
 
+def results_worked_on(tape: Tape) -> Bool:
+    """Copies of results to the host, which do not come back, after which the host works on before
+    it launches anything else: what it makes of them can be made on the device."""
+    sent = tape.memo(results_sent)
+    others = np.flatnonzero(tape.events_of(~sent))
+    worked = np.append(0, np.cumsum(tape.work))
+    until = np.append(others, len(tape.work) - 1)[np.searchsorted(others, tape.event, side="right")]
+    after = worked[until + 1] - worked[tape.event + 1]
+    ends = np.searchsorted(others, tape.event, side="right") == len(others)
+    return sent & (np.where(ends, after + tape.tail.work, after) >= LEAST_AWAY_NS)
+
+
 def done_on_device(tape: Tape) -> Tape | None:
     """What the host does with results of the device, and what else it does of its own, is gone from
-    the step."""
-    left = worked_on_device(tape)
-    return left and (no_work_of_its_own(left) or left)
+    the step, with the copies that only bring it those results."""
+    results = tape.memo(results_worked_on)
+    away = tape.memo(away_from_device)
+    if not (results | away).any():
+        return None
+    left = _staying(tape, results | away, away)
+    return no_work_of_its_own(left) or left
