@@ -8,6 +8,7 @@ import pytest
 from tests.analysis.collectives import GEMM, Ranked
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.replay.changes.communication.collectives import (
+    casts_for_exchanges,
     compressed,
     overlapped_by_halves,
     smaller_messages,
@@ -95,6 +96,50 @@ def test_experts_with_half_the_capacity_compute_half_as_much() -> None:
     assert least == pytest.approx(50 * LAYERS, rel=0.05)
     # two of four layers lie between two exchanges
     assert saved == pytest.approx(75 * LAYERS + 100 * LAYERS / 2, rel=0.05)
+
+
+def exchanges_of_casts() -> Tape:
+    """A layer of 200 us, a cast of 50 us, an exchange in fp32 of 100 us and a cast back, twice a
+    step."""
+    b = Ranked()
+    free = 0.0
+    for step in range(6):
+        begun = now = free
+        for _ in range(2):
+            b.launched(GEMM, free + 8, free + 208, now)
+            for at in (free + 210, free + 362):
+                b.op("aten::to", now + 5, now + 11)
+                b.launched("direct_copy_kernel", at, at + 50, now + 6)
+                if at == free + 210:
+                    b.collective(
+                        at + 51,
+                        at + 151,
+                        now + 12,
+                        name="all_to_all",
+                        kernel=ALL_TO_ALL,
+                        elements=1 << 22,
+                    )
+                now += 20
+            free += 412
+        b.call("cudaStreamSynchronize", now, free + 2)
+        free += 2
+        b.annotation(f"ProfilerStep#{step}", begun, free)
+    made = make_tape(measure(b.trace(0, 2)).rated)
+    assert made is not None
+    return made
+
+
+@pytest.mark.parametrize("narrow", [True, False])
+def test_casts_for_an_exchange_in_fp32_go_where_the_model_computes_in_16_bits(
+    monkeypatch: pytest.MonkeyPatch, narrow: bool
+) -> None:
+    monkeypatch.setattr(IN_16_BITS, lambda _: narrow)
+    tape = exchanges_of_casts()
+    assert casts_for_exchanges(tape).sum() == (4 * tape.steps if narrow else 0)
+    found = smaller_messages(0.5, 1.0)(tape)
+    assert found is not None
+    spared = float(tape.duration.sum() - found.duration.sum()) / tape.steps / 1e3
+    assert spared == pytest.approx(100 + (200 if narrow else 0), rel=0.02)
 
 
 def test_two_halves_hide_what_they_exchange() -> None:

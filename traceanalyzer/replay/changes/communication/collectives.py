@@ -27,6 +27,8 @@ BUCKETING = re.compile(r"ddp\.reducer|torch::distributed::reducer")
 SHARDING = re.compile(
     r"^FSDP::"
 )  # what FSDP calls all that it does around the modules whose parameters it shards
+CASTS = re.compile(r"^aten::(to|_to_copy)$")
+"""Operators that change the number format."""
 IN_FP32 = re.compile(rf"^({'|'.join(WIDE)})$")
 FORWARD_SHARE = 0.25
 """With less of them in the forward pass, reductions are of gradients, and some of losses."""
@@ -227,9 +229,9 @@ def late_reductions(tape: Tape) -> Bool:
 
 @parametric
 def smaller_messages(tape: Tape, left: float, computation: float) -> Tape | None:
-    """Exchanges between all ranks move this share of their bytes, and what computes between two of
-    them takes this share of its time; sums of wide results move half of theirs. None without
-    any."""
+    """Exchanges between all ranks move this share of their bytes, without the casts around those in
+    fp32 of a program that computes in 16 bits, and what computes between two of them takes this
+    share of its time; sums of wide results move half of theirs. None without any."""
     exchanges = of_kind(tape, "all_to_all")
     wide = tape.memo(wide_sums)
     if not (exchanges | wide).any():
@@ -244,19 +246,36 @@ def smaller_messages(tape: Tape, left: float, computation: float) -> Tape | None
             between[here] = np.cumsum(exchanges[here]) % 2 == 1
     times = np.where(between & tape.compute, tape.duration * computation, tape.duration)
     spared = np.where(exchanges, 1.0 - left, np.where(wide, 0.5, 0.0))
-    return tape.retimed(times - spared * transfers(tape))
+    return tape.retimed(times - spared * transfers(tape)).without_launches(
+        casts_for_exchanges(tape)
+    )
+
+
+def casts_for_exchanges(tape: Tape) -> Bool:
+    """Casts right before and after exchanges in fp32, where the model computes in 16 bits."""
+    exchanges = of_kind(tape, "all_to_all") & _in_fp32(tape)
+    if not exchanges.any() or not in_16_bits_already(tape):
+        return np.zeros(len(tape.row), bool)
+    beside = np.zeros(len(tape.row), bool)
+    beside[:-1] |= exchanges[1:]
+    beside[1:] |= exchanges[:-1]
+    return beside & tape.compute & launched_within(tape, CASTS)
 
 
 def wide_sums(tape: Tape) -> Bool:
     """Sums over ranks of fp32 results, where a model that is spread over them multiplies in 16
     bits: it needs them in its forward pass, too, which tells them from gradients."""
+    chosen = of_kind(tape, *REDUCTIONS) & _in_fp32(tape) & ~late_reductions(tape)
+    forward = chosen & ~tape.in_backward
+    return chosen & (in_16_bits_already(tape) and forward.sum() > FORWARD_SHARE * chosen.sum())
+
+
+def _in_fp32(tape: Tape) -> Bool:
+    """Which ops are collectives of fp32 numbers."""
     table = tape.source.trace.collectives
     calls = tape.source.timed.collective_calls
     of_table = np.append(texts(tape.source.linked, IN_FP32)[table.dtype], False)
-    in_fp32 = _of_calls(tape, of_table[calls.metadata].astype(np.int64)) > 0
-    chosen = of_kind(tape, *REDUCTIONS) & in_fp32 & ~late_reductions(tape)
-    forward = chosen & ~tape.in_backward
-    return chosen & (in_16_bits_already(tape) and forward.sum() > FORWARD_SHARE * chosen.sum())
+    return _of_calls(tape, of_table[calls.metadata].astype(np.int64)) > 0
 
 
 def parameters_kept(tape: Tape) -> Tape | None:
