@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.diagnosis.test_remedies import ADD, GEMM, program, within
-from traceanalyzer.replay.changes.attention import attention_fused
+from traceanalyzer.replay.changes.attention import (
+    WITH_GRADIENT,
+    attention_fused,
+    summed_shapes,
+)
 from traceanalyzer.replay.recorded import make_tape
 
 if TYPE_CHECKING:
@@ -118,3 +122,23 @@ def test_what_takes_less_as_it_is_stays() -> None:
     assert tape is not None
     assert attention_fused(tape) is None
     assert math.isfinite(per_step_us(tape))
+
+
+def test_a_learned_bias_has_no_flash_kernel() -> None:
+    def learned(p: Program) -> None:
+        attention(p)
+        within(
+            p,
+            "autograd::engine::evaluate_function: AddBackward0",
+            lambda p: one(p, "aten::sum", f"[{SCORES},[],[]]", "reduce_kernel", 200),
+        )
+
+    tape = make_tape(program(learned).rated)
+    assert tape is not None
+    assert summed_shapes(tape) == {(BATCH, TOKENS, TOKENS)}
+    found = attention_fused(tape)
+    plain = attention_fused(tape_of())
+    assert found is not None
+    assert plain is not None
+    fused_us = per_step_us(found) - 30 - 200
+    assert fused_us == pytest.approx(WITH_GRADIENT * (per_step_us(plain) - 30), rel=0.1)
