@@ -3,11 +3,12 @@ contradict."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import astuple
 from typing import TYPE_CHECKING
 
 from traceanalyzer.report.outline.gains import on_first_screen
-from traceanalyzer.report.terminal.screen import SHOWN_CHANGES
+from traceanalyzer.report.terminal.screen import SHOWN_CHANGES, render_screen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -176,6 +177,20 @@ def nothing_is_predicted_where_nothing_can_be(report: Report) -> Iterator[str]:
             yield f"{advice.remedy} is predicted, and the notes say that nothing is"
 
 
+def next_explains_the_verdict(report: Report) -> Iterator[str]:
+    """What *Next* explains is a finding on the cause that the verdict names."""
+    summary = report.summary
+    screen = render_screen(report)
+    found = re.search(r"explain ([\w-]+)", screen[screen.rfind("Next: ") :])
+    if found is None or summary.bottleneck == "inconclusive":
+        return
+    named = {summary.bottleneck, summary.beside}
+    named |= set(ON_DEVICE) if named & set(ON_DEVICE) else set()
+    classes = {one.id: one.cls for one in report.findings}
+    if classes[found[1]] not in named:
+        yield f"{summary.bottleneck}-bound, and Next explains {found[1]}"
+
+
 INVARIANTS: tuple[Callable[[Report], Iterator[str]], ...] = (
     parts_sum_to_the_step,
     headrooms_are_within_the_step,
@@ -188,6 +203,7 @@ INVARIANTS: tuple[Callable[[Report], Iterator[str]], ...] = (
     idle_time_has_the_cause_of_the_gaps,
     no_idle_time_is_invented,
     nothing_is_predicted_where_nothing_can_be,
+    next_explains_the_verdict,
 )
 
 

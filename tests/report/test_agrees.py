@@ -15,6 +15,8 @@ from tests.examples import tried
 from tests.recorded import ROOT
 from tests.report.invariants import INVARIANTS, contradictions
 from traceanalyzer.report.build import build_report
+from traceanalyzer.report.outline.gains import explained
+from traceanalyzer.report.terminal.screen import render_screen
 from traceanalyzer.trace import Run
 
 if TYPE_CHECKING:
@@ -91,6 +93,20 @@ def test_each_invariant_sees_what_breaks_it() -> None:
             report, notes=["The replay is too far off: nothing is predicted from it."]
         ),
     }
-    assert set(broken) | {"what_is_shown_gains"} == {check.__name__ for check in INVARIANTS}
+    by_the_screen = {"what_is_shown_gains", "next_explains_the_verdict"}
+    assert set(broken) | by_the_screen == {check.__name__ for check in INVARIANTS}
     for name, one in broken.items():
         assert name in {found.partition(":")[0] for found in contradictions(one)}, name
+
+
+def test_next_explains_what_the_verdict_names_and_not_the_largest_finding() -> None:
+    report = reported(SAMPLE)
+    sync = report.findings[0]
+    other = replace(sync, id="input-wait", cls="input")
+    assert report.summary.bottleneck == sync.cls == "sync"
+    both = replace(report, findings=[other, sync])
+    assert explained(both) == sync
+    assert "explain host-waits" in render_screen(both)
+    alone = replace(report, findings=[other])
+    assert explained(alone) is None
+    assert "explain" not in render_screen(alone)

@@ -59,7 +59,7 @@ def with_reason(advice: Sequence[Recommendation], summary: Summary) -> list[Reco
     verdict names."""
     if not advice or summary.bottleneck == "inconclusive":
         return list(advice)
-    named = _answering(summary)
+    named = answering(summary)
     first, *others = _answer_first(advice, named)
     if first.cls in named:
         return [first, *others]
@@ -93,8 +93,8 @@ def _answer_first(
     return list(advice)
 
 
-def _answering(summary: Summary) -> set[BottleneckClass]:
-    """Classes of advice that are for the cause that the verdict names."""
+def answering(summary: Summary) -> set[BottleneckClass]:
+    """Classes of advice and findings that are for the cause that the verdict names."""
     named: set[BottleneckClass] = {summary.bottleneck}
     if summary.beside is not None:
         named.add(summary.beside)

@@ -9,7 +9,7 @@ from typing import Any
 from traceanalyzer.analysis.names.kernel_names import function_name
 from traceanalyzer.base import MEMORY
 from traceanalyzer.diagnosis.finding import Evidence, Finding, Recommendation
-from traceanalyzer.diagnosis.ranking import is_worth_showing
+from traceanalyzer.diagnosis.ranking import answering, is_worth_showing
 from traceanalyzer.report.figures.step_times import figure_unit, step_ms
 from traceanalyzer.report.format import figure, number, scale_for, scaled
 from traceanalyzer.report.model import Report
@@ -84,6 +84,14 @@ def without_gain(report: Report) -> str | None:
     costly = [one.id for one in report.findings if one.headroom_ms and one.cls != "inconclusive"]
     left = [id_ for id_ in costly if not any(advice.startswith(f"{id_}-") for advice in advised)]
     return f"Skipped, predicted gain under 1%: {', '.join(left)}." if left and advised else None
+
+
+def explained(report: Report) -> Finding | None:
+    """The finding that *Next* explains: the largest on the cause that the verdict names; the
+    largest of all where it names none, and None where no finding is on it."""
+    named = answering(report.summary)
+    told = report.summary.bottleneck != "inconclusive"
+    return next((one for one in report.findings if one.cls in named or not told), None)
 
 
 def on_first_screen(report: Report) -> list[Recommendation]:

@@ -160,8 +160,9 @@ def _next(page: TerminalPage, report: Report) -> None:
     )
     table = gains.TABLES.get(report.summary.bottleneck, "") if report.devices else ""
     more = [f"{table} {path}"] if table else []
-    explained = [f"explain {one.id}" for one in report.findings[:1]]
-    every = [*more, *explained, f"analyze {path} --full", "-o report.html"]
+    finding = gains.explained(report)
+    about = [f"explain {finding.id}"] if finding is not None else []
+    every = [*more, *about, f"analyze {path} --full", "-o report.html"]
     texts = (
         f"Next: traceanalyzer {' | '.join(some)}"
         for some in (every, every[:-1], [*more, every[-2]])
