@@ -222,10 +222,11 @@ def test_the_finding_says_what_one_copy_would_bring() -> None:
     assert finding.evidence[0].value == pytest.approx(50 * 18 / m.mean_step_ms / 1e3)
     (advice,) = [r for r in diagnosis.recommendations if r.id == "small-copies"]
     assert advice.predicted_step_ms is not None
-    # 49 of the 50 copies cost 20 us of the host each
-    assert advice.predicted_step_ms == pytest.approx(
-        m.step.step_ms * (110 + 20) / (110 + 1000), rel=0.4
-    )
+    # Without 49 of the 50 copies, each of which costs the host 20 us, the device sets the pace: its
+    # kernel of 100 us, the copy of 1 us that waits for it, and the host until the next launch, which
+    # takes less without the profiler than the 20 us of a copy. A share of the recorded host's time,
+    # whatever the profiler costs, is no measure of that.
+    assert 0.101 < advice.predicted_step_ms < 0.101 + 0.020
 
 
 @settings(max_examples=100, deadline=None)
