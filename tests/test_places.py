@@ -32,7 +32,9 @@ from traceanalyzer.ingest.detect import detect
 from traceanalyzer.ingest.formats import FORMATS, SOURCES, Format
 from traceanalyzer.replay.promise_errors import errors_of
 from traceanalyzer.replay.scenario import Scenario
+from traceanalyzer.report.json import RENAMED
 from traceanalyzer.report.model import Report
+from traceanalyzer.report.schema import rows_schema
 from traceanalyzer.report.table_entries import TABLES
 from traceanalyzer.report.table_entries.kinds import TableEntry
 from traceanalyzer.trace import Trace
@@ -106,6 +108,28 @@ def test_a_table_has_a_test(table: TableEntry) -> None:
     found = any(one in texts_in(".") for one in known)
     found = found or bool(list((ROOT / "tests").rglob(f"test_{stem}.py")))
     assert found, f"no test of {table.name} in tests/analysis/tables"
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_a_column_has_all_its_places(table: TableEntry) -> None:
+    """A definition, a row of the page, a property of the schema, a test that names it."""
+    page = (ROOT / "docs" / "report.md").read_text(encoding="utf-8")
+    section = page.partition(f"### {table.title}\n")[2].partition("\n### ")[0]
+    schema = rows_schema(table.name, table.row)["$defs"][table.row.__name__]["properties"]
+    forgotten = []
+    for column in dataclasses.fields(table.row):
+        published = RENAMED.get(column.name, column.name)
+        name = re.escape(column.name)
+        places = {
+            "a definition: metric(...)": "definition" in column.metadata,
+            "a row of docs/report.md: python -m docs.generate": f"| `{column.name}` |" in section,
+            "its place in the schema": "description" in schema.get(published, {}),
+            "a test that names it": re.search(
+                rf"\.{name}\b|\b{name}=|[\"']{name}[\"']", texts_in(".")
+            ),
+        }
+        forgotten += [f"{column.name} lacks {what}" for what, there in places.items() if not there]
+    assert not forgotten, "; ".join(forgotten)
 
 
 def ids_of(rule: Any) -> set[str]:

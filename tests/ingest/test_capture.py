@@ -226,6 +226,7 @@ def test_conditions_that_spoil_the_measurement_are_findings(tmp_path, change, na
     report = analyze(capture(tmp_path, environment=environment(**change)))
     found = [f for f in report.findings if f.id.startswith("condition-")]
     assert [(f.id, f.severity, f.headroom_ms) for f in found] == [(name, "info", None)]
+    assert len([c for c in report.tables["conditions"] if c.spoils]) == 1
 
 
 def test_throttling_during_the_recording(tmp_path):

@@ -81,12 +81,14 @@ def test_the_rank_that_the_others_wait_for_is_critical():
     assert first.transfer_ms == second.transfer_ms == pytest.approx(0.230)
     assert first.communication_ms == pytest.approx(first.waiting_ms + first.transfer_ms)
     assert first.step_mean_ms == second.step_mean_ms == pytest.approx(1.0)
+    assert first.step_median_ms == second.step_median_ms == pytest.approx(1.0)
 
 
 def test_a_collective_is_skew_or_transfer():
     (late,) = compare(rank_trace(0, compute=200), rank_trace(1, compute=700)).collectives
     assert (late.cause, late.last_rank, late.last_share, late.count) == ("arrival skew", 1, 1.0, 1)
     assert late.skew_ms == pytest.approx(0.5)
+    assert (late.skew_p95_us, late.transfer_us) == (pytest.approx(500), pytest.approx(230))
     (even,) = compare(rank_trace(0, compute=200), rank_trace(1, compute=210)).collectives
     assert (even.cause, even.message_bytes) == ("transfer", 4000)
     (between,) = compare(rank_trace(0, compute=200), rank_trace(1, compute=580)).collectives

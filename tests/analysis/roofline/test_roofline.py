@@ -234,6 +234,7 @@ def test_rows_of_kernels_and_operators_carry_the_roofline() -> None:
         assert row.tflops == pytest.approx(50)
         assert row.headroom_ms == pytest.approx(0.02)
         assert row.intensity == pytest.approx(2e9 / 6e6)
+        assert row.traffic_gbs == pytest.approx(6e6 / 40e-6 / 1e9)
     assert (kernel.tensor_cores, kernel.waves, kernel.occupancy_share) == (
         True,
         pytest.approx(1.5),

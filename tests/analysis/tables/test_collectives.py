@@ -58,6 +58,7 @@ def test_metadata_comes_from_the_call_that_encloses_the_launch():
         2,
         "Float",
     )
+    assert row.group_ranks == "[0, 1]"
     assert row.message_bytes == 4000
     assert row.algorithm_gbs == pytest.approx(4000 / 10_000)
     assert row.bus_gbs == pytest.approx(4000 / 10_000 * 2 * 1 / 2)

@@ -21,6 +21,11 @@ def test_lines_without_a_time_are_no_steps():
     assert second == LoggedStep()
 
 
+def test_the_time_of_the_optimizer():
+    first, second = logged_each(trace_of(optimizer=[7_000_000, 1, -1]), 2)
+    assert (first.optimizer_ms, second.optimizer_ms) == (7.0, None)
+
+
 def test_a_recording_has_none():
     trace = trace_of("kineto", loss=[3.0, 2.5, 2.0])
     assert logged_each(trace, 2) == [LoggedStep()] * 2

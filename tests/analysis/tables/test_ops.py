@@ -39,6 +39,7 @@ def test_host_and_device_time_of_a_tree() -> None:
     assert (inner.device_total_ms, inner.device_self_ms) == pytest.approx((0.120, 0.120))
     assert (outer.kernels_per_call, inner.kernels_per_call, view.kernels_per_call) == (2, 2, 0)
     assert outer.device_mean_us == pytest.approx(120)
+    assert (outer.device_p50_us, outer.device_p95_us) == pytest.approx((120, 120))
     assert view.device_mean_us is None
     assert inner.shapes == "[[2,3]]"
     assert outer.shapes is None

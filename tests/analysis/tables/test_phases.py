@@ -8,6 +8,7 @@ import pytest
 
 from tests.analysis.collectives import GEMM, Ranked
 from tests.recorded import recording
+from traceanalyzer.analysis.causes.gaps import idle_by_cause
 from traceanalyzer.analysis.names.phase_names import INPUT_NAMES
 from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.trace import RangeKind
@@ -41,6 +42,15 @@ def test_a_phase_has_what_was_launched_inside_it():
     assert row.host_ms == pytest.approx(0.3)
     assert row.device_ms == pytest.approx(0.1)
     assert row.device_span_ms == pytest.approx(0.1)
+    assert (row.host_share, row.device_share) == pytest.approx((0.3, 0.1))
+
+
+def test_the_largest_cause_of_idle_time_is_that_of_the_gaps():
+    m = measure(stepped().trace())
+    idle = idle_by_cause(m.timed, m.causes.gaps, 0)
+    for i, row in enumerate(m.step_rows):
+        largest = max(idle, key=lambda cause: idle[cause][i])
+        assert row.largest_idle_cause == largest.label
 
 
 def test_the_step_and_what_holds_it_are_not_phases():

@@ -57,3 +57,8 @@ def test_of_an_unknown_gpu_only_the_rates_are_known() -> None:
         pytest.approx(500.0),
         None,
     )
+
+
+def test_time_of_the_cpu_with_what_is_called() -> None:
+    assert row(cpu_total_ms=3.0).cpu_total_ms == pytest.approx(3.0)
+    assert row().cpu_total_ms is None

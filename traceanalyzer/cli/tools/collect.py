@@ -317,7 +317,8 @@ def _run(
     from traceanalyzer.collect import run
     from traceanalyzer.collect.profilers import ncu, nsys, rocprofv3
 
-    profiler = {"nsys": nsys, "ncu": ncu, "rocprofv3": rocprofv3}.get(plan.recorder)
+    profilers = {"nsys": nsys, "ncu": ncu, "rocprofv3": rocprofv3}
+    profiler = profilers.get(plan.recorder)
     if profiler is None:
         return run.run_attached(command, plan), None
     program = shutil.which(plan.recorder)
