@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sqlite3
 import tracemalloc
@@ -9,16 +10,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from tests.fleet.build import digest
 from tests.ingest import test_xplane
 from tests.ingest.test_pftrace import small as small_pftrace
 from tests.xplane_builder import space
 from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.fleet.digests.files import LeftOut, encoded, read_digests
 from traceanalyzer.ingest import load, produced
 from traceanalyzer.ingest.flight_recorder.digest import _elements
 from traceanalyzer.ingest.flight_recorder.nccl_logs import clues_of
 from traceanalyzer.ingest.memory import _by_device
+from traceanalyzer.ingest.places import places_in
 from traceanalyzer.ingest.produced import Produced
 from traceanalyzer.ingest.proton import _nodes, _sums
 from traceanalyzer.ingest.sqlite.database import open_database
@@ -149,3 +155,35 @@ def test_rows_of_each_device_are_found_at_once() -> None:
     assert _by_device(np.empty(0, np.int64)) == {}
     found = {device: rows.tolist() for device, rows in _by_device(np.array([4, 0, 4, 2])).items()}
     assert found == {0: [1], 2: [3], 4: [0, 2]}
+
+
+def test_a_text_that_a_digest_names_many_times_is_held_once(tmp_path: Path) -> None:
+    """Three kilobytes of Parquet: a list of 500 names, all of them one of a million letters."""
+    made = encoded(digest(0, [(i, 1000 * i, 1000 * i + 900, "[0, 1]") for i in range(6)], steps=6))
+    table = pq.read_table(io.BytesIO(made))
+    about = {key.decode(): value.decode() for key, value in table.schema.metadata.items()}
+    codes = pa.array(np.zeros(500, np.int32))
+    names = pa.ListArray.from_arrays(
+        pa.array([0, 500], pa.int32()), pa.DictionaryArray.from_arrays(codes, ["x" * 1_000_000])
+    )
+    table = table.set_column(table.column_names.index("step_names"), "step_names", names)
+    path = tmp_path / "rank0-0.digest.parquet"
+    with pq.ParquetWriter(
+        path,
+        table.schema,
+        compression="zstd",
+        use_dictionary=["step_names.list.element"],
+        store_schema=False,
+    ) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata(about)
+    assert path.stat().st_size < 5_000
+    usual = pa.default_memory_pool()
+    counting = pa.proxy_memory_pool(usual)
+    pa.set_memory_pool(counting)
+    try:
+        (read,) = read_digests(places_in([str(path)])[0])
+    finally:
+        pa.set_memory_pool(usual)
+    assert isinstance(read, LeftOut)
+    assert 0 < counting.max_memory() < 20_000_000  # 500 of a million letters otherwise

@@ -53,6 +53,8 @@ COLUMNS = {
     MORE: "numbers",
 }
 """Each with what it holds. Numbers stand field by field, each of all steps or calls."""
+TEXTS = [ABOUT, f"{NAMES}.list.element"]
+"""Read as they are stored: each text once, however often a row names it."""
 TO_COMPARE = (
     ABOUT,
     NAMES,
@@ -371,7 +373,7 @@ def _read_parquet(
     pa: Any, source: Any, size: int, columns: Sequence[str]
 ) -> DigestedRank | LeftOut | str:
     try:
-        file = pa.parquet.ParquetFile(source)
+        file = pa.parquet.ParquetFile(source, read_dictionary=TEXTS)
         about = (file.metadata.metadata or {}).get(METADATA)
         if about is None:
             return "no digest; name recordings, or digests made by `traceanalyzer export --digests`"
@@ -381,6 +383,8 @@ def _read_parquet(
                 f"a digest of another version (schema {schema}, here {SCHEMA}): make it "
                 "again from the recording"
             )
+        if file.metadata.num_rows != 1:
+            return f"a digest of {file.metadata.num_rows:,} rows, which has one: make it again"
         full_size = _made_bytes(file.metadata)
         if full_size > max(LEAST_MADE, MOST_RATIO * size):
             return f"a digest of {size:,} bytes that would take {full_size:,}: make it again"
@@ -415,14 +419,22 @@ def _value(column: Any, kind: str) -> Any:
         return column[0].as_py()
     values = column.values  # of its one row; `flatten` loads all that can be computed
     if kind == "texts":
-        if str(values.type) != "string":
-            raise ValueError(f"texts are {values.type}")
-        return values.to_pylist()
+        return _texts_of(values)
     if str(values.type) != "int64":
         raise ValueError(f"numbers are {values.type}")
+    return _numbers_of(values)
+
+
+def _texts_of(values: Any) -> list[str]:
+    """The texts of a column that keeps one that is named many times once, as this list does."""
+    if str(values.type.value_type) != "string":
+        raise ValueError(f"texts are {values.type}")
+    known = values.dictionary.to_pylist()
+    return [known[code] for code in _numbers_of(values.indices.cast("int64")).tolist()]
+
+
+def _numbers_of(values: Any) -> I64:
     data = values.buffers()[1]  # `to_numpy` loads pandas
-    return (
-        np.frombuffer(data, np.int64, len(values), 8 * values.offset)
-        if len(values)
-        else np.empty(0, np.int64)
-    )
+    if not len(values):
+        return np.empty(0, np.int64)
+    return np.frombuffer(data, np.int64, len(values), 8 * values.offset)

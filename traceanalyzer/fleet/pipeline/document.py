@@ -204,7 +204,8 @@ def opened_log(path: Path) -> Any:
         ) from error
     try:
         # Opened here: Arrow takes names in UTF-8 alone.
-        return pq.ParquetFile(io.BufferedReader(io.FileIO(path)))
+        file = io.BufferedReader(io.FileIO(path))
+        return pq.ParquetFile(file, read_dictionary=["optype"])
     except (OSError, ValueError) as error:
         raise UnreadableInputError(f"no Parquet file ({str(error).splitlines()[0]})") from error
 
@@ -221,6 +222,7 @@ def read_operations(path: Path) -> Operations:
         )
     try:
         frame = file.read(list(COLUMNS)).to_pandas(ignore_metadata=True)
+        # A text that is named in every row is held once.
         kind = frame["optype"].map({one: i for i, one in enumerate(KINDS)}).astype(float)
         log = {name: _numbers(frame[name] if name != "optype" else kind, name) for name in COLUMNS}
     except (
