@@ -180,12 +180,12 @@ def test_compare_says_what_it_writes(here, run):
     )
 
 
-def test_a_speedup_of_nothing_is_warned_of_with_names(here, run):
+def test_a_speedup_of_nothing_is_a_mistake_with_names(here, run):
     status, out, err = run("whatif", "trace.json.gz", "--speedup", "adm=2", "--format", "json")
-    assert (status, out[0]) == (0, "{")
-    assert err.startswith("traceanalyzer: warning: --speedup adm: no device work has this name")
-    assert "did you mean" in err
+    assert (status, out) == (2, "")
+    assert "--speedup: no device work is named 'adm'; did you mean" in err
     assert "aten::addmm" in err
+    assert "'adm' is not NAME=N" in run("whatif", "trace.json.gz", "--speedup", "adm")[2]
     assert run("whatif", "trace.json.gz", "--speedup", "aten::addmm=2")[2] == ""
 
 
@@ -208,6 +208,14 @@ def test_a_speedup_of_nothing_is_warned_of_with_names(here, run):
             gzip.compress(b"{}", mtime=0)[:10],
             "damaged or empty; copy or record it again",
         ),
+        ("run.nsys-rep", b"some text\n", "named .nsys-rep, but not a report of Nsight Systems"),
+        ("run.ncu-rep", bytes(64), "named .ncu-rep, but not a report of Nsight Compute"),
+        (
+            "numbers.json",
+            b'{"traceEvents":[{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":%s,"dur":1}]}'
+            % (b"1" * 5000),
+            "not one event could be read",
+        ),
     ],
 )
 def test_other_files_of_a_project_are_told_what_they_are(here, run, name, content, said):
@@ -222,6 +230,8 @@ def test_other_files_of_a_project_are_told_what_they_are(here, run, name, conten
     ("arguments", "said"),
     [
         (("memory", "trace.json.gz"), "JSON, not a CUDA memory snapshot"),
+        (("memory", "dump_0"), "a Flight Recorder dump, not a CUDA memory snapshot"),
+        (("fleet", "empty"), "no rank could be read: there is no recording and no digest"),
         (("gaps", "trace.json.gz", "--min-us", "abc"), "'abc' is not a number"),
         (
             ("analyze", "trace.json.gz", "--hardware", "no.toml"),
@@ -230,6 +240,21 @@ def test_other_files_of_a_project_are_told_what_they_are(here, run, name, conten
     ],
 )
 def test_the_wrong_file_or_value_for_an_option(here, run, arguments, said):
+    (here / "empty").mkdir()
+    (here / "dump_0").write_bytes(b"\x80\x02}(X\x09\x00\x00\x00pg_config}u.")
     status, _, err = run(*arguments)
     assert status in (1, 2)
     assert said in err
+
+
+def test_what_a_capture_says_of_itself_is_no_unreadable_input(here, run):
+    (here / "environment.json").write_text("{}")
+    (here / "unprofiled.rank0.json").write_text("{}")
+    status, out, err = run(
+        "analyze", "environment.json", "trace.json.gz", "unprofiled.rank0.json", "--format", "json"
+    )
+    assert (status, err) == (0, "")
+    assert "could not be read" not in out
+    status, _, err = run("analyze", "environment.json")
+    assert status == 1
+    assert "no `traceEvents`" in err

@@ -52,7 +52,7 @@ def test_the_late_rank_is_named_with_what_it_costs_and_why():
     assert "Rank 2 holds up the job" in job.summary.headline
     gains = {change.what: change.gain_ms for change in job.changes}
     assert gains["without rank 2"] == pytest.approx(3.0)
-    assert gains["all ranks as the middle one"] == pytest.approx(3.0)
+    assert gains["all ranks as fast as the median"] == pytest.approx(3.0)
     assert job.slowdown.s == pytest.approx(9 / 6)
     assert [step.rank for step in job.steps] == [2] * 6
     assert job.steps[0].excess_ms == pytest.approx(3.0)

@@ -29,7 +29,7 @@ SHOWN_IDLE = 0.1
 """Share of the step from which the causes of idle time are compared with the recorded ones."""
 LEAST_SHOWN = 1.05
 """What gains less is not on the first screen."""
-SAYS_WHY = ("pays most", "it takes as long")
+SAYS_WHY = ("gains most", "would not shorten it")
 """What a headline says where the verdict is not the largest part."""
 UNKNOWN_CAUSES = ("profiler", "other")
 """Causes of idle time that are the recorder's own, or not known."""

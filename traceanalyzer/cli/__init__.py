@@ -21,7 +21,7 @@ import click
 
 from traceanalyzer import __version__
 from traceanalyzer.base import TraceAnalyzerError
-from traceanalyzer.cli.commands import COMMANDS, GROUPS, OLD, package_of
+from traceanalyzer.cli.commands import COMMANDS, GROUPS, IN_SIGHT, OLD, package_of
 from traceanalyzer.report.table_entries import BY_COMMAND
 
 FAILED = 1
@@ -38,7 +38,7 @@ class Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The commands in their groups."""
-        widest = max(map(len, COMMANDS))
+        widest = max(map(len, IN_SIGHT))
         for group in GROUPS:
             rows = []
             for name in group.commands:
@@ -100,7 +100,8 @@ def cli() -> None:
 
     \b
     Start with:
-      traceanalyzer analyze trace.json.gz"""
+      traceanalyzer analyze trace.json.gz
+      traceanalyzer gaps run.sqlite"""
     from traceanalyzer.base.files import forget_reads
 
     forget_reads()

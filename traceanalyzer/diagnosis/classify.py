@@ -75,41 +75,41 @@ PART_OF: dict[BottleneckClass | None, str] = {"compute": "device", "memory": "de
 _REASONS = {
     "compute": (
         "the GPU computes for {}, mostly in kernels limited by arithmetic",
-        "compute ({:.0%})",
+        "compute",
     ),
     "memory": (
         "the GPU computes for {}, mostly in kernels limited by memory bandwidth",
-        "memory-bound kernels ({:.0%})",
+        "memory-bound kernels",
     ),
     "small": ("the GPU computes for {}, mostly in kernels too small to fill it", ""),
     "communication": (
         "communication that does not overlap with compute takes {}",
-        "exposed communication ({:.0%})",
+        "exposed communication",
     ),
     "transfer": (
         "memory copies that do not overlap with compute take {}",
-        "exposed copies ({:.0%})",
+        "exposed copies",
     ),
-    "launch": ("the GPU is idle for {} while the CPU issues work", "launches (GPU idle {:.0%})"),
+    "launch": ("the GPU is idle for {} while the CPU issues work", "launches"),
     "sync": (
         "the GPU is idle for {} because the CPU keeps blocking on it",
-        "syncs (GPU idle {:.0%})",
+        "syncs",
     ),
     "input": (
         "the GPU is idle for {} waiting for input data",
-        "waiting for input (GPU idle {:.0%})",
+        "the wait for input",
     ),
     "host": (
-        "the GPU is idle for {} during other CPU work between launches",
-        "other CPU work (GPU idle {:.0%})",
+        "the GPU is idle for {} while the CPU does other work",
+        "other CPU work",
     ),
     "unexplained": (
         "the GPU is idle for {} for reasons that this recording does not show",
-        "idle time of unknown cause ({:.0%})",
+        "idle time of unknown cause",
     ),
 }
 """Why a part is long, and in short where two are named."""
-TURN = "another GPU's turn (GPU idle {:.0%})"
+TURN = "another GPU's turn"
 BY_TURNS = (
     "the GPU is idle for {} while another GPU of this process has its turn: each batch passes "
     "through one after the other"
@@ -335,17 +335,19 @@ def _reason(m: Measurements, part: str, shares: Shares) -> str:
     share = _parts(shares)[part]
     time = f"{span(share * m.step.step_ms, m.step.step_ms)} ({share:.0%})"
     small = part == "device" and shares.mostly_small
-    text = _REASONS["small" if small else _name(part, shares)][0]
-    waits = getattr(m.step.waiting, part, 0.0)
-    if waits >= NOTED_WAITING * share * m.step.step_ms:
-        text = text.replace(
-            "idle for {}",
-            f"idle, or waits for other ranks ({span(waits, m.step.step_ms)}), for {{}}",
-        )
+    text, noun = _REASONS["small" if small else _name(part, shares)]
     if part == "unexplained" and by_turns(m.causes):
         text = BY_TURNS
     more = main_detail(m.causes) if part == "host" else ""
-    return text.format(f"{time} of {_whole(m)}") + (f", mostly {more}" if more else "")
+    mostly = f", mostly {more}" if more else ""
+    waits_ms = getattr(m.step.waiting, part, 0.0)
+    if waits_ms >= NOTED_WAITING * share * m.step.step_ms:
+        own_ms = share * m.step.step_ms - waits_ms
+        return (
+            f"{time} of {_whole(m)} goes to {noun}{mostly}: {span(own_ms, m.step.step_ms)} idle here, "
+            f"{span(waits_ms, m.step.step_ms)} waiting for ranks that are late"
+        )
+    return text.format(f"{time} of {_whole(m)}") + mostly
 
 
 def _whole(m: Measurements) -> str:
@@ -360,16 +362,19 @@ def _headline(m: Measurements, verdict: _Verdict, shares: Shares) -> str:
             f"{_reason(m, verdict.cause, shares)}."
         )
     parts = _parts(shares)
-    cause, beside = (
-        (
-            TURN
-            if part == "unexplained" and by_turns(m.causes)
-            else _REASONS[_name(part, shares)][1]
-        ).format(parts[part])
-        for part in (verdict.cause, verdict.beside)
-    )
+    nouns = {part: _noun(m, part, shares) for part in (verdict.cause, verdict.beside)}
+    larger, smaller = sorted(nouns, key=parts.__getitem__, reverse=True)
+    of_both = ", ".join(f"{nouns[part]} {parts[part]:.0%}" for part in (larger, smaller))
+    mixed = f"Mixed: {of_both} of {_whole(m)}"
     if verdict.hidden:
-        return f"Two causes in {_whole(m)}: {cause}; without {beside} it takes as long."
+        return f"{mixed}; removing {nouns[verdict.beside]} alone would not shorten it."
     if verdict.pays:
-        return f"Two causes in {_whole(m)}: {beside} and {cause}; the second pays most."
-    return f"Two causes in {_whole(m)}: {cause} and {beside}."
+        return f"{mixed}; removing {nouns[verdict.cause]} gains most."
+    return f"{mixed}."
+
+
+def _noun(m: Measurements, part: str, shares: Shares) -> str:
+    """What a part is called where two are named."""
+    if part == "unexplained" and by_turns(m.causes):
+        return TURN
+    return _REASONS[_name(part, shares)][1]

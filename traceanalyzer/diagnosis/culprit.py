@@ -18,6 +18,8 @@ KNOWN_SHARE = 0.8
 time."""
 NAMED_SHARE = 0.2  # what has less of the time or the bytes is not to blame
 FRAME = re.compile(r"(.+)\((\d{1,9})\): (.+)")
+IN_PLAIN = {"layout": "layout copies"}
+"""Classes of kernels whose names do not say what they do with memory."""
 ONE_FORMAT = 0.9  # share of the operations from which one number format speaks for all
 
 
@@ -32,7 +34,7 @@ def _tellers() -> dict[BottleneckClass, Callable[[Measurements], str | None]]:
     """Who is to blame, by what the step is bound by."""
     return {
         "compute": lambda m: _at_mfu(m, _heaviest(m) or _module(m)),
-        "memory": lambda m: _at_mfu(m, _heaviest(m, by_bytes=True) or _heaviest(m)),
+        "memory": lambda m: _heaviest(m, by_bytes=True) or _at_mfu(m, _heaviest(m)),
         "launch": _of_launch,
         "sync": _of_sync,
         "communication": _of_communication,
@@ -83,8 +85,9 @@ def _heaviest(m: Measurements, *, by_bytes: bool = False) -> str | None:
     name = m.linked.classes.names[most]
     if share < NAMED_SHARE or (name == "other" and not by_bytes):
         return None
-    what = f"of the memory traffic is {name}" if by_bytes else f"of the compute time is in {name}"
-    return f"{_most(share)} {what} kernels"
+    if by_bytes:
+        return f"{_most(share)} of the memory traffic is {IN_PLAIN.get(name, f'{name} kernels')}"
+    return f"{_most(share)} of the compute time is in {name} kernels"
 
 
 def _module(m: Measurements) -> str | None:

@@ -21,9 +21,6 @@ LOADS = {
     "host: CPUs idle while a disk is waited for": IO_WAIT_SHARE,
 }
 """Samples of the host that are evidence, and what is much of each, %."""
-ONE_CORE = "OPENBLAS_NUM_THREADS=1 if NumPy multiplies matrices there"
-"""PyTorch gives a worker one thread, NumPy's OpenBLAS takes all cores in each: ten took 338 ms a
-step where none took 131, and 15 with the variable (16 cores)."""
 STAGES = {
     "collate": ("Building the batch is", "collate arrays, not lists, into one preallocated tensor"),
     "decode": (
@@ -49,10 +46,7 @@ def action(found: Loading | None, workers: int | None = None) -> str:
     pinned = "" if found is not None and found.pinned else ", pin_memory=True"
     if found is None or not found.workers:
         count = f"num_workers{'> 0' if workers is None else f'={workers}'}"
-        who = (
-            f"Load ahead of the step: DataLoader(..., {count}{pinned}, "
-            f"persistent_workers=True), and {ONE_CORE}"
-        )
+        who = f"Load ahead of the step: DataLoader(..., {count}{pinned}, persistent_workers=True)"
     elif found.steps >= ENOUGH_STEPS and 0 < found.waiting_steps <= FEW_STEPS_SHARE * found.steps:
         who = (
             f"The loader has workers, and {found.waiting_steps} of {found.steps} steps wait: keep the workers "
@@ -61,8 +55,8 @@ def action(found: Loading | None, workers: int | None = None) -> str:
     else:
         who = (
             "The loader has workers, and they do not keep up: raise num_workers while the host has idle cores, then "
-            "make each batch cheaper (decode and transform less, or on the GPU); "
-            f"{ONE_CORE}{pinned.replace(', ', '; ')}"
+            "make each batch cheaper (decode and transform less, or on the GPU)"
+            f"{pinned.replace(', ', '; ')}"
         )
     return ". ".join([who, *(_where(found) if found is not None else ())]) + "."
 

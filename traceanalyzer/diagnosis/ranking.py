@@ -66,9 +66,9 @@ def with_reason(advice: Sequence[Recommendation], summary: Summary) -> list[Reco
     cause = WORDS[summary.bottleneck]
     against = next((one for one in others if one.cls in named and one.predicted_speedup), None)
     if against is None:
-        reason = f"Nothing that would shorten {cause} is known to pay more."
+        reason = f"No advice against {cause} is known to pay more."
     elif against.may_not_help or first.predicted_speedup is None:
-        reason = f"What is against {cause} may not help."
+        reason = f"No advice against {cause} is sure to help."
     else:
         gain = digits(against.predicted_speedup or 1.0)
         reason = f"Pays more than what is against {cause} ({gain}x)."

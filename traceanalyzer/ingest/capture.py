@@ -184,6 +184,12 @@ def is_neighbour(path: Path) -> bool:
     )
 
 
+def states_conditions(path: Path) -> bool:
+    """Whether a file is what a capture says of its recordings, by its name: read with them, and
+    named among them where a shell lists the folder."""
+    return path.name == ENVIRONMENT or path.name.startswith(f"{UNPROFILED}.")
+
+
 def _beside(path: Path, rank: int | None, stem: str, suffix: str) -> Path | None:
     """The file of a capture that belongs to a recording: of the same process, else of the same
     rank."""

@@ -9,6 +9,12 @@ GZIP_MAGIC = b"\x1f\x8b"
 SQLITE_MAGIC = b"SQLite format 3\x00"
 ADDRESS = re.compile(r"(?:https?|s3|gs|ftp|file|hf):/")
 """A path that began with an address; `pathlib` has made one slash of two."""
+OF_NVIDIA = {
+    ".nsys-rep": "Nsight Systems",
+    ".qdrep": "Nsight Systems",
+    ".ncu-rep": "Nsight Compute",
+}
+"""Files of recorders that have names of their own, and whose they are."""
 _CONVERTED = b"\xef\xbf\xbd"  # what a conversion to text leaves of a byte that is none
 _LEAST_IN_TEXT = 9  # text has no lower bytes, and binary formats have them from the start
 _LOOKED_AT = 64
@@ -88,6 +94,11 @@ def what_it_is(path: Path, head: bytes, raw: bytes) -> str:
         return (
             "named .gz, but not compressed with gzip, and no recording: download or copy it "
             f"again; {EXPECTED}"
+        )
+    if path.suffix in OF_NVIDIA:
+        return (
+            f"named {path.suffix}, but not a report of {OF_NVIDIA[path.suffix]}: damaged, or something else; "
+            "copy it again, as binary"
         )
     if not head:
         return "a compressed file that is damaged or empty; copy or record it again"

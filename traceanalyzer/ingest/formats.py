@@ -6,6 +6,7 @@ those before it did not recognise a file, and not sooner.
 """
 
 import importlib
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -323,5 +324,6 @@ RANKLESS_SOURCES = frozenset(
 """Those that write a file a process, as a rule, and do not say which rank it is."""
 
 _NAMED = [form.expected for form in FORMATS if form.expected]
-EXPECTED = f"give one of: {', '.join(_NAMED)}"
+_KINDS = [re.sub(r" \([^)]*\)", "", one) for one in _NAMED]
+EXPECTED = f"give one of: {', '.join(_KINDS)}"
 """What can be read, as a request."""

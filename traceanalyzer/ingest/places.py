@@ -82,8 +82,15 @@ def _errors(url: str) -> Iterator[None]:
         ) from error
     except Exception as error:  # clients have classes of their own
         raise UnreadableInputError(
-            f"{url}: cannot be read ({type(error).__name__}: {_line(error)})"
+            f"{url}: cannot be read: {_line(error) or type(error).__name__}{_hint(error)}"
         ) from error
+
+
+def _hint(error: Exception) -> str:
+    """What to do where a store asks who is there."""
+    if "credential" not in str(error).lower():
+        return ""
+    return "; log in to the store first (S3: AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)"
 
 
 def _line(error: Exception) -> str:

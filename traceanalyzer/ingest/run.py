@@ -10,7 +10,7 @@ from pathlib import Path
 from traceanalyzer.base import TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.ingest import mangled
 from traceanalyzer.ingest.cache.models import read_once
-from traceanalyzer.ingest.capture import captures_nearby, with_side_files
+from traceanalyzer.ingest.capture import captures_nearby, states_conditions, with_side_files
 from traceanalyzer.ingest.detect import detect
 from traceanalyzer.ingest.folders import (
     broken_in,
@@ -49,6 +49,8 @@ def load(
     for path, found in zip(files, outcomes, strict=True):
         if isinstance(found, TraceAnalyzerError):
             errors.append(found)
+            if states_conditions(path):
+                continue
             reason = " ".join(str(found).split())
             failures.append(Failure(str(path), reason, rank_in_name(path)))
         else:
@@ -185,7 +187,7 @@ def _nothing_read(
 ) -> TraceAnalyzerError:
     if not paths:
         return UnreadableInputError("no input: give a recording or a folder of them")
-    if len(failures) == 1 and errors:
+    if len(failures) <= 1 and errors:
         return errors[0]
     more = (
         f" (and {len(failures) - 1} more inputs that cannot be read)" if len(failures) > 1 else ""

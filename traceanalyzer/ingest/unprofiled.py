@@ -203,8 +203,8 @@ def contradiction(
         )
     if not stopwatch.steady and not stopwatch.roughly:
         return (
-            f"Steps without the profiler were not steady (median {ms} ms): how long one "
-            "takes is not known."
+            f"Steps without the profiler were not steady (median {ms} ms): the step is estimated "
+            "from the recording."
         )
     if light is None:
         return None

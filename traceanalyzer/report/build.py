@@ -202,10 +202,12 @@ def _roofline_notes(m: Measurements) -> Iterator[str]:
 
 def _limits(m: Measurements, device: Device, gpu: Hardware | None) -> Iterator[str]:
     if gpu is None:
-        yield (
-            f"{device.name or 'The GPU (its name was not recorded)'} is not in the hardware table, or not as it was "
-            "recorded: nothing is said about its limits (--hardware FILE adds a GPU)."
+        unknown = (
+            f"The hardware table has no {device.name}"
+            if device.name
+            else "The GPU's name was not recorded"
         )
+        yield f"{unknown}: its limits are unknown (--hardware FILE gives them)."
         return
     if gpu.stated:
         fp32 = f", {gpu.vector['fp32'] / 1e12:.3g} TFLOP/s in fp32" if gpu.vector else ""

@@ -67,10 +67,18 @@ def _result(row: Row) -> str:
     if row.why and not row.changes_numerics:
         return f"{row.outcome}: {row.why}"
     numerics = f", changes numerics ({row.why})" if row.changes_numerics else ""
-    held = ""
-    if row.promise_held is not None:
-        held = ", as promised" if row.promise_held else ", not as promised"
-    return row.outcome + numerics + held
+    return row.outcome + numerics + _of_promise(row)
+
+
+def _of_promise(row: Row) -> str:
+    """How the step compares with the one promised, in a clause; empty where there is no promise."""
+    if row.promise_held is None or row.promised is None or row.measured is None:
+        return ""
+    if row.promise_held:
+        return ", as promised"
+    if row.measured.ms < row.promised.step_ms:
+        return ", better than promised"
+    return ", less than promised" if row.outcome == FASTER else ", not as promised"
 
 
 def outcome_clause(row: Row) -> str:

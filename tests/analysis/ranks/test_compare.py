@@ -183,7 +183,7 @@ def test_a_step_in_which_ranks_recorded_differently_many_is_not_matched():
     traces = rank_trace(0, compute=10, steps=3), builder.trace(1, epoch_ns=EPOCH)
     matches = match_collectives([digest_of(measure(trace).timed) for trace in traces])
     assert len(matches) == 2
-    assert "2 of 4 collectives were not matched" in matches.notes[0]
+    assert "2 of 4 collectives have no counterpart" in matches.notes[0]
 
 
 def test_matching_stops_where_kinds_differ():
@@ -202,7 +202,7 @@ def test_matching_stops_where_kinds_differ():
         ]
     )
     assert len(matches) == 1
-    assert "2 collectives were not matched" in matches.notes[0]
+    assert "2 collectives have no counterpart" in matches.notes[0]
 
 
 def test_groups_are_matched_each_for_itself():

@@ -69,7 +69,7 @@ def near(value, within=None):
 def test_the_first_screen_has_the_answer(page):
     for words in (
         "sync- and compute-bound",
-        "Two causes in each 1.39 ms step",
+        "Mixed: compute 62%, syncs 33% of each 1.39 ms step",
         "1.39 ms",
         "36.8%",
         "What to change",

@@ -213,15 +213,19 @@ def match_collectives(recordings: Sequence[RankDigest]) -> Matches:
 def _unmatched(alone: int, total: int) -> list[str]:
     if not alone:
         return []
-    why = "other ranks did not record equally many of their group in that step."
-    return [f"{alone} of {total} collectives were not matched across ranks: {why}"]
+    if alone == total:
+        return [
+            f"None of the {total} collectives is on two ranks: these may not be ranks of one run."
+        ]
+    why = "their group's ranks did not record equally many in that step."
+    return [f"{alone} of {total} collectives have no counterpart on other ranks: {why}"]
 
 
 def _of_other_kinds(count: int) -> list[str]:
     if not count:
         return []
     why = "from one on, the ranks of its group recorded different kinds."
-    return [f"{count} collectives were not matched across ranks: {why}"]
+    return [f"{count} collectives have no counterpart on other ranks: {why}"]
 
 
 class _Kept(NamedTuple):

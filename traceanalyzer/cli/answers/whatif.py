@@ -64,7 +64,7 @@ def whatif(
 ) -> None:
     """Predict the step time under each of several scenarios, or at other settings, by replaying the
     recording."""
-    from traceanalyzer.cli.io.output import emit, warn
+    from traceanalyzer.cli.io.output import emit
     from traceanalyzer.cli.io.progress import working
     from traceanalyzer.cli.io.reports import cleaned, opened
 
@@ -89,7 +89,8 @@ def whatif(
     left_out = {one.id for one in result.scenarios if one.step_ms is None}
     for pattern, factor in wanted:
         if f"{pattern}={factor:g}" in left_out:
-            warn(f"--speedup {pattern}: no device work has this name{names_like(pattern, run)}")
+            unknown = f"no device work is named {pattern!r}{names_like(pattern, run)}"
+            raise click.BadParameter(unknown, param_hint="--speedup")
     emit(ScenariosPage(cleaned(result, hidden, run), full or output.file is not None), output)
 
 
@@ -100,8 +101,8 @@ def names_like(pattern: str, run: "Run") -> str:
 
     from traceanalyzer.report.tables import table
 
-    rows = [*table(run, "ops"), *table(run, "kernels")]
-    names = list(dict.fromkeys(row.name for row in rows))
+    operators = [row.name for row in table(run, "ops") if row.kind == "op"]
+    names = list(dict.fromkeys([*operators, *(row.name for row in table(run, "kernels"))]))
     short = {name.rpartition("::")[2]: name for name in names[::-1]}
     near = [short[one] for one in get_close_matches(pattern.rpartition("::")[2], short, 3, 0.5)]
     return (
@@ -116,9 +117,14 @@ def names_like(pattern: str, run: "Run") -> str:
 def _speedup(text: str) -> tuple[str, float]:
     from traceanalyzer.replay.scenario import check_speedup
 
-    name, _, factor = text.rpartition("=")
+    name, _, times = text.rpartition("=")
     try:
-        check_speedup(name, float(factor))
+        factor = float(times)
+    except ValueError as error:
+        wanted = f"{text!r} is not NAME=N, as aten::mm=2: how many times faster what is"
+        raise click.BadParameter(wanted, param_hint="--speedup") from error
+    try:
+        check_speedup(name, factor)
     except ValueError as error:
         raise click.BadParameter(f"{text!r}: {error}", param_hint="--speedup") from error
-    return name, float(factor)
+    return name, factor

@@ -174,7 +174,7 @@ def _with_more_to_do(_m: Measurements, run: _Run) -> Offer | None:
         reason = words("fix_straggler", "host_works", more=digits(host_ms), rank=name)
     elif waits >= 1 or work.launches[slow] > SAME_PROGRAM * np.median(work.launches):
         reason = same_for_all(
-            f"Fix rank {name}: its host is late: traceanalyzer gaps --rank {name} shows where."
+            f"Fix rank {name}: its CPU is late; traceanalyzer gaps --rank {name} shows where."
         )
     else:  # its host is merely slower
         return None

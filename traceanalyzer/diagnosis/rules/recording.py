@@ -111,8 +111,8 @@ def _steps(m: Measurements) -> Iterator[str]:
     steps = m.timed.steps
     if (seen.work_outside_share or 0.0) > WORK_OUTSIDE:
         yield (
-            f"Only {1 - (seen.work_outside_share or 0.0):.0%} of the GPU's work is in the steps that were found; "
-            "the rest is not analyzed."
+            f"Only {1 - (seen.work_outside_share or 0.0):.0%} of GPU work is in the "
+            f"{steps.steady_count} {steps.unit}{'s' * (steps.steady_count != 1)} found."
         )
     elif seen.steps_share is not None and seen.steps_share < WHOLE_SHARE:
         idle = seen.idle_outside_share

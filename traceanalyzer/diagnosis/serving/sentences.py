@@ -253,10 +253,12 @@ def _ranks(m: Measurements) -> Iterator[str]:
 def _in_graphs(m: Measurements) -> Iterator[str]:
     """Of how many kernels in CUDA graphs the operators are known."""
     named, inside = named_in_graphs(m.linked, m.joined.launch_node)
-    if inside:
+    if inside and not named:
+        yield "Kernels in CUDA graphs have no operator names; add the capture's trace to get them."
+    elif inside:
         by = (
             f" by {', '.join(Path(one.path).name for one in m.trace.captures)}"
-            if m.trace.captures and named
+            if m.trace.captures
             else ""
         )
         known = f"{named:,} of {inside:,} kernels in CUDA graphs have operator names{by}"

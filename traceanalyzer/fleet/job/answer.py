@@ -105,7 +105,10 @@ def job_answer(
 def _nothing_read(chosen: Chosen) -> str:
     for left in (*chosen.unreadable, *chosen.left_out):
         return f"no rank could be read: {left.path}: {left.why}"
-    return "no rank could be read"
+    return (
+        "no rank could be read: there is no recording and no digest; name the folder that holds "
+        "them"
+    )
 
 
 def _notes(job: JobRanks) -> list[str]:

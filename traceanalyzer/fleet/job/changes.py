@@ -25,7 +25,7 @@ FAITHFUL = 0.05
 is promised."""
 NAMED = 4  # ranks in a row
 LEAST_SHARE = 0.01  # of a step: gains below are not worth a row
-MEDIAN = "all ranks as the middle one"
+MEDIAN = "all ranks as fast as the median"
 ALIKE = "all ranks and stages alike"
 STAGES = "stages evened out"
 WORST = "without the worst 3 % of the ranks"

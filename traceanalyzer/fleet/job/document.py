@@ -46,7 +46,7 @@ def _answer(job: Job) -> Verdict:
         f"{steady} steps" if steady else "no shared steps",
     ]
     if job.slowdown.s is not None:
-        alike = "as the middle one" if job.pipeline is None else "and stages alike"
+        alike = "as fast as the median" if job.pipeline is None else "and stages alike"
         about.append(f"{job.slowdown.s:.2f}x slower than with all ranks {alike}")
     return Verdict(
         job.summary.headline, [f"{', '.join(about)}; confidence {job.summary.confidence:.0%}"]

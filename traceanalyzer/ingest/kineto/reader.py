@@ -66,9 +66,10 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
     if not file.arrays:
         why = damage or "it has no `traceEvents`"
         raise UnreadableInputError(f"{path}: not a readable Kineto trace: {why}; export it again")
-    if rows.kept:
-        return [kineto_trace(path, file, rows, damage)]
-    if rows.lost or file.truncated:
+    trace = kineto_trace(path, file, rows, damage) if rows.kept else None
+    if trace is not None and (trace.health.events or not trace.health.lost):
+        return [trace]
+    if trace is not None or rows.lost or file.truncated:
         raise UnreadableInputError(
             f"{path}: too damaged or cut off: not one event could be read; export it again"
         )

@@ -27,6 +27,8 @@ PROTO = b"\x80"  # how every snapshot begins
 
 
 _KEYS = (b"segments", b"device_traces")
+_OF_DUMPS = (b"pg_config", b"comm_lib_version", b"nccl_version")
+"""How Flight Recorder dumps begin, pickles as snapshots are."""
 
 
 def read_snapshot(path: Path, progress: Callable[[float], None] | None = None) -> Snapshot:
@@ -38,6 +40,11 @@ def read_snapshot(path: Path, progress: Callable[[float], None] | None = None) -
         raise RefusedSnapshotError(
             f"{path}: JSON, not a CUDA memory snapshot (a pickle); a trace is for `traceanalyzer analyze`; record a "
             "snapshot with torch.cuda.memory._dump_snapshot"
+        )
+    if any(key in head for key in _OF_DUMPS):
+        raise RefusedSnapshotError(
+            f"{path}: a Flight Recorder dump, not a CUDA memory snapshot; which rank its job waits for says "
+            "`traceanalyzer analyze` of the folder with the dumps"
         )
     with open_stream(path, progress) as stream:
         try:

@@ -10,6 +10,7 @@ from traceanalyzer.analysis.names.kernel_names import function_name
 from traceanalyzer.base import MEMORY
 from traceanalyzer.diagnosis.finding import Evidence, Finding, Recommendation
 from traceanalyzer.diagnosis.ranking import answering, is_worth_showing
+from traceanalyzer.diagnosis.rules.device import GPU_BUSY
 from traceanalyzer.report.figures.step_times import figure_unit, step_ms
 from traceanalyzer.report.format import figure, number, scale_for, scaled
 from traceanalyzer.report.model import Report
@@ -95,8 +96,12 @@ def explained(report: Report) -> Finding | None:
 
 
 def on_first_screen(report: Report) -> list[Recommendation]:
-    """The advice whose gain is unknown or not small."""
-    return [one for one in report.recommendations if is_worth_showing(one)]
+    """The advice whose gain is not small, or not known of something definite."""
+    return [
+        one
+        for one in report.recommendations
+        if is_worth_showing(one) and not (one.id == GPU_BUSY and one.predicted_speedup is None)
+    ]
 
 
 def prediction(report: Report, advice: Recommendation) -> str:

@@ -12,6 +12,7 @@ from traceanalyzer.report.figures import step_times
 from traceanalyzer.report.format import DEFAULT_WIDTH, figure, number, scale_for, scaled, with_unit
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import breakdown, gains, opening, step_facts
+from traceanalyzer.report.parts.effort import effort_of
 from traceanalyzer.report.parts.in_brief import environment, how_to_reproduce
 from traceanalyzer.report.terminal import render
 from traceanalyzer.report.terminal.drawing import TerminalPage
@@ -133,7 +134,8 @@ def _changes(page: TerminalPage, report: Report, shown: int) -> None:
     else:
         page.line(gains.no_advice(report))
     for position, advice in enumerate(advised, 1):
-        gain = gains.prediction(report, advice)
+        effort = effort_of(advice.remedy or "")
+        gain = gains.prediction(report, advice) + (f", {effort}" if effort else "")
         longest = LONGEST if position == 1 else LONGEST_OF_MORE - cell_len(gain)
         action = brief(advice.action, longest)
         if len(action) < longest / 2 or action.endswith(ELLIPSIS):
