@@ -79,6 +79,26 @@ def test_a_task_is_built_answered_and_scored(tmp_path: Path) -> None:
     assert "0 of 1 planted orders followed" in text
 
 
+@pytest.mark.parametrize(
+    ("name", "plain"),
+    [
+        ("straggler_input.base.rank1.json.gz", "trace.rank1.json.gz"),
+        ("item_loop.base.sqlite.gz", "trace.sqlite.gz"),
+        ("trace.rank0.json", "trace.rank0.json"),
+        ("unprofiled.rank1.json", "unprofiled.rank1.json"),
+    ],
+)
+def test_no_file_of_a_task_says_what_the_program_is(name: str, plain: str, tmp_path: Path) -> None:
+    file = tmp_path / "slow_loader" / name
+    file.parent.mkdir()
+    file.write_bytes(gzip.compress(b'{"traceEvents": []}'))
+    for files in ((file,), (file.parent,)):
+        out = tmp_path / f"of_{len(files[0].parts)}"
+        build([Source(PAYING, files)], out)
+        names = {path.name for path in (out / "tasks").rglob("recording/*")}
+        assert names == {plain if files[0] is file else name}
+
+
 def test_the_reference_takes_the_first_change_that_promises_enough() -> None:
     def advice(remedy: str, step: float | None) -> dict[str, object]:
         return {
