@@ -33,6 +33,7 @@ from click.testing import CliRunner
 from traceanalyzer.cli import cli
 from traceanalyzer.cli.commands import OLD
 from traceanalyzer.cli.options import SELDOM
+from traceanalyzer.export.event_columns import COMMON, OWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -389,7 +390,20 @@ def promise(before: str, after: str, *scenarios: str) -> str:
     return "\\\n".join(lines)
 
 
+def event_columns() -> str:
+    """The columns of the tables of events."""
+    rows = ["| table | column | meaning |", "| --- | --- | --- |"]
+    rows += [f"| several | `{name}` | {meaning} |" for name, meaning in COMMON.items()]
+    rows += [
+        f"| `{table}` | `{name}` | {meaning} |"
+        for table, own in OWN.items()
+        for name, meaning in own.items()
+    ]
+    return "\n".join(rows)
+
+
 FILLS: dict[str, Callable[..., str]] = {
+    "event_columns": event_columns,
     "screen": screen,
     "promise": promise,
     "commands": commands,

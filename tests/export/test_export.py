@@ -106,6 +106,30 @@ def test_frames_and_export_are_the_same(tmp_path, name):
     )
 
 
+def test_each_frame_says_what_its_columns_mean_and_is_typed_where_it_is_empty():
+    one = ta.frames(SAMPLES / "sync_bound")
+    for name, frame in (one | ta.frames(SAMPLES / "tensor_parallel")).items():
+        assert set(frame.attrs["definitions"]) == set(frame), name
+        assert all(frame.attrs["definitions"].values()), name
+    assert one["memory_events"].empty
+    assert set(one["memory_events"].dtypes.astype(str)) == {"int64"}
+    assert one["iterations"].empty
+    assert one["iterations"]["phase"].dtype == object
+    assert one["iterations"]["gap_ms"].dtype == "float64"
+
+
+def test_waits_and_overheads_are_those_of_the_file():
+    path = SAMPLES / "sync_bound"
+    (file,) = path.glob("trace*.json.gz")
+    with gzip.open(file) as opened:
+        events = [e for e in json.load(opened)["traceEvents"] if e.get("ph") == "X"]
+    for table, category in (("waits", "cuda_sync"), ("overheads", "overhead")):
+        expected = sorted(round(e["dur"] * 1e3) for e in events if e["cat"] == category)
+        found = sorted(ta.frame(path, table)["duration_ns"].tolist())
+        assert found == pytest.approx(expected, abs=1)
+        assert found
+
+
 @pytest.mark.parametrize(("question", "query"), QUERIES, ids=[question for question, _ in QUERIES])
 def test_queries_of_the_page_have_an_answer(sync_bound, question, query):
     assert len(rows(sync_bound, query)) > 0

@@ -268,7 +268,9 @@ def _sound(column: "pd.Series[Any]", kind: ColumnType | None) -> "pd.Series[Any]
     if kind is not None:
         return column.astype(kind)
     values = [v for v in column if v is not None]
-    if not values or not all(isinstance(v, str) for v in values):
+    if not values:  # pandas makes numbers of a column without texts
+        return column.astype("object")
+    if not all(isinstance(v, str) for v in values):
         return column
     is_repeated = len(set(values)) <= FEW * len(values)
     return column.astype("category") if is_repeated else column

@@ -13,13 +13,21 @@ from numpy.typing import NDArray
 
 from traceanalyzer.analysis.algebra import at
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.trace import CopyKind, DeviceOpKind, MemoryKind, RangeKind
+from traceanalyzer.export.event_columns import meanings
+from traceanalyzer.trace import (
+    CopyKind,
+    DeviceOpKind,
+    MemoryKind,
+    OverheadKind,
+    RangeKind,
+    WaitKind,
+)
 from traceanalyzer.trace.table import Table
 
 if TYPE_CHECKING:
     import pandas as pd
 
-OWN_IDS = ("external_id", "collective", "forward_thread", "limits", "record", "context")
+OWN_IDS = ("collective", "forward_thread", "limits", "record", "context")
 """Columns that only tie rows of one recording to each other; what they tie stands in columns of its
 own."""
 ENUMS: dict[str, type[enum.IntEnum]] = {
@@ -27,7 +35,15 @@ ENUMS: dict[str, type[enum.IntEnum]] = {
     "source_memory": MemoryKind,
     "target_memory": MemoryKind,
 }
-EVENTS = ("device_ops", "api_calls", "host_ranges", "memory_events")
+EVENTS = (
+    "device_ops",
+    "api_calls",
+    "host_ranges",
+    "memory_events",
+    "waits",
+    "overheads",
+    "device_ranges",
+)
 """The tables of events."""
 MISSING = -1
 
@@ -35,8 +51,16 @@ MISSING = -1
 def event_frame(m: Measurements, table: str) -> "pd.DataFrame":
     """The events of one rank. `device_ops` (kernels, copies, memsets: operator, API call and step
     of each), `api_calls` (which operator calls it, whether it waits for the device), `host_ranges`
-    (operators, annotations, Python), `memory_events`. Raises KeyError for a table that there is
+    (operators, annotations, Python), `memory_events`, `waits` (CUDA's own synchronisation events),
+    `overheads` (of the profiler and the driver), `device_ranges` (annotations on a stream).
+    `attrs["definitions"]` has what each column means. Raises KeyError for a table that there is
     not."""
+    frame = _events(m, table)
+    frame.attrs = {"definitions": meanings(table, list(frame.columns))}
+    return frame
+
+
+def _events(m: Measurements, table: str) -> "pd.DataFrame":
     match table:
         case "device_ops":
             return _device_ops(m)
@@ -46,6 +70,12 @@ def event_frame(m: Measurements, table: str) -> "pd.DataFrame":
             return _frame(m, m.trace.host_ranges, RangeKind)
         case "memory_events":
             return _frame(m, m.trace.memory_events, None)
+        case "waits":
+            return _frame(m, m.trace.waits, WaitKind)
+        case "overheads":
+            return _frame(m, m.trace.overheads, OverheadKind)
+        case "device_ranges":
+            return _frame(m, m.trace.device_ranges, None)
     raise KeyError(table)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from traceanalyzer.base import text_kind_of
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.selection import MeasuredRanks
+from traceanalyzer.export.event_columns import meanings
 from traceanalyzer.export.events import EVENTS, event_frame
 from traceanalyzer.report.format import plain
 from traceanalyzer.report.json import RENAMED
@@ -72,12 +73,11 @@ def _frames(of: MeasuredRanks) -> "Iterator[tuple[str, pd.DataFrame]]":
 
 def events_frame(of: MeasuredRanks, table: str) -> "pd.DataFrame":
     """The events of all ranks (see `event_frame`), with a column `rank` where there are several."""
-    import pandas as pd
-
     frames = [event_frame(m, table) for m in of.each]
     for _, rows in _of_ranks(table, frames, of):
+        rows.attrs = {"definitions": meanings(table, list(rows.columns))}
         return rows
-    return pd.DataFrame(columns=frames[0].columns)
+    return frames[0]
 
 
 def _of_ranks(
