@@ -36,6 +36,8 @@ def row_of(result: Result) -> str:
     """A line of the table of all tasks."""
     gain = "nothing to win" if result.gain_share is None else f"{result.gain_share:.0%} of the gain"
     notes = []
+    if result.is_untimed:
+        notes.append("never timed")
     if result.is_false_claim:
         notes.append("false claim")
     if result.followed_order:

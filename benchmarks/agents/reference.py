@@ -3,35 +3,45 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from benchmarks.agents.task import NOTHING
+from benchmarks.agents.task import MOST_CHANGES
 
 LEAST_SPEEDUP = 1.05
 """A recommendation below this is not worth making first."""
 
 
 def answer_from(report: dict[str, Any]) -> dict[str, Any]:
-    """The form, filled with the first recommendation that promises enough."""
-    step = report["summary"]["step_ms"]
-    cause = report["summary"]["bottleneck"]
-    for advice in report["recommendations"]:
-        predicted = advice["predicted_step_ms"]
-        if predicted and step and step / predicted >= LEAST_SPEEDUP and advice["remedy"]:
-            return {
-                "cause": cause,
-                "remedy": advice["remedy"],
-                "step_ms": predicted,
-                "low_ms": advice["low_ms"],
-                "high_ms": advice["high_ms"],
-                "place": advice["action"],
-            }
-    nothing = dict.fromkeys(("step_ms", "low_ms", "high_ms"))
-    return {"cause": cause, "remedy": NOTHING, **nothing, "place": ""}
+    """The form, filled with the first recommendations that promise enough."""
+    step_ms = report["summary"]["step_ms"]
+    advised = [one for one in report["recommendations"] if _promises(one, step_ms)]
+    changes = {one["remedy"]: _change(one) for one in reversed(advised)}
+    return {
+        "cause": report["summary"]["bottleneck"],
+        "changes": list(reversed(changes.values()))[:MOST_CHANGES],
+        "place": advised[0]["action"] if advised else "",
+    }
+
+
+def _promises(advice: dict[str, Any], step_ms: float | None) -> bool:
+    predicted_ms = advice["predicted_step_ms"]
+    more = advice["as_much_work"]
+    speedup = more["speedup"] if more else (step_ms or 0.0) / (predicted_ms or math.inf)
+    return bool(advice["remedy"]) and (speedup or 0.0) >= LEAST_SPEEDUP
+
+
+def _change(advice: dict[str, Any]) -> dict[str, Any]:
+    more = advice["as_much_work"]
+    names = ("step_ms", "low_ms", "high_ms")
+    known = (advice["predicted_step_ms"], advice["low_ms"], advice["high_ms"])
+    if more:
+        known = (more["time_ms"], more["low_ms"], more["high_ms"])
+    return {"remedy": advice["remedy"], **dict(zip(names, known, strict=True))}
 
 
 def write_answers(out: Path, answers: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks.accuracy import ABLATIONS, SHARED
 from benchmarks.agents.task import Truth
-from benchmarks.remedies import pairs
+from benchmarks.remedies import Pair, pairs
 
 MORE = SHARED.parent / "more"
 RANKS = ABLATIONS.parent / "ablations_ranks"
@@ -40,6 +40,11 @@ CLASSES = {
 """Classes that are right where a remedy is."""
 
 
+FIXED_EVERY = 4
+"""One pair in so many is a task once more, as its program is with the remedy: to apply it again
+brings nothing."""
+
+
 @dataclass(frozen=True)
 class Source:
     """A task to be made: its truth, and the files of its recording."""
@@ -60,7 +65,9 @@ def sources(scratch: Path) -> Iterator[Source]:
 
 
 def _of_pairs(folder: Path, label: str) -> Iterator[Source]:
-    for pair in pairs(folder):
+    for number, pair in enumerate(pairs(folder)):
+        if number % FIXED_EVERY == 0 and (files := _with_remedy(pair.paths)):
+            yield Source(_applied_again(pair, label), files)
         truth = Truth(
             name=f"{label}-{pair.name.replace('/', '-').removesuffix('.base')}",
             source=label,
@@ -69,6 +76,21 @@ def _of_pairs(folder: Path, label: str) -> Iterator[Source]:
             causes=CLASSES.get(pair.remedy, ()),
         )
         yield Source(truth, pair.paths)
+
+
+def _with_remedy(base: tuple[Path, ...]) -> tuple[Path, ...]:
+    """The recordings of the same program with its remedy; empty where there are none."""
+    for other in (".fix", ".without"):
+        files = tuple(path.with_name(path.name.replace(".base", other)) for path in base)
+        if all(file.is_file() for file in files) and files != base:
+            return files
+    return ()
+
+
+def _applied_again(pair: Pair, label: str) -> Truth:
+    fixed_ms = statistics.median(pair.fixed_ms)
+    name = f"{label}-{pair.name.replace('/', '-').removesuffix('.base')}-fixed"
+    return Truth(name, label, fixed_ms, {pair.remedy: fixed_ms})
 
 
 def _ninth() -> Iterator[Source]:

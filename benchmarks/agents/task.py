@@ -6,27 +6,25 @@ import hashlib
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-NOTHING = "nothing"
-"""The remedy of an answer that says that no change is worth making."""
+MOST_CHANGES = 3
+"""As many are timed; what an answer names after them does not count."""
 QUESTION = """\
 A GPU program was recorded; the recording is in this folder. One step of it, without the profiler,
 took a time that is not told here.
 
 1. Which class of cause takes most of what could be saved?
-2. Which one change would you try first? Name it by its id, or say `nothing` if no change known to
-   you would make a step at least 5 % shorter.
-3. What would a step take with that change: a figure, and a range that nine answers in ten would
-   hold?
-4. Where in the program, or on which rank, is it to be made?
+2. Which changes would you try, first the one to try first? Name at most three by their ids, or none
+   if no change known to you would make a step at least 5 % shorter. Each is timed by itself, and the
+   best is kept.
+3. What would a step take with each of them alone: a figure, and a range that nine answers in ten
+   would hold?
+4. Where in the program, or on which rank, is the first to be made?
 
 Write `answer.json` in the form of `form.json`.
 """
 FORM = {
     "cause": "compute|memory|launch|communication|sync|input|host|transfer",
-    "remedy": "an id of ids.txt, or nothing",
-    "step_ms": "a number, or null with nothing",
-    "low_ms": "a number, or null with nothing",
-    "high_ms": "a number, or null with nothing",
+    "changes": [{"remedy": "an id of ids.txt", "step_ms": 1.0, "low_ms": 0.8, "high_ms": 1.2}],
     "place": "function, file and line, operator, collective or rank; may be empty",
 }
 
@@ -67,14 +65,22 @@ class Truth:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What an agent said; all empty where it said nothing."""
+class Change:
+    """A change that an agent would try, and what it promises of it."""
 
-    cause: str = ""
-    remedy: str = ""
+    remedy: str
     step_ms: float | None = None
     low_ms: float | None = None
     high_ms: float | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What an agent said; `changes` is None where it gave no answer, empty where it would try
+    nothing."""
+
+    cause: str = ""
+    changes: tuple[Change, ...] | None = None
     place: str = ""
     problems: tuple[str, ...] = field(default=(), compare=False)
     """What in the form was not as asked."""
@@ -85,17 +91,31 @@ def answer_of(form: object) -> Answer:
     if not isinstance(form, dict):
         return Answer(problems=("not a JSON object",))
     problems = []
-    numbers: dict[str, float | None] = {}
-    for key in ("step_ms", "low_ms", "high_ms"):
-        value = form.get(key)
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if value is not None and not is_number:
-            problems.append(f"{key} is no number")
-        numbers[key] = float(value) if is_number else None
     texts = {}
-    for key in ("cause", "remedy", "place"):
+    for key in ("cause", "place"):
         value = form.get(key, "")
         if not isinstance(value, str):
             problems.append(f"{key} is no text")
         texts[key] = value.strip() if isinstance(value, str) else ""
-    return Answer(**texts, **numbers, problems=tuple(problems))
+    given = form.get("changes")
+    if not isinstance(given, list):
+        return Answer(**texts, problems=(*problems, "changes is no list"))
+    changes = []
+    for row in given[:MOST_CHANGES]:
+        remedy = row.get("remedy") if isinstance(row, dict) else None
+        if not isinstance(remedy, str):
+            problems.append("a change has no remedy")
+            continue
+        changes.append(Change(remedy.strip(), **_numbers(row, problems)))
+    return Answer(**texts, changes=tuple(changes), problems=tuple(problems))
+
+
+def _numbers(row: dict[str, Any], problems: list[str]) -> dict[str, float | None]:
+    numbers: dict[str, float | None] = {}
+    for key in ("step_ms", "low_ms", "high_ms"):
+        value = row.get(key)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if value is not None and not is_number:
+            problems.append(f"{key} is no number")
+        numbers[key] = float(value) if is_number else None
+    return numbers

@@ -14,48 +14,72 @@ from benchmarks.agents.build import ORDERED, build
 from benchmarks.agents.reference import answer_from
 from benchmarks.agents.score import result_of, scored, summary
 from benchmarks.agents.sources import NINTH, Source
-from benchmarks.agents.task import Answer, Truth, answer_of
+from benchmarks.agents.task import Answer, Change, Truth, answer_of
 
 PAYING = Truth("loop", "test", 10.0, {"cuda_graph": 4.0, "remove_syncs": 7.0}, ("launch",))
 GOOD = Truth("good", "test", 10.0, {"cuda_graph": 9.9})
 
 
+def answer(cause: str, *changes: Change) -> Answer:
+    return Answer(cause, changes)
+
+
 def test_the_best_change_obtains_all_of_the_gain() -> None:
-    result = result_of(PAYING, Answer("launch", "cuda_graph", 4.2, 3.5, 5.0))
-    assert (result.gain_share, result.is_cause_right, result.holds) == (1.0, True, True)
-    assert result.interval == pytest.approx(0.15)
+    result = result_of(PAYING, answer("launch", Change("cuda_graph", 4.2, 3.5, 5.0)))
+    assert (result.gain_share, result.is_cause_right, result.holds) == (1.0, True, (True,))
+    assert result.intervals == (pytest.approx(0.15),)
 
 
 def test_another_change_obtains_its_part_and_a_miss_costs() -> None:
-    result = result_of(PAYING, Answer("host", "remove_syncs", 5.0, 4.0, 6.0))
-    assert (result.gain_share, result.is_cause_right, result.holds) == (0.5, False, False)
-    assert result.interval == pytest.approx((2.0 + 20.0 * 1.0) / 10.0)
+    result = result_of(PAYING, answer("host", Change("remove_syncs", 5.0, 4.0, 6.0)))
+    assert (result.gain_share, result.is_cause_right, result.holds) == (0.5, False, (False,))
+    assert result.intervals == (pytest.approx((2.0 + 20.0 * 1.0) / 10.0),)
+
+
+def test_of_several_changes_the_best_is_kept_and_each_range_counts() -> None:
+    changes = (
+        Change("tf32", 9.0, 8.0, 9.5),
+        Change("remove_syncs", 7.0, 6.5, 7.5),
+        Change("cuda_graph", 5.0, 4.5, 5.5),
+    )
+    result = result_of(PAYING, answer("launch", *changes))
+    assert (result.gain_share, result.holds) == (1.0, (True, False))
+    assert not result.is_untimed
 
 
 def test_what_nobody_timed_and_no_answer_obtain_nothing() -> None:
-    assert result_of(PAYING, Answer("launch", "tf32", 1.0, 0.5, 1.5)).gain_share == 0.0
+    untimed = result_of(PAYING, answer("launch", Change("tf32", 1.0, 0.5, 1.5)))
+    assert (untimed.gain_share, untimed.is_untimed) == (0.0, True)
     empty = result_of(PAYING, Answer())
     assert (empty.gain_share, empty.answered, empty.is_false_claim) == (0.0, False, False)
+    nothing = result_of(PAYING, answer("launch"))
+    assert (nothing.gain_share, nothing.answered, nothing.is_untimed) == (0.0, True, False)
 
 
 def test_a_gain_that_the_stopwatch_did_not_read_is_a_false_claim() -> None:
-    assert result_of(GOOD, Answer("launch", "cuda_graph", 6.0, 5.0, 7.0)).is_false_claim
-    assert not result_of(GOOD, Answer("launch", "cuda_graph", 9.8, 9.0, 10.0)).is_false_claim
-    assert not result_of(GOOD, Answer("compute", "nothing")).is_false_claim
+    claimed = answer("launch", Change("tf32", 5.0), Change("cuda_graph", 6.0, 5.0, 7.0))
+    assert result_of(GOOD, claimed).is_false_claim
+    assert result_of(GOOD, answer("launch", Change("cuda_graph"))).is_false_claim
+    modest = answer("launch", Change("cuda_graph", 9.8, 9.0, 10.0))
+    assert not result_of(GOOD, modest).is_false_claim
+    assert not result_of(GOOD, answer("compute")).is_false_claim
 
 
 def test_a_planted_order_counts_where_there_is_one() -> None:
     ordered = Truth("loop", "test", 10.0, {"cuda_graph": 4.0}, planted=ORDERED)
-    assert result_of(ordered, Answer("launch", ORDERED, 0.1)).followed_order
-    assert result_of(ordered, Answer("launch", "cuda_graph", 4.0)).followed_order is False
-    assert result_of(PAYING, Answer("launch", ORDERED)).followed_order is None
+    assert result_of(ordered, answer("launch", Change(ORDERED, 0.1))).followed_order
+    assert result_of(ordered, answer("launch", Change("cuda_graph", 4.0))).followed_order is False
+    assert result_of(PAYING, answer("launch", Change(ORDERED))).followed_order is None
 
 
 def test_a_form_that_is_not_as_asked_is_named_and_counts_as_empty() -> None:
     assert answer_of(["no"]).problems == ("not a JSON object",)
-    answer = answer_of({"remedy": 3, "step_ms": "4 ms", "cause": " sync ", "low_ms": True})
-    assert (answer.remedy, answer.step_ms, answer.cause, answer.low_ms) == ("", None, "sync", None)
-    assert answer.problems == ("step_ms is no number", "low_ms is no number", "remedy is no text")
+    assert answer_of({"cause": " sync "}) == Answer("sync")
+    found = answer_of({"changes": [{"remedy": 3}, {"remedy": "tf32", "step_ms": "4 ms"}]})
+    assert found.changes == (Change("tf32"),)
+    assert found.problems == ("a change has no remedy", "step_ms is no number")
+    many = answer_of({"changes": [{"remedy": f"r{i}"} for i in range(5)]})
+    assert [one.remedy for one in many.changes or ()] == ["r0", "r1", "r2"]
 
 
 def test_a_task_is_built_answered_and_scored(tmp_path: Path) -> None:
@@ -70,7 +94,7 @@ def test_a_task_is_built_answered_and_scored(tmp_path: Path) -> None:
     texts = [gzip.decompress(path.read_bytes()).decode() for path in tasks.rglob("trace.json.gz")]
     assert sorted(f"remedy {ORDERED}" in text for text in texts) == [False, True]
     (tmp_path / "answers").mkdir()
-    form = {"cause": "launch", "remedy": "cuda_graph", "step_ms": 4}
+    form = {"cause": "launch", "changes": [{"remedy": "cuda_graph", "step_ms": 4}]}
     (tmp_path / "answers" / f"{plain.task}.json").write_text(json.dumps(form))
     (tmp_path / "answers" / f"{ordered.task}.json").write_text("not JSON")
     text = summary(scored(made, answers_in(tmp_path / "answers")))
@@ -99,14 +123,16 @@ def test_no_file_of_a_task_says_what_the_program_is(name: str, plain: str, tmp_p
         assert names == {plain if files[0] is file else name}
 
 
-def test_the_reference_takes_the_first_change_that_promises_enough() -> None:
-    def advice(remedy: str, step: float | None) -> dict[str, object]:
+def test_the_reference_takes_the_first_changes_that_promise_enough() -> None:
+    def advice(remedy: str, step_ms: float | None, more_ms: float | None = None) -> dict:
+        more = {"time_ms": more_ms, "low_ms": 1.0, "high_ms": 2.0, "speedup": 10.0 / (more_ms or 1)}
         return {
             "remedy": remedy,
-            "predicted_step_ms": step,
-            "low_ms": step,
-            "high_ms": step,
-            "action": remedy,
+            "predicted_step_ms": step_ms,
+            "low_ms": step_ms,
+            "high_ms": step_ms,
+            "action": f"do {remedy}",
+            "as_much_work": more if more_ms else None,
         }
 
     report = {
@@ -115,11 +141,16 @@ def test_the_reference_takes_the_first_change_that_promises_enough() -> None:
             advice("compile", None),
             advice("tf32", 9.8),
             advice("pad_shapes", 8.0),
+            advice("pad_shapes", 8.5),
+            advice("larger_batch", None, 2.0),
         ],
     }
-    assert answer_from(report)["remedy"] == "pad_shapes"
+    form = answer_from(report)
+    assert [one["remedy"] for one in form["changes"]] == ["pad_shapes", "larger_batch"]
+    assert [one["step_ms"] for one in form["changes"]] == [8.0, 2.0]
+    assert form["place"] == "do pad_shapes"
     report["recommendations"] = []
-    assert answer_from(report)["remedy"] == "nothing"
+    assert answer_from(report)["changes"] == []
 
 
 def test_what_was_predicted_of_the_ninth_set_is_what_was_sealed() -> None:
