@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from traceanalyzer.trials.answer import FASTER, NOTHING, Row
-from traceanalyzer.trials.measured import Steps
+from traceanalyzer.trials.measured import StepsOfRuns
 from traceanalyzer.trials.recording import Promise
-from traceanalyzer.trials.words import outcome_of
+from traceanalyzer.trials.words import outcome_clause
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_a_promise_is_held_missed_or_surpassed(
         outcome,
         promised=Promise(7.0, 6.0, 8.0, "compile"),
         promise_held=held,
-        base=Steps(10.0, 9.9, 10.1),
-        measured=Steps(measured_ms, measured_ms, measured_ms),
+        base=StepsOfRuns(10.0, 9.9, 10.1),
+        measured=StepsOfRuns(measured_ms, measured_ms, measured_ms),
     )
-    assert outcome_of(row) == said
+    assert outcome_clause(row) == said
