@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceanalyzer.trace import alike
+from traceanalyzer.trace import constant_column
 from traceanalyzer.trace.table import distinct, distinct_places
 
 near = st.lists(st.integers(-3, 9), max_size=40)
@@ -29,5 +29,5 @@ def test_the_type_stays(dtype: type[np.generic]) -> None:
 
 
 def test_of_a_column_of_one_value_that_value_is_found() -> None:
-    assert distinct(alike(7, 3, np.int32)).tolist() == [7]
-    assert not distinct(alike(7, 0, np.int32)).size
+    assert distinct(constant_column(7, 3, np.int32)).tolist() == [7]
+    assert not distinct(constant_column(7, 0, np.int32)).size

@@ -143,12 +143,10 @@ def compare(
 
     from traceanalyzer.comparison.other_kinds import compared_kinds
 
-    if (
-        isinstance(a, str | Path)
-        and isinstance(b, str | Path)
-        and (other := compared_kinds(str(a), str(b))) is not None
-    ):
-        return other
+    if isinstance(a, str | Path) and isinstance(b, str | Path):
+        other = compared_kinds(str(a), str(b))
+        if other is not None:
+            return other
     from traceanalyzer.comparison.compare import compare_reports
 
     names = [

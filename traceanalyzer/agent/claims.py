@@ -1,5 +1,5 @@
-"""What somebody says a change brought, held against the stopwatches of both sides: it holds, it does not,
-or that cannot be told. No word of the claim counts, only its figures."""
+"""What somebody says a change brought, checked by the stopwatches of both sides: it holds, it does
+not, or that cannot be known. No word of the claim counts, only its figures."""
 
 import re
 from typing import Literal

@@ -102,6 +102,6 @@ def cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1] + ELLIPSIS
 
 
-class Aside(str):
+class MinorNote(str):
     """A note that changes nothing one would do: it stands in the whole report, not on the first
     screen."""

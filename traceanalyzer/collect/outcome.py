@@ -71,7 +71,8 @@ def _unprofiled(trace: Path) -> str:
         .removesuffix(".json.gz")
         .removesuffix(".xplane.pb")
     )
-    if not (timed := trace.parent / f"unprofiled.{process}.json").exists():
+    timed = trace.parent / f"unprofiled.{process}.json"
+    if not timed.exists():
         return ""
     return f", {_timed(timed)}"
 

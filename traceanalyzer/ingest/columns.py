@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 
 from traceanalyzer.base.limits import limits
 from traceanalyzer.base.parallel import parallel_map
-from traceanalyzer.trace import I64, alike, distinct_places, is_constant, order_of, reordered
+from traceanalyzer.trace import (
+    I64,
+    constant_column,
+    distinct_places,
+    is_constant,
+    order_of,
+    reordered,
+)
 
 Recoded = NDArray[np.integer[Any]] | None  # new codes by old ones; None: they stay
 Key = TypeVar("Key")
@@ -107,7 +114,7 @@ def tight(values: NDArray[Any]) -> NDArray[Any]:
     sample = values[:: len(values) // _SAMPLES + 1]
     if (sample != values[0]).any() or (values != values[0]).any():
         return values
-    return alike(values[0], len(values), values.dtype)
+    return constant_column(values[0], len(values), values.dtype)
 
 
 def concatenated(parts: Sequence[NDArray[Any]], dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
@@ -117,7 +124,7 @@ def concatenated(parts: Sequence[NDArray[Any]], dtype: np.dtype[Any] | None = No
     first = filled[0]
     kind = dtype or np.result_type(*filled)
     if all(is_constant(part) and part[0] == first[0] for part in filled):
-        return alike(first[0], sum(map(len, filled)), kind)
+        return constant_column(first[0], sum(map(len, filled)), kind)
     return np.concatenate(filled, dtype=kind) if len(filled) > 1 else first.astype(kind, copy=False)
 
 
@@ -149,7 +156,7 @@ def recoded(column: NDArray[Any], codes: Recoded) -> NDArray[Any]:
     if codes is None:
         return column
     return (
-        alike(codes[column[0]], len(column), codes.dtype)
+        constant_column(codes[column[0]], len(column), codes.dtype)
         if is_constant(column)
         else codes.take(column)
     )

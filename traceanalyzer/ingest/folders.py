@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeAlias
 from traceanalyzer.base import TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.base.files import may_read, note_read
 from traceanalyzer.base.parallel import LEAST_BYTES, free_memory_bytes, most_at_once
-from traceanalyzer.base.parallel.children import Numbers, children, shared_numbers
+from traceanalyzer.base.parallel.children import WorkQueue, children, shared_queue
 from traceanalyzer.base.reading import reading, reading_as
 from traceanalyzer.ingest.cache.models import kept_traces
 from traceanalyzer.ingest.capture import is_neighbour
@@ -100,7 +100,7 @@ def iteration_in(folder: Path, pattern: str | None = None) -> tuple[list[Path], 
 
 
 def broken_in(folder: Path, recordings: Sequence[Path]) -> list[Path]:
-    """Files of a folder that are called like its recordings, but for numbers, and are none. Raises
+    """Files of a folder that are named like its recordings, numbers aside, but unreadable. Raises
     OSError."""
     names = set(map(_numberless, recordings))
     known = set(recordings)
@@ -159,7 +159,7 @@ def read_files(
     """The traces of each file, or why it cannot be read, in the order of the files, given with
     their sizes. `read` reads one; `progress` is called with the bytes done and the bytes of all;
     `alone`: without help."""
-    # nobody needs help with files of which there is a kept model
+    # files in the cache need no worker
     models = ((path, kept_traces(path)) for path in sizes if len(sizes) > 1)
     found: dict[Path, Outcome] = {path: kept for path, kept in models if kept}
     todo = sorted(sizes.keys() - found.keys(), key=str)
@@ -181,7 +181,7 @@ def read_files(
             found[path] = error
 
     readers = 1 if alone else readers_of(todo)
-    with reading_as(jobs=max(reading().jobs // readers, 1)), shared_numbers(len(todo)) as numbers:
+    with reading_as(jobs=max(reading().jobs // readers, 1)), shared_queue(len(todo)) as numbers:
         with children(partial(_read_apart, todo, numbers, read), readers - 1) as helpers:
             for number in numbers:
                 read_here(todo[number])
@@ -198,7 +198,7 @@ def read_files(
 
 
 def _read_apart(
-    todo: Sequence[Path], numbers: Numbers, read: Read
+    todo: Sequence[Path], numbers: WorkQueue, read: Read
 ) -> Iterator[tuple[int, list[Trace]]]:
     """In another process: the files that this one is free for, by number."""
     for number in numbers:

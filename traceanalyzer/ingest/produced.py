@@ -1,4 +1,4 @@
-"""What a reader makes of a file, held against what it may: a few bytes may name one large thing
+"""Limits on what a reader makes of a file: a few bytes may name one large thing
 thousands of times."""
 
 from pathlib import Path

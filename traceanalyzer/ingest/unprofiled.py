@@ -32,7 +32,7 @@ STEADY_SHARE = 0.05
 """To this share of it the median of steps that the collector calls steady is known."""
 LEAST_SERIES = 10
 OF_STEPS = (0.05, 0.95)
-"""Of so many unsteady steps a range is told, and the part of them that is their range."""
+"""From this many unsteady steps on, a range is printed: between these quantiles of them."""
 _STEP_ENDS = re.compile(rb'"traceanalyzer_light"\s*:\s*(\{[^{}]{0,100000}\})')
 _UNIT = re.compile(rb'"traceanalyzer_step"\s*:\s*("(?:[^"\\]|\\.){0,1000}")')
 

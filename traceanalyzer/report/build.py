@@ -7,7 +7,7 @@ from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.analysis.roofline.kernel_tables import other_version
 from traceanalyzer.analysis.tables.budget import launches_by_step
 from traceanalyzer.analysis.tables.timing import contradicted
-from traceanalyzer.base import Aside, digits, plural
+from traceanalyzer.base import MinorNote, digits, plural
 from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.finding import Evidence, Finding, Recommendation
 from traceanalyzer.diagnosis.measurements import Measurements
@@ -59,7 +59,9 @@ def report_of(of: MeasuredRanks, top: int = TOP_ROWS) -> Report:
         lambda: (_metrics(m), report_tables(of, top, without=PATH)),
     )
     of_memory, for_memory = _on_memory(m)
-    notes = sorted([*_notes(of.run, m), *of.ranks.notes], key=lambda note: isinstance(note, Aside))
+    notes = sorted(
+        [*_notes(of.run, m), *of.ranks.notes], key=lambda note: isinstance(note, MinorNote)
+    )
     report = Report(
         tool=Tool("traceanalyzer", __version__),
         inputs=[_input(trace) for trace in (*of.run.traces, *of.run.logs)],
@@ -70,7 +72,7 @@ def report_of(of: MeasuredRanks, top: int = TOP_ROWS) -> Report:
         recommendations=[*found.recommendations, *for_memory],
         tables=in_order({**tables, PATH: path[:top]}),
         notes=list(map(str, notes)),
-        pressing_notes=sum(not isinstance(note, Aside) for note in notes),
+        pressing_notes=sum(not isinstance(note, MinorNote) for note in notes),
         step_parts=m.step_parts,
         host_parts=m.host_parts,
     )
@@ -194,7 +196,7 @@ def _roofline_notes(m: Measurements) -> Iterator[str]:
     if m.linked.knowledge.counters:
         counted = m.rated.roofline.counted & m.timed.steady_ops
         share = counted.sum() / max((m.linked.is_kernel & m.timed.steady_ops).sum(), 1)
-        yield Aside(
+        yield MinorNote(
             f"Nsight Compute's report has {share:.0%} of the kernels; the others' "
             "rooflines are estimates."
         )
@@ -211,7 +213,7 @@ def _limits(m: Measurements, device: Device, gpu: Hardware | None) -> Iterator[s
         return
     if gpu.stated:
         fp32 = f", {gpu.vector['fp32'] / 1e12:.3g} TFLOP/s in fp32" if gpu.vector else ""
-        yield Aside(
+        yield MinorNote(
             f"{gpu.name} is not in the hardware table: its limits are those that the recording states "
             f"({gpu.bandwidth / 1e9:.4g} GB/s{fp32}; of tensor cores it states nothing)."
         )
@@ -219,7 +221,7 @@ def _limits(m: Measurements, device: Device, gpu: Hardware | None) -> Iterator[s
         size = (
             f"{device.sm_count} SMs (compute units) and {(device.memory_bytes or 0) / GIGA:.3g} GB"
         )
-        yield Aside(
+        yield MinorNote(
             f"The GPU's name was not recorded; {size} are those of {gpu.name}: its limits are used."
         )
     counted_elsewhere = other_version(m.trace)
@@ -264,7 +266,7 @@ def _step_notes(m: Measurements) -> Iterator[str]:
     steps = m.timed.steps
     yield from recording_notes(m)
     if steps.warmup:
-        yield Aside(
+        yield MinorNote(
             f"{steps.warmup} slow leading {plural('step', steps.warmup)} left out as warm-up."
         )
     if steps.incomplete:
@@ -300,7 +302,7 @@ def _device_notes(m: Measurements) -> Iterator[str]:
     if not m.trace.only_step_times:
         of_profiler = profiler_note(m)
         if of_profiler:
-            yield Aside(of_profiler)
+            yield MinorNote(of_profiler)
         yield from _unprofiled_notes(m)
         if m.replay is not None and m.replay.hiccups:
             yield (
@@ -362,10 +364,10 @@ def _source_of_step(m: Measurements) -> Iterator[str]:
     elif known is not None and known.source == "estimated":
         low = digits(known.low_ms)
         high = digits(known.high_ms)
-        yield Aside(
+        yield MinorNote(
             f"Without the profiler the {unit} takes about {digits(known.step_time_ms)} ms ({low} to {high}): the "
             "recording replayed with the profiler's usual cost taken out. Verdict and predictions are for that, "
             "tables for what was recorded."
         )
     elif known is not None:
-        yield Aside("Tables show the recorded step; all else is without the profiler.")
+        yield MinorNote("Tables show the recorded step; all else is without the profiler.")

@@ -49,7 +49,7 @@ class Op:
 
 
 @dataclass(frozen=True)
-class InGroup:
+class GroupProgress:
     """Where a rank stands in a group. `enqueued` and `completed` are sequence numbers of
     collectives: the last that its CPU issued, and the last before `head`, the first that is not
     completed. `pairs` are the first operation not completed with each peer in each direction.
@@ -89,7 +89,7 @@ class RankDump:
 
     rank: int
     path: str
-    groups: dict[int, InGroup]
+    groups: dict[int, GroupProgress]
     entries: int
     last: Op | None = None
     last_group: int = -1

@@ -83,7 +83,9 @@ class Table:
         for f in fields(cls):
             given = f.name in columns
             values = (
-                columns[f.name] if given else alike(f.metadata["fill"], rows, f.metadata["dtype"])
+                columns[f.name]
+                if given
+                else constant_column(f.metadata["fill"], rows, f.metadata["dtype"])
             )
             fitted[f.name] = _fitting(values, f.metadata)
             if fitted[f.name].shape != (rows,):
@@ -91,7 +93,8 @@ class Table:
                     f"{cls.__name__}.{f.name}: {fitted[f.name].shape} instead of ({rows},)"
                 )
         del columns  # of a caller that keeps none of them, so that little is held twice
-        if "start" in fitted and (order := order_of(fitted["start"], fitted.get(then))) is not None:
+        order = order_of(fitted["start"], fitted.get(then)) if "start" in fitted else None
+        if order is not None:
             for name in fitted:
                 fitted[name] = reordered(fitted[name], order)
         return cls(**fitted)
@@ -126,7 +129,7 @@ class Table:
         return pd.DataFrame(data)
 
 
-def alike(
+def constant_column(
     value: float,
     rows: int,
     dtype: np.dtype[Any] | type[np.generic],
@@ -179,7 +182,7 @@ def reordered(values: NDArray[Any], rows: NDArray[Any] | slice) -> NDArray[Any]:
     """The given rows of a column."""
     if isinstance(rows, slice) or not is_constant(values):
         return values[rows]
-    return alike(values[0], len(rows), values.dtype)
+    return constant_column(values[0], len(rows), values.dtype)
 
 
 def _fitting(values: Any, what: Mapping[str, Any]) -> NDArray[Any]:
@@ -191,7 +194,7 @@ def _fitting(values: Any, what: Mapping[str, Any]) -> NDArray[Any]:
     given = np.asarray(values)
     if is_constant(given):
         element = _fitting(given[:1].copy(), what)
-        return alike(element[0], len(given), element.dtype)
+        return constant_column(element[0], len(given), element.dtype)
     if dtype.kind in "iu" and (given.dtype != dtype or most is not None):
         given = _int64(given, fill)
         low = np.iinfo(dtype).min

@@ -18,7 +18,7 @@ from traceanalyzer.fleet.hang.document import hang_headline, hang_next_steps
 from traceanalyzer.fleet.hang.model import hang_of
 from traceanalyzer.ingest.flight_recorder.digest import Digests, usual_next
 from traceanalyzer.ingest.flight_recorder.folder import plain_values, read_flight
-from traceanalyzer.trace.flight import NO_SIGNATURE, Flight, InGroup
+from traceanalyzer.trace.flight import NO_SIGNATURE, Flight, GroupProgress
 
 
 def entry(
@@ -51,7 +51,7 @@ def dump(entries: list[dict[str, Any]], ranks: str = "[0, 1, 2, 3]", **more: Any
     return {"version": "2.9", "pg_config": config, "entries": entries, **more}
 
 
-def first(value: dict[str, Any]) -> InGroup:
+def first(value: dict[str, Any]) -> GroupProgress:
     """Where the rank stands in the first group."""
     return Digests().digest(value, "").groups[0]
 

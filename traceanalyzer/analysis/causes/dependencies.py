@@ -13,7 +13,7 @@ from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.names.collectives import CALLS
 from traceanalyzer.base import dataclass
-from traceanalyzer.trace import I32, I64, Bool, alike
+from traceanalyzer.trace import I32, I64, Bool, constant_column
 
 NEVER = np.iinfo(np.int64).min // 2  # end of what an op does not have
 REACTION_NS = 20_000  # an op that waits for another starts within this after it has ended
@@ -32,14 +32,14 @@ class Dependencies:
     @classmethod
     def none(cls, count: int) -> "Dependencies":
         """No op waits for another stream."""
-        nothing = alike(-1, count, np.int64)
-        return cls(on=nothing, delay=alike(0, count, np.int64), also_on=nothing)
+        nothing = constant_column(-1, count, np.int64)
+        return cls(on=nothing, delay=constant_column(0, count, np.int64), also_on=nothing)
 
     def met(self, end: I64) -> I64:
         """When all that each op waits for has happened, given the ends of all ops, ns; `NEVER`
         without any."""
         if self.on is self.also_on:  # none
-            return alike(NEVER, len(self.on), np.int64)
+            return constant_column(NEVER, len(self.on), np.int64)
         first = np.where(self.on >= 0, end[np.maximum(self.on, 0)] + self.delay, NEVER)
         return np.maximum(
             first, np.where(self.also_on >= 0, end[np.maximum(self.also_on, 0)], NEVER)

@@ -34,7 +34,7 @@ from traceanalyzer.analysis.causes.unwaited import gaps_without_waits
 from traceanalyzer.analysis.joined.blocking import searching_calls
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import dataclass
-from traceanalyzer.trace import I32, I64, U8, Table, alike, column
+from traceanalyzer.trace import I32, I64, U8, Table, column, constant_column
 
 
 class GapSide(enum.IntEnum):
@@ -124,7 +124,7 @@ def _gaps_of_device(timed: Timed, device: int) -> dict[str, NDArray[Any]]:
     side = np.full(len(next_op), GapSide.INSIDE, np.uint8)
     side[gaps.end <= activity.span[0]] = GapSide.BEFORE
     side[next_op < 0] = GapSide.AFTER
-    alone = alike(device, len(next_op), np.int32)
+    alone = constant_column(device, len(next_op), np.int32)
     return {"start": gaps.start, "end": gaps.end, "device": alone, "next_op": next_op, "side": side}
 
 

@@ -24,7 +24,7 @@ from traceanalyzer.analysis.groups.ops import (
 from traceanalyzer.analysis.roofline.op_models.tensors import tensors_of
 from traceanalyzer.analysis.roofline.rated import WithRoofline
 from traceanalyzer.base import ms
-from traceanalyzer.trace import F64, I32, I64, Bool, alike, distinct_places
+from traceanalyzer.trace import F64, I32, I64, Bool, constant_column, distinct_places
 
 OVERWRITES = re.compile(
     r"^aten::(copy_|fill_|zero_)$"
@@ -229,7 +229,7 @@ def largest_operands(rated: WithRoofline) -> I64:
         for code in known
     ]
     return (
-        alike(sizes[0], len(codes), np.int64)
+        constant_column(sizes[0], len(codes), np.int64)
         if len(known) == 1
         else np.array(sizes, np.int64)[inverse]
     )

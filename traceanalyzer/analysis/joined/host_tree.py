@@ -25,7 +25,7 @@ from traceanalyzer.trace import (
     Bool,
     RangeKind,
     Trace,
-    alike,
+    constant_column,
     distinct,
     is_constant,
     narrowed,
@@ -209,7 +209,7 @@ class HostTree:
         none."""
         rows = np.flatnonzero(wanted).astype(np.int32)
         if not len(rows):
-            return alike(-1, len(wanted), np.int32)
+            return constant_column(-1, len(wanted), np.int32)
         if len(rows) * FEW < len(wanted):
             # Each of the few holds from its place on, and what is around it after its subtree.
             stop = self.subtree_end[rows].astype(np.int64)
@@ -236,7 +236,7 @@ class HostTree:
         none."""
         rows = np.flatnonzero(wanted).astype(np.int32)
         if not len(rows):
-            return alike(-1, len(self.start), np.int32)
+            return constant_column(-1, len(self.start), np.int32)
         reach = np.maximum.accumulate(self.subtree_end[rows])
         top = rows[np.concatenate(([True], rows[1:] >= reach[:-1]))]
         # Their subtrees follow each other: from each begin and end on it is that node, and none.
@@ -249,7 +249,7 @@ class HostTree:
         """For each node how many chosen ones there are among itself and those that enclose it."""
         rows = np.flatnonzero(chosen)
         if not len(rows):
-            return alike(0, len(chosen), np.int32)
+            return constant_column(0, len(chosen), np.int32)
         result = np.zeros(len(chosen) + 1, np.int32)
         result[rows] = 1
         np.subtract.at(result, self.subtree_end[rows], np.int32(1))
@@ -300,5 +300,5 @@ def _threads(of_ranges: I32, of_calls: I32) -> I32:
     """The threads of both, without taking memory where they are all the same."""
     several = [part for part in (of_ranges, of_calls) if len(part)]
     if several and all((part == several[0][0]).all() for part in several):
-        return alike(int(several[0][0]), len(of_ranges) + len(of_calls), np.int32)
+        return constant_column(int(several[0][0]), len(of_ranges) + len(of_calls), np.int32)
     return np.concatenate((of_ranges, of_calls))

@@ -17,7 +17,7 @@ from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.joined.python_stacks import PythonStacks
 from traceanalyzer.analysis.names.pytorch import module_of
 from traceanalyzer.base import dataclass
-from traceanalyzer.trace import I32, I64, Bool, RangeKind, Trace, alike, distinct
+from traceanalyzer.trace import I32, I64, Bool, RangeKind, Trace, constant_column, distinct
 
 MOST_DEPTH = 64
 """Modules in modules beyond this belong to the one around them; models nest about ten."""
@@ -110,7 +110,7 @@ class Origins:
         """For each node the forward operator that made its autograd node; -1 without, and where
         nothing is known of modules and lines."""
         if not self.known:
-            return alike(-1, len(self.linked.tree.start), np.int32)
+            return constant_column(-1, len(self.linked.tree.start), np.int32)
         return forward_makers(self.linked).astype(np.int32)
 
     @cached_property

@@ -25,7 +25,7 @@ from traceanalyzer.analysis.names.pytorch import module_of
 from traceanalyzer.analysis.time.host_timeline import LONG_STRETCH_NS
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import dataclass
-from traceanalyzer.trace import I32, I64, Bool, RangeKind, alike, distinct
+from traceanalyzer.trace import I32, I64, Bool, RangeKind, constant_column, distinct
 
 MOST_THREADS = 64  # threads that may wait for another's launches; those with most phases are asked
 MOST_DEPTH = 32
@@ -61,7 +61,7 @@ def phase_ranges(timed: Timed) -> PhaseRanges:
     if not len(nodes):
         none = np.empty(0, np.int32)
         known = (len(call), len(nearest))
-        return PhaseRanges(none, none, *(alike(-1, count, np.int32) for count in known))
+        return PhaseRanges(none, none, *(constant_column(-1, count, np.int32) for count in known))
     instance = np.full(len(tree.parent) + 1, -1, np.int32)
     instance[nodes] = np.arange(len(nodes))
     of_op = instance[at(nearest, timed.joined.launch_node, -1)]

@@ -19,7 +19,7 @@ from traceanalyzer.analysis.ranks.late import LateRank, gains_ms, late_ranks
 from traceanalyzer.analysis.ranks.matches import Matches, match_collectives
 from traceanalyzer.analysis.ranks.pipeline.job import PipelineJob, pipeline_job
 from traceanalyzer.analysis.ranks.skew import Arrivals, CollectiveSkew, arrivals, skew_rows
-from traceanalyzer.base import NS_PER_US, Aside, dataclass, metric, ms
+from traceanalyzer.base import NS_PER_US, MinorNote, dataclass, metric, ms
 from traceanalyzer.trace import F64, I64, Bool
 
 STEP_NOISE_SHARE = 0.02
@@ -588,5 +588,5 @@ def _clock_notes(matches: Matches | None, labels: list[int]) -> list[str]:
         f"rank {label} by {offset / NS_PER_US:+.1f} us" for label, offset in offsets if offset
     ]
     shown = ", ".join(corrected[:LISTED_RANKS]) + (", ..." if len(corrected) > LISTED_RANKS else "")
-    aligned = Aside(f"The ranks' clocks were aligned by the ends of collectives: {shown}.")
+    aligned = MinorNote(f"The ranks' clocks were aligned by the ends of collectives: {shown}.")
     return [*matches.notes, *([aligned] if corrected and len(matches) else [])]

@@ -48,7 +48,7 @@ from traceanalyzer.trace import (
     Bool,
     CopyKind,
     DeviceOpKind,
-    alike,
+    constant_column,
     distinct,
     distinct_places,
 )
@@ -129,7 +129,7 @@ def build_roofline(timed: Timed) -> Roofline:
         waves=dictionary_encoded(needs.waves),
         row=row,
         extra=_extra(linked, work, row),
-        counted=alike(0, len(row), np.bool_),
+        counted=constant_column(0, len(row), np.bool_),
     )
 
 

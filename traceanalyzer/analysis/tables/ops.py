@@ -36,7 +36,7 @@ from traceanalyzer.analysis.tables.roofline_rows import (
 )
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_MS, NS_PER_US, dataclass, maybe, metric, ms
-from traceanalyzer.trace import F64, I32, I64, Bool, RangeKind, alike, narrowed
+from traceanalyzer.trace import F64, I32, I64, Bool, RangeKind, constant_column, narrowed
 
 STEP_NAME = "ProfilerStep*"
 BOOKKEEPING_CODE = -2
@@ -355,7 +355,7 @@ def _rows(rated: WithRoofline, calls: _Calls, groups: Groups, times: Columns) ->
     names = [trace.strings[code] for code in calls.name[groups.first].tolist()]
     is_operator = trace.host_ranges.kind[first] == RangeKind.OP
     shapes = groups.most_common(trace.host_ranges.shapes[tree.row[calls.node]])
-    alike_calls = alike(1, len(calls.node), np.int64)
+    alike_calls = constant_column(1, len(calls.node), np.int64)
     module, line = origins_of(rated.joined, groups, calls.node, alike_calls)
     columns: Columns = {
         "name": [STEP_NAME if name.startswith(STEP_PREFIX) else name for name in names],

@@ -30,7 +30,7 @@ from traceanalyzer.analysis.joined.linked import TraceJoins, owner_nodes
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_MS, cut, dataclass, metric, ms
-from traceanalyzer.trace import F64, I32, I64, Bool, RangeKind, alike, narrowed
+from traceanalyzer.trace import F64, I32, I64, Bool, RangeKind, constant_column, narrowed
 
 BUDGET = ("compute", "exposed_communication", "exposed_copy", "idle")
 """The parts of the budget, in the order of `Budget`."""
@@ -363,7 +363,7 @@ def _idle_here(timed: Timed, gaps: Gaps, rows: I32) -> _Spent:
     node[waited] = timed.linked.tree.node_of_call[sync[waited]]
     call = at(timed.trace.api_calls.name, sync, -1)
     op = _operators(timed.linked, node)[0]
-    none = alike(-1, len(op), np.int32)
+    none = constant_column(-1, len(op), np.int32)
     cause = gaps.cause[rows].astype(np.int32)
     return _Spent.of(timed, IDLE, pieces, ns, _Keys(op, none, none, call, cause))
 
@@ -397,7 +397,7 @@ def _operators(linked: TraceJoins, launched_at: I32) -> tuple[I32, I32, I32]:
     known = np.flatnonzero(owner >= 0)
     known = known[linked.tree.kind[owner[known]] == RangeKind.OP]
     if not len(known):
-        none = alike(-1, len(owner), np.int32)
+        none = constant_column(-1, len(owner), np.int32)
         return none, none, none
     name = np.full(len(owner), -1, np.int32)
     shapes = np.full(len(owner), -1, np.int32)

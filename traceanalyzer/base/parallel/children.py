@@ -164,7 +164,7 @@ def _duplicated(kind: type[Handle], duplicate: Any) -> Handle:
     return kind(duplicate.detach())
 
 
-class Numbers(Handle):
+class WorkQueue(Handle):
     """The numbers from 0 up: each process that iterates over them takes the next one when it is
     free."""
 
@@ -174,7 +174,7 @@ class Numbers(Handle):
 
 
 @contextmanager
-def shared_numbers(count: int) -> Iterator[Numbers]:
+def shared_queue(count: int) -> Iterator[WorkQueue]:
     """The numbers below `count`, `_MOST_NUMBERS` of them at most, to be shared by processes."""
     source, target = os.pipe()
     try:
@@ -184,7 +184,7 @@ def shared_numbers(count: int) -> Iterator[Numbers]:
                     n.to_bytes(_NUMBER_BYTES, "little") for n in range(min(count, _MOST_NUMBERS))
                 )
             )
-        yield Numbers(source)
+        yield WorkQueue(source)
     finally:
         os.close(source)
 

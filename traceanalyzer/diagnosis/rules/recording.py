@@ -10,7 +10,7 @@ from traceanalyzer.analysis.names.pytorch import LIBRARY_MARK
 from traceanalyzer.analysis.serving.cut import find_iterations
 from traceanalyzer.analysis.time.coverage import WHOLE_SHARE
 from traceanalyzer.analysis.time.repeats import coinciding_range
-from traceanalyzer.base import NS_PER_MS, Aside, span
+from traceanalyzer.base import NS_PER_MS, MinorNote, span
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.rules.timing import DRIFT_SHARE
 from traceanalyzer.diagnosis.serving.sentences import sentences
@@ -51,7 +51,7 @@ def _slowed(m: Measurements) -> Iterator[str]:
     if known is None or not known.drift_share or known.busy_drift_share is None:
         return
     if known.drift_share >= DRIFT_SHARE > abs(known.busy_drift_share):
-        yield Aside(
+        yield MinorNote(
             f"Recorded steps become {known.drift_share:.0%} slower over the recording, and the GPU's work in them does "
             "not: the recorder slows the host the longer it records."
         )
@@ -117,7 +117,7 @@ def _steps(m: Measurements) -> Iterator[str]:
     elif seen.steps_share is not None and seen.steps_share < WHOLE_SHARE:
         idle = seen.idle_outside_share
         outside = f"; {idle:.0%} of the GPU's idle time lies outside" if idle is not None else ""
-        yield Aside(
+        yield MinorNote(
             f"The steps cover {seen.steps_share:.0%} of {span(seen.recorded_ms)} recorded{outside}."
         )
     if steps.source == "periodicity":
@@ -157,7 +157,7 @@ def _no_steps(m: Measurements) -> Iterator[str]:
         if seen.before_first_op_ms
         else ""
     )
-    yield Aside(
+    yield MinorNote(
         f"GPU work spans {span(seen.device_span_ms)} of {span(seen.recorded_ms)} recorded{before}."
     )
 
@@ -179,7 +179,7 @@ def _repeats(m: Measurements) -> Iterator[str]:
         return
     what = f"one for each `{found.name}`" if found.name else "layers or micro-batches"
     if m.timed.steps.found:
-        yield Aside(f"{found.count} repeats of {span(found.mean_ms)} within the step: {what}.")
+        yield MinorNote(f"{found.count} repeats of {span(found.mean_ms)} within the step: {what}.")
     elif found.name:
         yield (
             f"The GPU's work repeats {found.count} times, {span(found.mean_ms)} each, {what}: parts of a step, which "

@@ -33,7 +33,7 @@ PATH_OF_CLASS = {
 }
 """The kind of segment of the critical path that a finding's class speaks of."""
 EXPLAINED_GAPS = 5_000
-"""Longest gaps of a device whose cause is told in words; each costs a search of the host's
+"""Longest gaps of a device whose cause is written out; each costs a search of the host's
 timeline."""
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.base.parallel import free_memory_bytes, most_at_once
-from traceanalyzer.base.parallel.children import Numbers, children, shared_numbers
+from traceanalyzer.base.parallel.children import WorkQueue, children, shared_queue
 from traceanalyzer.base.reading import reading, reading_as
 from traceanalyzer.fleet.digests.files import SUFFIX, Made, arrow, digest_name
 from traceanalyzer.ingest.folders import ANALYZED, needed_bytes
@@ -98,7 +98,7 @@ def _by_processes(
     count = max(min(reading().jobs, len(todo), fitting), 1)
     with (
         reading_as(jobs=1),
-        shared_numbers(len(turns)) as numbers,
+        shared_queue(len(turns)) as numbers,
         children(partial(_apart, turns, folder, numbers), count - 1) as helpers,
     ):
         for number in numbers:
@@ -113,7 +113,7 @@ def _by_processes(
 
 
 def _apart(
-    turns: Sequence[Sequence[RecordingPlace]], folder: str, numbers: Numbers
+    turns: Sequence[Sequence[RecordingPlace]], folder: str, numbers: WorkQueue
 ) -> Iterator[Made]:
     from traceanalyzer.fleet.digests.make import make
 

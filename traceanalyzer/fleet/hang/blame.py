@@ -14,7 +14,7 @@ from dataclasses import replace
 from itertools import chain, islice
 
 from traceanalyzer.base import dataclass
-from traceanalyzer.trace.flight import Flight, InGroup, Op, RankDump, Signature
+from traceanalyzer.trace.flight import Flight, GroupProgress, Op, RankDump, Signature
 from traceanalyzer.trace.table import MOST_IDS
 
 Compared = tuple[object, ...]
@@ -24,7 +24,7 @@ ONE_SIDED = frozenset(
     ("broadcast", "_broadcast_oop", "reduce", "_reduce_oop", "scatter", "gather", "send", "recv")
 )
 """Kinds that a rank can complete before its peers came to them."""
-NOT_THERE = InGroup(enqueued=-MOST_IDS - 1, pairs_enqueued=-MOST_IDS - 1)
+NOT_THERE = GroupProgress(enqueued=-MOST_IDS - 1, pairs_enqueued=-MOST_IDS - 1)
 """Where a rank stands in a group that its dump does not name: before all that others issued."""
 SAME_SIZES = frozenset(
     (
@@ -86,7 +86,7 @@ def waits_in(flight: Flight) -> list[Wait]:
         rank: min((op.record for _, op in dump.pending), default=0)
         for rank, dump in flight.dumps.items()
     }
-    groups: dict[int, dict[int, InGroup]] = defaultdict(dict)
+    groups: dict[int, dict[int, GroupProgress]] = defaultdict(dict)
     for rank in sorted(flight.dumps):
         for index, state in flight.dumps[rank].groups.items():
             groups[index][rank] = state
@@ -100,7 +100,7 @@ def waits_in(flight: Flight) -> list[Wait]:
     return found
 
 
-def _of_collectives(here: dict[int, InGroup]) -> dict[int, InGroup]:
+def _of_collectives(here: dict[int, GroupProgress]) -> dict[int, GroupProgress]:
     # The counters of a status count sends and receives, too.
     both = any(state.pairs_enqueued >= 0 and not state.from_status for state in here.values())
     return {rank: state for rank, state in here.items() if not (both and state.from_status)}
@@ -109,7 +109,7 @@ def _of_collectives(here: dict[int, InGroup]) -> dict[int, InGroup]:
 def _collectives(
     index: int,
     ranks: tuple[int, ...],
-    here: dict[int, InGroup],
+    here: dict[int, GroupProgress],
     first: dict[int, int],
 ) -> Iterator[Wait]:
     standing_at = {rank: here.get(rank, NOT_THERE).head for rank in ranks}
@@ -129,7 +129,7 @@ def _collectives(
 
 
 def _places(
-    ranks: Iterable[int], here: dict[int, InGroup], first: set[int], seq: int
+    ranks: Iterable[int], here: dict[int, GroupProgress], first: set[int], seq: int
 ) -> dict[str, tuple[int, ...]]:
     places: dict[str, list[int]] = defaultdict(list)
     for rank in ranks:
@@ -137,7 +137,7 @@ def _places(
     return {name: tuple(found) for name, found in places.items()}
 
 
-def _place(state: InGroup, seq: int) -> str:
+def _place(state: GroupProgress, seq: int) -> str:
     """Where a member of the group that left a dump stands towards the collective `seq`."""
     if state.stands_at > seq:
         return "passed"
@@ -163,12 +163,12 @@ def _known(seq: int, standing: Iterable[tuple[int, Op]], signatures: Iterable[Si
 def _pairs(
     index: int,
     ranks: tuple[int, ...],
-    here: dict[int, InGroup],
+    here: dict[int, GroupProgress],
     first: dict[int, int],
 ) -> Iterator[Wait]:
     """Sends and receives: the two ends are matched by direction and peer."""
     place = {rank: i for i, rank in enumerate(ranks)}
-    ops = {(rank, op.peer, op.kind): op for rank, standing in here.items() for op in standing.pairs}
+    ops = _in_flight(here)
     done: set[_End] = set()
     for end, op in ops.items():
         rank = end[0]
@@ -186,6 +186,11 @@ def _pairs(
             yield Wait(
                 index, op, (rank, peer), elsewhere=_elsewhere(ends, first), signatures=signatures
             )
+
+
+def _in_flight(here: dict[int, GroupProgress]) -> dict[_End, Op]:
+    """The sends and receives of all ranks, by their own end."""
+    return {(rank, op.peer, op.kind): op for rank, state in here.items() for op in state.pairs}
 
 
 def _one_sided(

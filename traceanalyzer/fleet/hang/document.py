@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from traceanalyzer.base import dataclass
-from traceanalyzer.fleet.hang.model import SITUATIONS, Culprit, Hang, Inputs, ranks_text
+from traceanalyzer.fleet.hang.model import SITUATIONS, Hang, HangCulprit, Inputs, ranks_text
 from traceanalyzer.report.document import (
     Bullets,
     Document,
@@ -241,7 +241,7 @@ def _screen(hang: Hang) -> list[Section]:
     ]
 
 
-def _culprit(one: Culprit) -> str:
+def _culprit(one: HangCulprit) -> str:
     where = f" on {one.host}" if one.host else ""
     last = f"; last issued {one.issued_last}" if one.issued_last else ""
     return (

@@ -13,7 +13,7 @@ from traceanalyzer.fleet.hang.blame import MOST_SHARE, Blame, Wait, culprits_of,
 from traceanalyzer.trace.flight import (
     Flight,
     FlightGroup,
-    InGroup,
+    GroupProgress,
     Op,
     Repeated,
     Signature,
@@ -30,7 +30,7 @@ LISTED = 8  # ranks that a sentence lists
 
 
 @dataclass(frozen=True)
-class Culprit:
+class HangCulprit:
     """A rank that the others wait for."""
 
     rank: int = metric("rank of the job")
@@ -120,7 +120,7 @@ class Hang:
 
     situation: str = field(metadata=OWN)  # one of `SITUATIONS`
     verdict: Verdict
-    culprits: list[Culprit]
+    culprits: list[HangCulprit]
     silent: tuple[int, ...]
     cpu_behind: tuple[int, ...]
     gpu_behind: tuple[int, ...]
@@ -254,10 +254,10 @@ def _verdict(
     )
 
 
-def _culprits(flight: Flight, found: Iterable[Blame]) -> Iterator[Culprit]:
+def _culprits(flight: Flight, found: Iterable[Blame]) -> Iterator[HangCulprit]:
     for blame in found:
         dump = flight.dumps.get(blame.rank)
-        yield Culprit(
+        yield HangCulprit(
             rank=blame.rank,
             host=flight.clues.hosts.get(blame.rank),
             kind=blame.kind,
@@ -310,7 +310,7 @@ def _groups(flight: Flight, waits: Sequence[Wait], found: Iterable[Blame]) -> It
     """Those that wait for a culprit first, then those that wait."""
     culprits = {blame.rank for blame in found}
     first = {wait.group: wait for wait in reversed(waits)}
-    states: dict[int, list[InGroup]] = {group: [] for group in first}
+    states: dict[int, list[GroupProgress]] = {group: [] for group in first}
     for dump in flight.dumps.values():
         for index, state in dump.groups.items():
             if state.enqueued >= 0:
@@ -324,7 +324,7 @@ def _groups(flight: Flight, waits: Sequence[Wait], found: Iterable[Blame]) -> It
         yield _group(flight.groups[index], first.get(index, NO_WAIT), states[index])
 
 
-def _group(group: FlightGroup, at: Wait, here: Sequence[InGroup]) -> GroupState:
+def _group(group: FlightGroup, at: Wait, here: Sequence[GroupProgress]) -> GroupState:
     blockers = (*at.absent, *at.unknown) or at.earlier or at.elsewhere
     return GroupState(
         group=group.label,

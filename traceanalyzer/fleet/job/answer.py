@@ -26,8 +26,8 @@ from traceanalyzer.fleet.job.model import (
     WORDS,
     Analyzed,
     Cause,
-    Culprit,
     Job,
+    JobCulprit,
     JobStep,
     Ranks,
     ends_of,
@@ -137,7 +137,7 @@ def _telling(job: JobRanks) -> list[DigestedRank]:
 
 def _culprits(
     job: JobRanks, explained: Explain | None, named: frozenset[int | None]
-) -> list[Culprit]:
+) -> list[JobCulprit]:
     """Who holds up the job; `named`: those that the analysis of their recordings names."""
     late = [one.position for one in job.compared.late]
     found = []
@@ -158,7 +158,7 @@ def _culprits(
     return found
 
 
-def _at_most(culprit: Culprit, cost_ms: float | None) -> Culprit:
+def _at_most(culprit: JobCulprit, cost_ms: float | None) -> JobCulprit:
     """A culprit with what the job gains without it: what it is late by as recorded, or less where
     the replay without the profiler gains less (`cost_ms`)."""
     if not cost_ms or cost_ms >= culprit.gain_ms:
@@ -178,7 +178,7 @@ def _beside(job: JobRanks, rank: int, late: Sequence[int]) -> list[int]:
     return sorted(others, key=lambda i: abs(i - rank))[:PEERS]
 
 
-def _culprit(job: JobRanks, rank: int, gain_ms: float) -> Culprit:
+def _culprit(job: JobRanks, rank: int, gain_ms: float) -> JobCulprit:
     gain = job.gain_ns(rank)
     own = job.own_ns[job.steady_steps]
     # What a rank is late by may be more than the run can gain without it.
@@ -195,7 +195,7 @@ def _culprit(job: JobRanks, rank: int, gain_ms: float) -> Culprit:
         pattern = "recurring"
     elif int((late > late.sum() / 4).sum()) <= 1:
         pattern = "once"
-    return Culprit(
+    return JobCulprit(
         rank=digest.rank if digest.rank is not None else rank,
         host=job.hosts[0][rank],
         stage=job.stages[rank],
@@ -225,7 +225,7 @@ def _since(job: JobRanks, own: F64) -> str | None:
     return job.steps[int(job.steady_steps[best])]
 
 
-def _worst(job: JobRanks, culprits: list[Culprit]) -> list[Culprit]:
+def _worst(job: JobRanks, culprits: list[JobCulprit]) -> list[JobCulprit]:
     gains = [row.gain_ms or 0.0 for row in job.compared.rows]
     for late_rank in job.compared.late:
         gains[late_rank.position] = late_rank.gain_ms
@@ -352,7 +352,7 @@ def _work(one: DigestedRank) -> "np.ndarray[tuple[int], np.dtype[np.float64]] | 
 
 
 def summary_of(
-    job: JobRanks, culprits: Sequence[Culprit], analysis: Analyzed | None = None
+    job: JobRanks, culprits: Sequence[JobCulprit], analysis: Analyzed | None = None
 ) -> Summary:
     """Class, confidence and headline: those of `analyze` where its recordings are there, else by
     the largest part of the recorded step of the rank that is not waited on."""
@@ -406,7 +406,7 @@ def _all_alike(part: str, part_ms: float, step_ms: float) -> str:
     )
 
 
-def _headline(job: JobRanks, culprits: Sequence[Culprit], cost: str) -> str:
+def _headline(job: JobRanks, culprits: Sequence[JobCulprit], cost: str) -> str:
     worst = culprits[0]
     if worst.cause == "heavy_stage":
         return (
@@ -435,7 +435,7 @@ def _ranks_of_stage(job: JobRanks, stage: int | None) -> str:
     return f"{'ranks' if len(ranks) > 1 else 'rank'} {shown}{more}"
 
 
-def _of_several(culprits: Sequence[Culprit], cost: str, together: bool) -> str:
+def _of_several(culprits: Sequence[JobCulprit], cost: str, together: bool) -> str:
     worst = culprits[0]
     hosts = {one.host for one in culprits}
     ranks = ", ".join(str(one.rank) for one in culprits[:SHOWN])
@@ -448,7 +448,7 @@ def _of_several(culprits: Sequence[Culprit], cost: str, together: bool) -> str:
     return f"Ranks {ranks}{on} hold up the job by turns; rank {worst.rank} most: {cost}."
 
 
-def _cost(job: JobRanks, culprits: Sequence[Culprit], analysis: Analyzed | None) -> str:
+def _cost(job: JobRanks, culprits: Sequence[JobCulprit], analysis: Analyzed | None) -> str:
     """What the first of them costs: of the step without the profiler where that is known, else of
     the recorded one, whose range over the steps is known."""
     worst = culprits[0]

@@ -9,7 +9,7 @@ import numpy as np
 
 from traceanalyzer.analysis.ranks.pipeline.job import PipelineJob
 from traceanalyzer.base import NS_PER_MS, ms
-from traceanalyzer.fleet.job.model import Change, Culprit, Slowdown, range_ms
+from traceanalyzer.fleet.job.model import JobChange, JobCulprit, Slowdown, range_ms
 from traceanalyzer.fleet.job.ranks import JobRanks
 from traceanalyzer.fleet.job.simulate import (
     JobPlan,
@@ -31,7 +31,7 @@ STAGES = "stages evened out"
 WORST = "without the worst 3 % of the ranks"
 
 
-def changes_of(job: JobRanks, culprits: Sequence[Culprit]) -> list[Change]:
+def changes_of(job: JobRanks, culprits: Sequence[JobCulprit]) -> list[JobChange]:
     """The changes, the widest last; empty without matched collectives or a pipeline."""
     if job.compared.pipeline is not None:
         return _of_pipeline(job, job.compared.pipeline)
@@ -39,7 +39,7 @@ def changes_of(job: JobRanks, culprits: Sequence[Culprit]) -> list[Change]:
     if plan is None or not len(job.steady_steps):
         return []
     rows = [
-        Change(f"without {_links_of(one)}", one.gain_ms, one.low_ms, one.high_ms, None)
+        JobChange(f"without {_links_of(one)}", one.gain_ms, one.low_ms, one.high_ms, None)
         for one in culprits[:1]
         if not any(late.together for late in job.compared.late)
     ]
@@ -52,14 +52,14 @@ def changes_of(job: JobRanks, culprits: Sequence[Culprit]) -> list[Change]:
 
 
 def _of_plan(
-    job: JobRanks, plan: JobPlan, base: F64, culprits: Sequence[Culprit]
-) -> Iterator[Change]:
+    job: JobRanks, plan: JobPlan, base: F64, culprits: Sequence[JobCulprit]
+) -> Iterator[JobChange]:
     stretch = plan.matches.stretch
     usual = np.minimum(stretch, middle_of_alike(plan))
 
-    def row(what: str, changed: I64 | F64) -> Change:
+    def row(what: str, changed: I64 | F64) -> JobChange:
         gain = base - replayed_steps(plan, changed)[job.steady_steps]
-        return Change(what, float(gain.mean()) / NS_PER_MS, *range_ms(gain), None)
+        return JobChange(what, float(gain.mean()) / NS_PER_MS, *range_ms(gain), None)
 
     def without(ranks: Sequence[int]) -> I64:
         return np.where(np.isin(plan.matches.rank, ranks), usual, stretch)
@@ -76,13 +76,13 @@ def _of_plan(
     yield row(MEDIAN, usual)
 
 
-def _of_pipeline(job: JobRanks, pipeline: PipelineJob) -> list[Change]:
+def _of_pipeline(job: JobRanks, pipeline: PipelineJob) -> list[JobChange]:
     if not pipeline.is_faithful:
         return []
 
-    def row(what: str, gain_ms: F64) -> Change:
+    def row(what: str, gain_ms: F64) -> JobChange:
         gain_ms = np.maximum(gain_ms, 0.0)
-        return Change(what, float(gain_ms.mean()), *range_ms(gain_ms * NS_PER_MS), None)
+        return JobChange(what, float(gain_ms.mean()), *range_ms(gain_ms * NS_PER_MS), None)
 
     late = [one.position for one in job.compared.late if one.stage is None]
     names = " and ".join(str(job.digests[i].rank) for i in late[:NAMED]) + (
@@ -97,7 +97,7 @@ def _of_pipeline(job: JobRanks, pipeline: PipelineJob) -> list[Change]:
     return _explaining(rows, float(pipeline.base_ms.mean()))
 
 
-def _links_of(one: Culprit) -> str:
+def _links_of(one: JobCulprit) -> str:
     """What is taken away of a rank that is late, or of links that are slow."""
     if one.cause != "slow_link":
         return f"rank {one.rank}"
@@ -122,7 +122,7 @@ def _worst_places(job: JobRanks) -> Iterator[tuple[str, list[int]]]:
             yield f"without {what} {worst}", ranks[worst]
 
 
-def _explaining(rows: list[Change], step_ms: float) -> list[Change]:
+def _explaining(rows: list[JobChange], step_ms: float) -> list[JobChange]:
     full_gain_ms = rows[-1].gain_ms
     found = []
     for row in rows:
@@ -130,11 +130,11 @@ def _explaining(rows: list[Change], step_ms: float) -> list[Change]:
             min(row.gain_ms / full_gain_ms, 1.0) if full_gain_ms >= LEAST_SHARE * step_ms else None
         )
         if row.gain_ms >= LEAST_SHARE * step_ms or row.what in (MEDIAN, ALIKE):
-            found.append(Change(row.what, row.gain_ms, row.low_ms, row.high_ms, explains))
+            found.append(JobChange(row.what, row.gain_ms, row.low_ms, row.high_ms, explains))
     return found
 
 
-def slowdown_of(job: JobRanks, changes: Sequence[Change]) -> Slowdown:
+def slowdown_of(job: JobRanks, changes: Sequence[JobChange]) -> Slowdown:
     """How far the job is from one with all ranks as the middle one."""
     by_name = {one.what: one for one in changes}
     widest = by_name.get(MEDIAN) or by_name.get(ALIKE)

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from traceanalyzer.base import digits
-from traceanalyzer.fleet.job.model import Change, Culprit, Heat, Job, ends_of
+from traceanalyzer.fleet.job.model import Heat, Job, JobChange, JobCulprit, ends_of
 from traceanalyzer.fleet.pipeline.document import slowdown_facts
 from traceanalyzer.report.document import (
     Bullets,
@@ -65,7 +65,7 @@ def _screen(job: Job) -> list[Section]:
     return [one for one in found if one.parts]
 
 
-def _gain(change: Change) -> str:
+def _gain(change: JobChange) -> str:
     text = f"{change.what}: {digits(change.gain_ms)} ms a step"
     ends = ends_of(change)
     if ends:
@@ -75,7 +75,7 @@ def _gain(change: Change) -> str:
     return text
 
 
-def _worst(rows: Sequence[Culprit]) -> TextTable:
+def _worst(rows: Sequence[JobCulprit]) -> TextTable:
     headers = ["rank", "host", "stage", "gain ms", "90 % range", "last in", "cause"]
     texts = [
         [

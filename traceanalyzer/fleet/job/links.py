@@ -10,7 +10,7 @@ from traceanalyzer.analysis.ranks.late import MIN_GAIN_SHARE
 from traceanalyzer.analysis.ranks.matches import Matches
 from traceanalyzer.base import dataclass, ms
 from traceanalyzer.fleet.digests.files import DigestedRank
-from traceanalyzer.fleet.job.model import Culprit, range_ms
+from traceanalyzer.fleet.job.model import JobCulprit, range_ms
 from traceanalyzer.trace import I32, I64, distinct_places
 
 LEAST_GROUPS = 3  # of two nobody knows which is the usual one
@@ -19,7 +19,7 @@ SLOWER = 1.3  # times that a group's transfers must be as long as those of the m
 
 def slow_links(
     matches: Matches, ranks: Sequence[DigestedRank], hosts: Sequence[str | None], step_ms: float
-) -> list[Culprit]:
+) -> list[JobCulprit]:
     """The group whose transfers cost a step most beyond those of the middle group alike; empty
     where none is slow."""
     steady = np.flatnonzero(matches.steady)
@@ -69,7 +69,7 @@ def _named(
     ranks: Sequence[DigestedRank],
     hosts: Sequence[str | None],
     step_ms: float,
-) -> list[Culprit]:
+) -> list[JobCulprit]:
     first = int(collectives[0])
     members = matches.rank[matches.first[first] : matches.first[first + 1]].tolist()
     member_hosts = {hosts[member] for member in members}
@@ -92,7 +92,7 @@ def _named(
     low, high = range_ms(excess, gain)
     share = float((excess > 0).mean())
     return [
-        Culprit(
+        JobCulprit(
             first_rank.digest.rank,
             member_hosts.pop() if len(member_hosts) == 1 else None,
             None,

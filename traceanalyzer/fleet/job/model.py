@@ -38,7 +38,7 @@ class Ranks:
 
 
 @dataclass(frozen=True)
-class Culprit:
+class JobCulprit:
     """A rank that the others wait for."""
 
     rank: int | None = metric("the rank")
@@ -78,7 +78,7 @@ class Analyzed:
 
 
 @dataclass(frozen=True)
-class Change:
+class JobChange:
     """What the job would gain."""
 
     what: str = metric("what is changed", text="sentence")
@@ -135,14 +135,14 @@ class Job:
 
     ranks: Ranks
     summary: Summary
-    culprits: list[Culprit]
-    changes: list[Change]
+    culprits: list[JobCulprit]
+    changes: list[JobChange]
     slowdown: Slowdown
     pipeline: (
         pipeline.PipelineSlowdown | None
     )  # of a pipeline what arXiv 2505.05713 asks, under its names
     worst: list[
-        Culprit
+        JobCulprit
         # the five ranks by what the job gains without them, whether or not that is enough to be named
     ]
     steps: list[JobStep]
@@ -172,7 +172,7 @@ def range_ms(per_step: F64, mean_ms: float | None = None) -> tuple[float | None,
     return (low, high) if mean_ms is None else (min(low, mean_ms), max(high, mean_ms))
 
 
-def ends_of(one: Culprit | Change) -> str:
+def ends_of(one: JobCulprit | JobChange) -> str:
     """The range as text, empty where there is none."""
     return (
         ""

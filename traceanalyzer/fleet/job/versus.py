@@ -6,7 +6,7 @@ from pathlib import Path
 
 from traceanalyzer.base import dataclass, digits, metric
 from traceanalyzer.fleet.digests.files import SUFFIX
-from traceanalyzer.fleet.job.model import Culprit, Job
+from traceanalyzer.fleet.job.model import Job, JobCulprit
 from traceanalyzer.fleet.job.open import job_of
 from traceanalyzer.report.document import Document, Section, Table, TextTable, Verdict
 from traceanalyzer.report.printed import Printed
@@ -62,7 +62,7 @@ def _rows(a: Job, b: Job) -> list[CulpritChange]:
     return sorted(rows, key=lambda row: -max(row.gain_a_ms, row.gain_b_ms))
 
 
-def _row(a: Culprit | None, b: Culprit | None) -> CulpritChange:
+def _row(a: JobCulprit | None, b: JobCulprit | None) -> CulpritChange:
     known = a or b
     rank, host = (known.rank, known.host) if known else (None, None)
     (cause_a, gain_a), (cause_b, gain_b) = (
@@ -71,7 +71,7 @@ def _row(a: Culprit | None, b: Culprit | None) -> CulpritChange:
     return CulpritChange(rank, host, cause_a, cause_b, gain_a, gain_b)
 
 
-def _who(one: Culprit) -> str:
+def _who(one: JobCulprit) -> str:
     return f"stage {one.stage}" if one.cause == "heavy_stage" else f"rank {one.rank}"
 
 

@@ -39,13 +39,17 @@ def answered_once(
     if key is not None:
         with suppress(ValueError, TypeError, TraceAnalyzerError):
             data = encode(answer).encode()
-            if (
-                len(data) <= MOST_ANSWER_BYTES
-                and (again := decode(data)) == answer
-                and encode(again).encode() == data
-            ):
+            if len(data) <= MOST_ANSWER_BYTES and _comes_back(answer, data, encode, decode):
                 put_text(key, data)
     return answer
+
+
+def _comes_back(
+    answer: Answer, data: bytes, encode: Encode[Answer], decode: Decode[Answer]
+) -> bool:
+    """Whether an answer is the same when it is read from its text. Raises what `decode` does."""
+    again = decode(data)
+    return again == answer and encode(again).encode() == data
 
 
 def is_answered(run: Run, question: tuple[object, ...]) -> bool:

@@ -37,7 +37,7 @@ from traceanalyzer.trace import (
     Table,
     Thread,
     Trace,
-    alike,
+    constant_column,
     is_sorted,
 )
 
@@ -119,7 +119,7 @@ def unpack(
     if len(data) != rows * form.width:
         raise ValueError("a column of another length")
     if form.width == 0:
-        return alike(_fitting(form.least, dtype), rows, dtype)
+        return constant_column(_fitting(form.least, dtype), rows, dtype)
     if form.width == dtype.itemsize and form.least == 0:
         return np.frombuffer(data, dtype.newbyteorder("<")).astype(dtype, copy=False)
     if form.width not in _WIDTHS or form.width >= dtype.itemsize:

@@ -96,7 +96,8 @@ class Stored:
         self._file = file
         self.left = size
         self._checksum = 0
-        if self.take(len(head := _head(key))) != head:
+        head = _head(key)
+        if self.take(len(head)) != head:
             raise DamagedError("of another format, or kept for something else")
         self.left -= _CHECKSUM_BYTES
 

@@ -10,7 +10,14 @@ from typing import Any
 
 from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.base.limits import limits
-from traceanalyzer.trace.flight import NO_SIGNATURE, FlightGroup, InGroup, Op, RankDump, Signature
+from traceanalyzer.trace.flight import (
+    NO_SIGNATURE,
+    FlightGroup,
+    GroupProgress,
+    Op,
+    RankDump,
+    Signature,
+)
 from traceanalyzer.trace.table import MOST_IDS
 
 TAIL = 4
@@ -149,7 +156,7 @@ def _in_group(
     wrapped: bool,
     *,
     is_small: bool,
-) -> InGroup:
+) -> GroupProgress:
     """Where the rank stands, from its entries of the group in order, and the group's counters."""
     completed_at = -1 if counters is None else _whole(counters["last_completed_collective"])
     if not entries:
@@ -165,7 +172,7 @@ def _in_group(
     at = enqueued + 1 if head is None else head.seq
     near = collectives[max(place - TAIL, 0) : place + TAIL]
     before = collectives[max(place - HISTORY, 0) : place] if is_small else []
-    return InGroup(
+    return GroupProgress(
         enqueued,
         at - 1,
         head,
@@ -178,12 +185,12 @@ def _in_group(
     )
 
 
-def _from_counters(counters: Entry | None, completed_at: int, wrapped: bool) -> InGroup:
+def _from_counters(counters: Entry | None, completed_at: int, wrapped: bool) -> GroupProgress:
     """Where the rank stands in a group without entries. What is not completed was overwritten."""
     enqueued = -1 if counters is None else _whole(counters["last_enqueued_collective"])
     is_lost = wrapped and enqueued > completed_at >= 0
     head = _overwritten(completed_at + 1) if is_lost else None
-    return InGroup(enqueued, completed_at, head, pairs_enqueued=enqueued, from_status=True)
+    return GroupProgress(enqueued, completed_at, head, pairs_enqueued=enqueued, from_status=True)
 
 
 def _overwritten(seq: int) -> Op:

@@ -16,7 +16,7 @@ import orjson
 
 from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.base.limits import limits
-from traceanalyzer.base.parallel.children import children, shared_numbers
+from traceanalyzer.base.parallel.children import children, shared_queue
 from traceanalyzer.base.reading import reading
 from traceanalyzer.ingest.flight_recorder.digest import Digests
 from traceanalyzer.ingest.flight_recorder.nccl_logs import clues_of, is_inspector, is_ras
@@ -141,7 +141,7 @@ def _read_all(
     merged = _Merged()
     done = set[int]()
     with (
-        shared_numbers(len(chunks)) as numbers,
+        shared_queue(len(chunks)) as numbers,
         children(partial(_read_chunks, chunks, numbers), helpers) as others,
     ):
         sent = (one for other in others for one in other.values())

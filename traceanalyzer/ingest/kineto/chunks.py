@@ -132,7 +132,8 @@ def _array(stream: ByteStream, buffer: bytes) -> Generator[Decoded, None, bytes 
             continue
         chunk = buffer[: cut.start() + 1]
         events = decode_strictly(chunk)
-        if events is None and (closed := _closed(chunk)):
+        closed = _closed(chunk) if events is None else None
+        if closed:
             yield closed[0]
             return closed[1] + buffer[cut.start() + 1 :]
         yield Decoded(events) if events is not None else decode(chunk)
@@ -145,7 +146,8 @@ def _last(buffer: bytes) -> Generator[Decoded, None, bytes | None]:
     """What comes before the end of the file: the events but the last one, in which lists of objects
     may look like the end of the array, and what is left."""
     cut = _last_boundary(buffer, 0)
-    if cut and (before := decode_quickly(buffer[: cut.start() + 1])):
+    before = decode_quickly(buffer[: cut.start() + 1]) if cut else None
+    if cut and before:
         yield Decoded(before)
         buffer = buffer[cut.end() :]
     empty = _EMPTY.match(buffer)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.base.parallel import LEAST_BYTES
-from traceanalyzer.base.parallel.children import Child, children, shared_numbers
+from traceanalyzer.base.parallel.children import Child, children, shared_queue
 from traceanalyzer.base.reading import reading
 from traceanalyzer.ingest.kineto.arguments import CODED, Collective
 from traceanalyzer.ingest.kineto.chunks import (
@@ -146,7 +146,7 @@ def read_in_parallel(
         if len(stretches) < 2:
             return None
         with (
-            shared_numbers(len(stretches) - 1) as numbers,
+            shared_queue(len(stretches) - 1) as numbers,
             children(partial(_read_apart, path, stretches, numbers), jobs - 1) as helpers,
         ):
             own = _read_here(file, stream, stretches, numbers)

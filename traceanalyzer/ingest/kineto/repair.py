@@ -1,7 +1,7 @@
 """Damaged JSON text of a few events: mend what is mendable, contain the rest. A chunk is tried
 strictly, then with numbers as text, with NaN and Infinity taken out, with any JSON types, and last
 event by event, mended: from cheap to dear. What that kept and lost is counted, and the rows are
-held against the raw text, so that no two events merge and none vanishes unnoticed."""
+checked against the raw text, so that no two events merge and none vanishes unnoticed."""
 
 import re
 from collections.abc import Callable

@@ -43,7 +43,7 @@ _TABLE: dict[str, dict[str, Any]] = tomllib.loads(
 )
 _NAMES, _REASONS, _SCALES = (_TABLE[name] for name in ("metrics", "reasons", "scales"))
 _TENSOR = re.compile(r"^sm__(?:pipe|inst_executed_pipe)_tensor.*pct_of_peak")
-"""Activity of the tensor pipes, which each generation of GPUs names and divides anew."""
+"""Activity of the tensor pipes, which each generation of GPUs names and divides in its own way."""
 _STALL = re.compile(r"^smsp__average_warps?_issue_stalled_(\w+?)_per_issue_active\.ratio$")
 """Warps that wait for one reason, for each instruction that is issued."""
 _WARPS = "smsp__average_warp_latency_per_inst_issued.ratio"
@@ -162,7 +162,10 @@ def _metrics(values: Iterator[tuple[str, str, str]]) -> Metrics:
             scale = 1.0
         elif key not in _KNOWN and not _TENSOR.match(key):
             continue
-        if scale is not None and key not in result and (number := number_in(text)) is not None:
+        if scale is None or key in result:
+            continue
+        number = number_in(text)
+        if number is not None:
             result[key] = number * scale
     return result
 

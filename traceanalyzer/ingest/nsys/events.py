@@ -13,7 +13,7 @@ from traceanalyzer.ingest.durations import Tally, mend_times
 from traceanalyzer.ingest.nsys.enums import INVALID_ID
 from traceanalyzer.ingest.sqlite.database import MISSING, Database
 from traceanalyzer.ingest.sqlite.pages import TablePart
-from traceanalyzer.trace import I32, I64, Bool, alike, distinct, is_constant
+from traceanalyzer.trace import I32, I64, Bool, constant_column, distinct, is_constant
 
 Columns = dict[str, NDArray[Any]]
 UNKNOWN = -1  # process key or thread id of a row that does not say
@@ -179,7 +179,7 @@ class Strings:
         texts = self._database.texts(every)
         codes = {i: self.code(rewrite(texts[i]) if i in texts else unnamed) for i in every}
         return [
-            alike(codes[int(column[0])], len(column), np.int32)
+            constant_column(codes[int(column[0])], len(column), np.int32)
             if is_constant(column)
             else by_value(column, codes.__getitem__, np.int32)
             for column in columns

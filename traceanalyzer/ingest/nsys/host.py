@@ -21,7 +21,16 @@ from traceanalyzer.ingest.nsys.events import (
 from traceanalyzer.ingest.nsys.processes import Owners
 from traceanalyzer.ingest.sqlite.database import Database
 from traceanalyzer.ingest.sqlite.pages import TablePart
-from traceanalyzer.trace import I32, I64, ApiCalls, Bool, RangeKind, WaitKind, alike, distinct
+from traceanalyzer.trace import (
+    I32,
+    I64,
+    ApiCalls,
+    Bool,
+    RangeKind,
+    WaitKind,
+    constant_column,
+    distinct,
+)
 
 RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
 _VERSION = re.compile(r"_v\d{4,5}$")
@@ -71,7 +80,7 @@ def _calls(
             correlation = np.where(rows["correlationId"] > 0, rows["correlationId"], -1)
             columns |= ApiCalls.fitting({"correlation": correlation, "error": rows["returnValue"]})
         else:
-            columns["kind"] = alike(kind, len(timed), np.uint8)
+            columns["kind"] = constant_column(kind, len(timed), np.uint8)
         return ProcessEvents.on_threads(rows["globalTid"], columns).take(timed)
 
     columns = {**TIMES, "globalTid": -1, "nameId": -1}

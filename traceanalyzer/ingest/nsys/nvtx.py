@@ -24,7 +24,7 @@ from traceanalyzer.ingest.nsys.events import (
 from traceanalyzer.ingest.nsys.nvtx_names import RangeNames, bare_name
 from traceanalyzer.ingest.sqlite.database import MISSING, Database
 from traceanalyzer.ingest.sqlite.pages import TablePart
-from traceanalyzer.trace import I64, Bool, RangeDetails, RangeKind, alike, distinct
+from traceanalyzer.trace import I64, Bool, RangeDetails, RangeKind, constant_column, distinct
 
 NVTX = "NVTX_EVENTS"
 PAYLOADS = (
@@ -184,7 +184,7 @@ def _by_process(
         "name": np.fromiter(map(cache(codes.name), texts, text_ids), np.int32),
         "domain": np.fromiter(map(cache(codes.domain), keys, domains), np.int32),
         "category": np.fromiter(map(cache(codes.category), keys, domains, categories), np.int32),
-        "payload": alike(-1, len(rows), np.int32),
+        "payload": constant_column(-1, len(rows), np.int32),
     }
     if payloads:
         columns["payload"] = np.fromiter(map(codes.payload, *payloads), np.int32)

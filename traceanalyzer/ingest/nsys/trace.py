@@ -26,7 +26,7 @@ from traceanalyzer.ingest.nsys.processes import NOBODY
 from traceanalyzer.ingest.nsys.tables import NsysTables, canonical
 from traceanalyzer.ingest.sqlite.database import MISSING, Database, joined_columns
 from traceanalyzer.ingest.sqlite.pages import TablePart
-from traceanalyzer.trace import I32, I64, RangeKind, Trace, Waits, alike, is_constant
+from traceanalyzer.trace import I32, I64, RangeKind, Trace, Waits, constant_column, is_constant
 from traceanalyzer.trace.circumstances import Collected, Health, Process, Thread
 from traceanalyzer.trace.events import (
     ApiCalls,
@@ -210,7 +210,7 @@ def _host_ranges(ranges: tuple[ProcessEvents, ...], ids: I64) -> HostRanges:
         "shapes",
         "collective",
     ):  # the last three only NVTX has
-        nothing = [alike(-1, len(events), np.int64) for events in ranges]
+        nothing = [constant_column(-1, len(events), np.int64) for events in ranges]
         columns[name] = concatenated(
             [one.columns.pop(name, none) for one, none in zip(ranges, nothing, strict=True)]
         )
@@ -227,7 +227,7 @@ def _emptied(columns: Columns) -> Columns:
 def _threads(events: ProcessEvents, ids: I64) -> I32:
     """For each row the index of its thread among these ids."""
     if events.thread is None:
-        return alike(UNKNOWN, len(events), np.int32)
+        return constant_column(UNKNOWN, len(events), np.int32)
     if is_constant(events.thread):
-        return alike(int(np.searchsorted(ids, events.thread[0])), len(events), np.int32)
+        return constant_column(int(np.searchsorted(ids, events.thread[0])), len(events), np.int32)
     return np.searchsorted(ids, events.thread).astype(np.int32)

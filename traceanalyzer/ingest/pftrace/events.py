@@ -291,10 +291,12 @@ class PacketReader:
             self.edges += [
                 (row, as_int64(value)) for number, value, *_ in fields(raw) if number == 18
             ]
-        if 21 in found and (launch := self._launched(found.bytes(21))):
+        launch = self._launched(found.bytes(21)) if 21 in found else b""
+        if launch:
             members.append(launch)
         carried = b",".join(members)
-        if self.arch is None and (arch := _ARCH.search(carried)):
+        arch = _ARCH.search(carried) if self.arch is None else None
+        if arch is not None:
             self.arch = int(arch[1]), int(arch[2])
         stage = self.tables[STAGES].get(found.value(14), b"")
         names = (

@@ -15,7 +15,7 @@ from traceanalyzer.ingest.kineto.trace import kineto_trace
 from traceanalyzer.ingest.pftrace.events import TIME, PacketReader
 from traceanalyzer.ingest.protobuf.wire import BYTES, DamagedMessageError, fields_before_damage
 from traceanalyzer.ingest.stream import ByteStream, open_stream
-from traceanalyzer.trace import DeviceOpKind, GraphEdges, Trace, alike
+from traceanalyzer.trace import DeviceOpKind, GraphEdges, Trace, constant_column
 
 SEQUENCE = 10  # field of a packet: who wrote it. All writers state it, or a time.
 _ROCPROF = (b"kernel_dispatch", b"hip_api", b"hsa_api", b"hip_runtime_api", b"memory_copy")
@@ -112,7 +112,9 @@ def _named(trace: Trace, events: PacketReader) -> Trace:
     if (trace.device_ops.kind == DeviceOpKind.MEMCPY).any():
         health = replace(health, notes=(*health.notes, COPIES_NOTE))
     devices = tuple(replace(device, compute_capability=events.arch) for device in trace.devices)
-    ops = replace(trace.device_ops, external_id=alike(-1, len(trace.device_ops), np.int64))
+    ops = replace(
+        trace.device_ops, external_id=constant_column(-1, len(trace.device_ops), np.int64)
+    )
     rows = (
         {number: row for row, number in enumerate(trace.device_ops.external_id.tolist())}
         if events.edges

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from traceanalyzer.base import Aside, UnreadableInputError, dataclass
+from traceanalyzer.base import MinorNote, UnreadableInputError, dataclass
 from traceanalyzer.ingest.formats import STEPS_WITHIN
 from traceanalyzer.ingest.stream import head_of, open_stream
 from traceanalyzer.ingest.timing.documents import read_document
@@ -81,7 +81,7 @@ def read(
         except UnitlessError as error:
             raise _unitless(path, found.keys.get(str(error), "time")) from error
         notes = (
-            Aside(f"Read as a timing log ({form.name})."),
+            MinorNote(f"Read as a timing log ({form.name})."),
             form.averaged,
             *steps.notes,
             BINARY_MEANS if (memory.column("decimal") > 0).any() else "",

@@ -57,7 +57,8 @@ class FoundLines:
         if not found:
             return
         values = dict(found)
-        if "rank" not in values and (rank := rank_in_line(line)) is not None:
+        rank = None if "rank" in values else rank_in_line(line)
+        if rank is not None:
             values["rank"] = float(rank)
         moment = moment_of(line) if "data_s" in values and "when_s" not in values else None
         if moment is not None and moment[1]:

@@ -7,10 +7,10 @@ from traceanalyzer.ingest.timing.printed import memory_line, phase_line
 from traceanalyzer.ingest.timing.records import Values
 from traceanalyzer.ingest.timing.special import (
     MICRO_PHASES,
+    deepspeed_phases,
     deepspeed_timer,
     hf_trainer_summary,
     mlperf_event,
-    phase_times,
     progress_bar,
     searched,
     sglang_batch,
@@ -29,7 +29,7 @@ READERS: dict[str, Callable[[str], Values | None]] = {
     "MLPerf": mlperf_event,
     "HF Trainer": searched(hf_trainer_summary),
     "DeepSpeed": searched(deepspeed_timer),
-    "DeepSpeed micro-steps": searched(partial(phase_times, pattern=MICRO_PHASES)),
+    "DeepSpeed micro-steps": searched(partial(deepspeed_phases, pattern=MICRO_PHASES)),
     "Lightning": searched(partial(progress_bar, lightning=True)),
     "progress bar": searched(partial(progress_bar, lightning=False)),
     "printed phases": searched(phase_line),

@@ -89,14 +89,14 @@ def deepspeed_timer(line: str) -> Values | None:
     (`wall_clock_breakdown`)."""
     match = _SAMPLES.search(line) if "SamplesPerSec=" in line else None
     if match is None or _PHASES.match(line.partition("time (ms) |")[2]):
-        return phase_times(line, _PHASES) if "time (ms) |" in line else None
+        return deepspeed_phases(line, _PHASES) if "time (ms) |" in line else None
     current = _CURRENT.search(line)
     values = {"step": match[1], "samples_per_s": current[1] if current else match[2]}
     when = moment_of(line)
     return _numbers(values) | ({"when_s": when[0]} if when and when[1] else {})
 
 
-def phase_times(line: str, pattern: re.Pattern[str]) -> Values | None:
+def deepspeed_phases(line: str, pattern: re.Pattern[str]) -> Values | None:
     """DeepSpeed: the sum of a line's phases, with the pattern of how they are named."""
     phases = pattern.match(line.partition("time (ms) |")[2])
     if phases is None:

@@ -15,7 +15,7 @@ from traceanalyzer.base import NS_PER_S
 from traceanalyzer.replay.patterns.named import are_named, texts
 from traceanalyzer.replay.patterns.operators import Operator, operators
 from traceanalyzer.replay.tape import Tape
-from traceanalyzer.trace import F64, Bool, alike
+from traceanalyzer.trace import F64, Bool, constant_column
 
 SORTS = re.compile(r"^aten::(sort|argsort|msort)$")
 TAKES = re.compile(r"^aten::(slice|narrow)$")
@@ -47,7 +47,9 @@ def sorts_of_few(joined: Joined) -> TopFew:
     count = len(tree.start) + 1
     examples = set[str]()
     if not texts(joined.linked, SORTS).any():
-        return TopFew(alike(0, count, np.bool_), alike(0, count, np.float64), [])
+        return TopFew(
+            constant_column(0, count, np.bool_), constant_column(0, count, np.float64), []
+        )
     outer = tree.outermost_operators
     sorts = np.zeros(count, bool)
     size = np.zeros(count)
