@@ -9,6 +9,7 @@ from typing import Any, get_args, get_type_hints
 from traceanalyzer.analysis.tables.throughput import Throughput
 from traceanalyzer.base import MS_PER_S
 from traceanalyzer.comparison.model import MetricDifference, PerUnit
+from traceanalyzer.report.figures.spoken import RECORDED, spoken_figures
 from traceanalyzer.report.figures.step_times import step_ms
 from traceanalyzer.report.format import is_figure
 from traceanalyzer.report.model import TOP_ROWS, Metrics, Report
@@ -44,23 +45,18 @@ CLASSES = ("compute", "memory", "launch", "communication", "sync", "input", "hos
 
 def shown_figures(report: Report) -> dict[str, Figure]:
     """The figures by path as the report shows them: those of the step without the profiler where
-    that is known."""
+    that is known, and then the recorded ones under names of their own."""
     found = figures_by_path(report)
-    unprofiled = report.metrics.unprofiled
-    if report.summary.basis != "unprofiled" or unprofiled is None:
-        return found
-    shown = {f"step_time_ms.{name}": unprofiled.step_time_ms for name in ("mean", "median")}
-    for part in ("budget_ms", "idle_ms"):
-        shown |= {f"{part}.{name}": ms for name, ms in vars(getattr(unprofiled, part)).items()}
-    if unprofiled.step_time_ms:
-        idle = unprofiled.budget_ms.idle / unprofiled.step_time_ms
-        shown |= {"gpu_idle_share": idle, "gpu_busy_share": 1.0 - idle}
-    use = report.metrics.utilisation
-    if use is not None and use.mfu is not None:
-        shown["roofline.mfu"] = use.mfu
-    return found | {
-        name: Figure(value, found[name].unit, is_recorded=False) for name, value in shown.items()
-    }
+    shown = spoken_figures(report)
+    as_recorded = {f"{RECORDED}{name}": found[name] for name in shown}
+    return (
+        found
+        | as_recorded
+        | {
+            name: Figure(value, found[name].unit, is_recorded=False)
+            for name, value in shown.items()
+        }
+    )
 
 
 def figures_by_path(report: Report) -> dict[str, Figure]:

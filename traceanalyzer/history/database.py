@@ -29,6 +29,7 @@ MIGRATIONS: "tuple[Callable[[Database], None], ...]" = (
     migrations.create_tables,
     migrations.views,
     migrations.json_views,
+    migrations.one_basis,
 )
 """In the order in which they are applied; a file's `user_version` counts those it has had."""
 PATIENCE_S = 60.0

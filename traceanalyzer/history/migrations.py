@@ -5,7 +5,9 @@ comes next is one more function here, and in `MIGRATIONS`. The schema is explain
 the comments that SQLite keeps."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import orjson
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
@@ -162,3 +164,42 @@ def json_views(db: "Database") -> None:
             f"CREATE VIEW {name} AS {select} FROM reports, json_each(reports.json, '{rows}') AS row"
         )
     db.execute(FINDING_HISTORY)
+
+
+def one_basis(db: "Database") -> None:
+    """Figures of the step that each report speaks of; the recorded ones under names of their
+    own."""
+    for run in db.query("SELECT run_id, json FROM reports"):
+        number = run["run_id"]
+        spoken = _spoken(orjson.loads(run["json"]))
+        stored = {
+            row["name"]: row
+            for row in db.query("SELECT name, value, unit FROM metrics WHERE run_id = ?", [number])
+        }
+        for name, value in spoken.items():
+            if name not in stored:
+                continue
+            recorded = [number, f"recorded.{name}", stored[name]["value"], stored[name]["unit"]]
+            db.execute("INSERT OR IGNORE INTO metrics VALUES (?, ?, ?, ?)", recorded)
+            changed = "UPDATE metrics SET value = ? WHERE run_id = ? AND name = ?"
+            db.execute(changed, [value, number, name])
+        if spoken:
+            step = [spoken["step_time_ms.mean"], spoken["gpu_idle_share"], number]
+            db.execute("UPDATE runs SET step_time_ms = ?, gpu_idle_share = ? WHERE id = ?", step)
+
+
+def _spoken(report: dict[str, Any]) -> dict[str, float]:
+    """Figures of the step that a stored report speaks of, where that is the one without the
+    profiler."""
+    metrics = report["metrics"]
+    known = metrics.get("unprofiled")
+    if report["summary"].get("basis") != "unprofiled" or not known or not known["step_time_ms"]:
+        return {}
+    step_ms = known["step_time_ms"]
+    idle_share = known["budget_ms"]["idle"] / step_ms
+    found = {"step_time_ms.mean": step_ms, "step_time_ms.median": step_ms}
+    for part in ("budget_ms", "idle_ms"):
+        found |= {f"{part}.{name}": value for name, value in known[part].items()}
+    found |= {"gpu_idle_share": idle_share, "gpu_busy_share": 1.0 - idle_share}
+    mfu = (metrics.get("utilisation") or {}).get("mfu")
+    return found if mfu is None else found | {"roofline.mfu": mfu}

@@ -19,6 +19,7 @@ import orjson
 from traceanalyzer.base import UnreadableInputError, dataclass
 from traceanalyzer.base.figures import metric as defined
 from traceanalyzer.history.database import reading_database, writing
+from traceanalyzer.report.figures.spoken import RECORDED, spoken_figures
 from traceanalyzer.report.json import as_plain, render_json
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.read import report_from_json
@@ -58,7 +59,10 @@ class StoredRun:
     tags: dict[str, str] = defined("what the run was stored with")
     bottleneck: str = defined("class of the bottleneck")
     confidence: float | None = defined("how sure that is, 0 to 1", "share")
-    step_time_ms: float | None = defined("mean of the steady-state steps; null without steps", "ms")
+    step_time_ms: float | None = defined(
+        "mean of the steady-state steps, without the profiler where that is known; null without steps",
+        "ms",
+    )
     unprofiled_step_time_ms: float | None = defined(
         "step time without a profiler, measured or estimated", "ms"
     )
@@ -247,9 +251,7 @@ def store_report(
             {"run_id": number, "key": name, "value": value} for name, value in (tags or {}).items()
         )
         db.table("tags").insert_all(rows)
-        db.table("metrics").insert_all(
-            {"run_id": number, **row} for row in _metrics(report.metrics)
-        )
+        db.table("metrics").insert_all({"run_id": number, **row} for row in _figures(report))
         json = orjson.dumps(orjson.loads(render_json(report))).decode()
         db.table("reports").insert({"run_id": number, "json": json})
     return number
@@ -258,6 +260,8 @@ def store_report(
 def _run(report: Report) -> dict[str, Any]:
     metrics = report.metrics
     summary = report.summary
+    spoken = spoken_figures(report)
+    recorded_ms = metrics.step_time_ms.mean if metrics.step_time_ms else None
     gpus = sorted({device.name for item in report.inputs for device in item.devices if device.name})
     return as_plain(
         {
@@ -268,13 +272,28 @@ def _run(report: Report) -> dict[str, Any]:
             "confidence": summary.confidence,
             "headline": summary.headline,
             "step_source": metrics.step_source,
-            "step_time_ms": metrics.step_time_ms.mean if metrics.step_time_ms else None,
+            "step_time_ms": spoken.get("step_time_ms.mean", recorded_ms),
             "unprofiled_step_time_ms": metrics.unprofiled_step_time_ms,
-            "gpu_idle_share": metrics.gpu_idle_share,
+            "gpu_idle_share": spoken.get("gpu_idle_share", metrics.gpu_idle_share),
             "gpu": ", ".join(gpus) or None,
             "recordings": len(report.inputs),
         }
     )
+
+
+def _figures(report: Report) -> Iterator[dict[str, Any]]:
+    """Every figure of the report, of the step that it speaks of; the recorded ones, where those are
+    others, under names of their own."""
+    spoken = spoken_figures(report)
+    for row in _metrics(report.metrics):
+        name = row["name"]
+        if name not in spoken:
+            yield row
+            continue
+        yield row | {"name": f"{RECORDED}{name}"}
+        plain = as_plain(spoken[name])
+        if plain is not None:
+            yield row | {"value": plain}
 
 
 def _metrics(measurement: Any, within: str = "") -> Iterator[dict[str, Any]]:
