@@ -27,3 +27,8 @@ class Query:
         from traceanalyzer.diagnosis.selection import measured
 
         return measured(self.run, self.selection, self.knowledge)
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether that has been done."""
+        return "measured" in vars(self)

@@ -42,17 +42,22 @@ def kept_rows(asked: Query, *parts: tuple[str, RowFilter]) -> list[list[Any]]:
 
 def kept_question(asked: Query, what: str, *options: object) -> tuple[object, ...] | None:
     """What is asked; None where the answer depends on files of the user's."""
+    facts = facts_of(asked.selection, asked.knowledge)
+    return None if facts is None else (what, *facts, *options)
+
+
+def facts_of(selection: Selection | None, knowledge: Knowledge | None) -> tuple[object, ...] | None:
+    """The part of a run that is asked about, and what is known beside it; None where that is files
+    of the user's."""
     usual = Knowledge()
-    known = asked.knowledge or Knowledge()
+    known = knowledge or Knowledge()
     if known.classes != usual.classes or known.hardware != usual.hardware or known.counters:
         return None
     return (
-        what,
-        asked.selection or Selection(),
+        selection or Selection(),
         known.amounts,
         known.peak_flops_per_s,
         known.iteration_name,
-        *options,
     )
 
 

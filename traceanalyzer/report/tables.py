@@ -9,7 +9,7 @@ from traceanalyzer.report.table_entries import (
     TABLES,
     table_named,
 )
-from traceanalyzer.report.table_entries.kinds import RowFilter
+from traceanalyzer.report.table_entries.kinds import RowFilter, TableEntry
 from traceanalyzer.trace import Run
 
 if TYPE_CHECKING:
@@ -41,7 +41,12 @@ def measured_rows(of: "MeasuredRanks", name: str, wanted: RowFilter) -> list[Any
     rows = [row for m in speaking for row in table.rows(of, m, wanted)]
     if table.name == "gaps":
         rows.sort(key=lambda row: row.start_ns)
-    return longest(rows, table.events, wanted.top) if table.events else rows[: wanted.top]
+    return first_of(table, rows, wanted.top)
+
+
+def first_of(table: TableEntry, rows: list[Any], top: int | None) -> list[Any]:
+    """The first rows of a table, of single events the longest; None: all."""
+    return longest(rows, table.events, top) if table.events else rows[:top]
 
 
 def longest(rows: list[Any], column: str, top: int | None) -> list[Any]:

@@ -47,7 +47,8 @@ finally:
 
 @pytest.fixture
 def only_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Models and answers are not kept: what is in the cache are pages."""
+    """Models, answers and tables are not kept: what is in the cache are pages."""
+    monkeypatch.setattr("traceanalyzer.report.kept_tables.answered_page", lambda *_: None)
     monkeypatch.setattr("traceanalyzer.ingest.cache.models.place", lambda: None)
 
 

@@ -15,6 +15,7 @@ from traceanalyzer.cli.options import FILE, Hidden, command
 from traceanalyzer.cli.scope import Scope, amount_options, selection_options
 
 if TYPE_CHECKING:
+    from traceanalyzer.diagnosis.question import Query
     from traceanalyzer.report.model import Report
     from traceanalyzer.trace import Run
     from traceanalyzer.trace.compile_log import CompileLog
@@ -123,6 +124,8 @@ def analyze(
     with emitted(report_page, output):
         if store is not None:
             _store(store, report, tags, recordings_read, str(scope.selection))
+    if asked.is_measured and pattern is None:
+        _leave_tables(paths, asked)
 
 
 def _check_together(
@@ -158,6 +161,20 @@ def _with_logs(
     return replace(
         run, traces=tuple(replace(trace, compile_logs=given) for trace in run.traces)
     ), given
+
+
+def _leave_tables(paths: Sequence[str], asked: "Query") -> None:
+    """Keep the rows of its tables for the commands that print them; not of recordings that something
+    was said of, nor of sums by name, which are other tables."""
+    from traceanalyzer.cli.io.output import has_warned
+    from traceanalyzer.report.kept_tables import keep_tables, page_of_tables
+
+    traces = asked.run.traces
+    if not traces or has_warned() or any(trace.profiler_rows for trace in traces):
+        return
+    page = page_of_tables(paths, asked.selection, asked.knowledge)
+    if page is not None:
+        keep_tables(page, asked.measured)
 
 
 def _store(

@@ -1,7 +1,7 @@
 """The table commands: one for each entry of `report/table_entries` that has a command."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,10 +17,12 @@ from traceanalyzer.report.table_entries import (
     largest_first,
     table_named,
 )
-from traceanalyzer.report.table_entries.kinds import RowFilter, TableEntry
+from traceanalyzer.report.table_entries.kinds import RowFilter, TableEntry, TableSummary, no_summary
 
 if TYPE_CHECKING:
+    from traceanalyzer.report.kept_tables import KeptTable
     from traceanalyzer.report.printed import PrintedRows
+    from traceanalyzer.trace import Run
 
 SHOWN_ROWS = 20
 """Rows that people are shown at most unless they ask for more; a terminal those that fit 24 lines,
@@ -129,12 +131,11 @@ def _print(
     from traceanalyzer.cli.io.progress import working
     from traceanalyzer.cli.io.reports import cleaned, opened
 
-    run = opened(paths)
-    from traceanalyzer.diagnosis.question import Query
-    from traceanalyzer.report.kept import kept_rows
+    kept = _kept(paths, scope) if hidden is None else {}
+    run = None if kept else opened(paths)
     from traceanalyzer.report.printed import PrintedRows
 
-    sums = any(trace.profiler_rows for trace in run.traces)
+    sums = run is not None and any(trace.profiler_rows for trace in run.traces)
     table = table_named(_table_for(name, sums, sort, columns))
     names = _columns(table.row, columns)
     order = _order(table, sort)
@@ -142,17 +143,17 @@ def _print(
         table, output.format, everything or top is not None, top=top, order=order, by=by
     )
     summed = show.totals if columns is None else []
-    shown = RowFilter(None if order else show.rows, **wanted)
-    asked = Query(run, *scope)
-    with working("Analyzing"):
-        rows, *totals = kept_rows(
-            asked,
-            (table.asked_as, shown),
-            *((total.name, RowFilter(**wanted)) for total in summed),
-        )
-        summary = table.summary(asked if rows else None, shown)
-    answer: list[Any] = [show.first(rows), totals, summary]
-    rows, totals, summary = cleaned(answer, hidden, run)
+    parts = [
+        (table.asked_as, RowFilter(None if order else show.rows, **wanted)),
+        *((total.name, RowFilter(**wanted)) for total in summed),
+    ]
+    answer = _left_by_report(kept, parts)
+    if answer is None:
+        run = run or opened(paths)
+        with working("Analyzing"):
+            answer = _worked_out(run, scope, parts)
+    shown: list[Any] = [show.first(answer.rows), answer.totals, answer.summary]
+    rows, totals, summary = cleaned(shown, hidden, run)
     printed = PrintedRows(
         table.asked_as,
         rows,
@@ -165,6 +166,44 @@ def _print(
         cut=_cut_rows(table) if len(rows) == show.rows else "",
     )
     emit(_with_totals(printed, table, summed, totals), output)
+
+
+class _Answer(NamedTuple):
+    """The rows of a table, those of the tables that sum it up, and what it has besides."""
+
+    rows: list[Any]
+    totals: list[list[Any]]
+    summary: TableSummary
+
+
+def _kept(paths: Sequence[str], scope: Scope) -> "Mapping[str, KeptTable]":
+    """Rows of tables that a report on these recordings left."""
+    from traceanalyzer.report.kept_tables import kept_tables, page_of_tables
+
+    return kept_tables(page_of_tables(paths, *scope))
+
+
+def _left_by_report(
+    kept: "Mapping[str, KeptTable]", parts: Sequence[tuple[str, RowFilter]]
+) -> _Answer | None:
+    """The answer of rows that are kept; None where they do not tell."""
+    if not kept:
+        return None
+    from traceanalyzer.report.kept_tables import rows_in
+
+    found = rows_in(kept, parts)
+    return None if found is None else _Answer(found[0], found[1:], no_summary())
+
+
+def _worked_out(run: "Run", scope: Scope, parts: Sequence[tuple[str, RowFilter]]) -> _Answer:
+    """The answer that the recordings give."""
+    from traceanalyzer.diagnosis.question import Query
+    from traceanalyzer.report.kept import kept_rows
+
+    asked = Query(run, *scope)
+    rows, *totals = kept_rows(asked, *parts)
+    name, shown = parts[0]
+    return _Answer(rows, totals, table_named(name).summary(asked if rows else None, shown))
 
 
 def _order(table: TableEntry, sort: str | None) -> str:

@@ -177,6 +177,11 @@ def warn(message: str) -> None:
     say(f"traceanalyzer: warning: {message}", err=True)
 
 
+def has_warned() -> bool:
+    """Whether the command has said something on standard error."""
+    return WARNED in _about_command()
+
+
 def _about_command() -> dict[str, Any]:
     context = click.get_current_context(silent=True)
     return {} if context is None else context.meta

@@ -32,6 +32,11 @@ class TableSummary:
     remarks: tuple[str, ...] = ()
 
 
+def no_summary(*_: object) -> TableSummary:
+    """What most tables' commands have besides their rows."""
+    return TableSummary({})
+
+
 @dataclass(frozen=True)
 class TableEntry:
     """A table of measurements."""
@@ -48,7 +53,7 @@ class TableEntry:
     # whether the command shows all ranks unless one is asked for; else the critical rank's
     of_every_rank: bool = False
     totals: str | None = None  # the table that sums it up, which people are shown below its rows
-    summary: "Callable[[Query | None, RowFilter], TableSummary]" = lambda *_: TableSummary({})
+    summary: "Callable[[Query | None, RowFilter], TableSummary]" = no_summary
     """What its command has besides the rows; None: there are no rows."""
     events: str | None = None
     """The column by which its rows, single events in time order, are longest; None: rows are in

@@ -1,0 +1,125 @@
+"""Commands of tables print the rows that a report left, and only where these are the rows wanted."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.ingest.cache.asked import told
+from traceanalyzer.base.reading import read_with
+from traceanalyzer.report import kept_tables
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LEFT = [
+    ["gaps"],
+    ["gaps", "--format", "json"],
+    ["gaps", "--top", "3"],
+    ["gaps", "--by", "time"],
+    ["kernels"],
+    ["kernels", "--format", "csv"],
+    ["kernels", "--sort", "calls", "--columns", "name,calls"],
+    ["ops", "--top", "2"],
+    ["path"],
+    ["phases", "--format", "markdown"],
+    ["syncs"],
+]
+NOT_LEFT = [
+    ["gaps", "--min-us", "5"],
+    ["ops", "--by-shape"],
+    ["kernels", "--device", "0"],
+    ["iterations"],
+]
+LOADED = """
+import sys
+from traceanalyzer.cli import main
+from traceanalyzer.ingest.cache import identity
+identity.SETTLED_S = -1
+try:
+    main()
+finally:
+    for name in ("ingest.kineto.reader", "diagnosis.selection", "replay.tape"):
+        print(name, f"traceanalyzer.{name}" in sys.modules)
+"""
+
+
+@pytest.fixture(autouse=True)
+def only_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither models nor answers of them are kept, and no command prints a page again."""
+    monkeypatch.setattr("traceanalyzer.ingest.cache.models.place", lambda: None)
+    monkeypatch.setattr("traceanalyzer.cli.io.again._question", lambda _: None)
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(*_: object, **__: object) -> object:
+        raise AssertionError("it was read, not answered")
+
+    monkeypatch.setattr("traceanalyzer.ingest.load", load)
+
+
+def test_tables_that_a_report_left_are_printed_without_reading(
+    cache: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without = [told(*words, trace_file, "--no-cache") for words in LEFT]
+    read_with(cache=True)
+    told("analyze", trace_file)
+    refuse(monkeypatch)
+    assert [told(*words, trace_file) for words in LEFT] == without
+
+
+def test_what_the_rows_do_not_tell_is_worked_out(
+    cache: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without = [told(*words, trace_file, "--no-cache") for words in NOT_LEFT]
+    read_with(cache=True)
+    told("analyze", trace_file)
+    assert [told(*words, trace_file) for words in NOT_LEFT] == without
+    refuse(monkeypatch)
+    for words in NOT_LEFT:
+        with pytest.raises(AssertionError):
+            told(*words, trace_file)
+
+
+def test_a_table_that_was_cut_answers_no_more_than_it_has(
+    cache: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = [["gaps", "--format", "json"], ["gaps", "--top", "1"], ["kernels", "--top", "1"]]
+    without = [told(*words, trace_file, "--no-cache") for words in asked]
+    read_with(cache=True)
+    monkeypatch.setattr(kept_tables, "MOST_ROWS", 1)
+    told("analyze", trace_file)
+    assert [told(*words, trace_file) for words in asked] == without
+    refuse(monkeypatch)
+    assert [told(*words, trace_file) for words in asked[1:]] == without[1:]
+    with pytest.raises(AssertionError):
+        told(*asked[0], trace_file)
+
+
+def test_a_redacted_table_is_worked_out(
+    cache: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("kernels", "--redact-name", "gemm.*")
+    without = told(*words, trace_file, "--no-cache")
+    read_with(cache=True)
+    told("analyze", trace_file)
+    assert told(*words, trace_file) == without
+
+
+def test_an_answer_loads_nothing_that_reads_or_measures(cache: Path, trace_file: Path) -> None:
+    told("analyze", trace_file)
+    result = subprocess.run(
+        [sys.executable, "-c", LOADED, "kernels", str(trace_file)],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    loaded = result.stdout.splitlines()[-3:]
+    assert loaded == [
+        "ingest.kineto.reader False",
+        "diagnosis.selection False",
+        "replay.tape False",
+    ]

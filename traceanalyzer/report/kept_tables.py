@@ -1,0 +1,122 @@
+"""Rows of tables that a report leaves: the commands of tables print them without reading the recording
+again. They depend on all that a page depends on (`ingest.cache.pages`)."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from traceanalyzer.analysis.joined.knowledge import Knowledge
+from traceanalyzer.base.files import note_read
+from traceanalyzer.base.reading import reading
+from traceanalyzer.diagnosis.part_of_run import Selection
+from traceanalyzer.ingest.cache.pages import CachedPage, answered_page, keep_page, kept_page
+from traceanalyzer.report.kept import facts_of, kept_text, rows_from
+from traceanalyzer.report.table_entries import TABLES, table_named
+from traceanalyzer.report.table_entries.kinds import RowFilter, TableEntry, no_summary
+from traceanalyzer.report.tables import first_of, measured_rows
+
+if TYPE_CHECKING:
+    from traceanalyzer.diagnosis.selection import MeasuredRanks
+
+MOST_ROWS = 300
+"""Of a table: more than a screen, a page or most questions show. Of single events the longest."""
+
+
+MORE = Raw(b"null")
+"""What stands for rows that are more than are kept."""
+
+
+class KeptTable(Struct, forbid_unknown_fields=True):
+    """Rows of a table as text. Without a limit a table of single events may have others than the
+    longest."""
+
+    first: Raw  # the first `MOST_ROWS`
+    every: Raw  # those without a limit, or `MORE`
+
+
+_DECODER = msgspec.json.Decoder(dict[str, KeptTable])
+
+
+def page_of_tables(
+    inputs: Sequence[str], selection: Selection | None, knowledge: Knowledge | None
+) -> CachedPage | None:
+    """Where the tables of a report on these inputs are kept; None where they are not."""
+    facts = facts_of(selection, knowledge)
+    if facts is None:
+        return None
+    return answered_page(("tables", *facts, tuple(inputs), reading().iteration), inputs)
+
+
+def keep_tables(page: CachedPage, of: "MeasuredRanks") -> None:
+    """Keep the rows of each table that a report has worked out: not those of ranks that it does not
+    speak of, nor those that come with more than rows."""
+    of_one_rank = len(of.each) == 1
+    made = [
+        table
+        for table in TABLES
+        if (of_one_rank or not table.of_every_rank) and table.summary is no_summary
+    ]
+    kept = {table.name: _kept(of, table) for table in made}
+    keep_page(page, kept_text({name: rows for name, rows in kept.items() if rows is not None}))
+
+
+def _kept(of: "MeasuredRanks", table: TableEntry) -> KeptTable | None:
+    """The rows of a table; None where they would not come back as they are."""
+    first = measured_rows(of, table.name, RowFilter(MOST_ROWS + 1))
+    with suppress(ValueError, TypeError):
+        if len(first) > MOST_ROWS:
+            return KeptTable(_text(table, first_of(table, first, MOST_ROWS)), MORE)
+        every = measured_rows(of, table.name, RowFilter()) if table.events else first
+        return KeptTable(_text(table, first), _text(table, every))
+    return None
+
+
+def _text(table: TableEntry, rows: list[Any]) -> Raw:
+    """Rows as text. Raises ValueError where they would not come back as they are, TypeError."""
+    text = kept_text(rows)
+    again = rows_from(table.name, text.encode())
+    if again != rows or kept_text(again) != text:
+        raise ValueError("rows that text does not hold")
+    return Raw(text.encode())
+
+
+def kept_tables(page: CachedPage | None) -> Mapping[str, KeptTable]:
+    """What a report left there, by the names of tables."""
+    text = None if page is None else kept_page(page)
+    if page is None or text is None:
+        return {}
+    try:
+        tables = _DECODER.decode(text)
+    except msgspec.MsgspecError:
+        return {}
+    for file in page.files:
+        note_read(file)
+    return tables
+
+
+def rows_in(
+    tables: Mapping[str, KeptTable], parts: Sequence[tuple[str, RowFilter]]
+) -> list[list[Any]] | None:
+    """The rows of several tables, each with those that are wanted of it; None where not all of them
+    are kept."""
+    with suppress(ValueError, TypeError):
+        answers = [_wanted(tables, table_named(name), wanted) for name, wanted in parts]
+        found = [rows for rows in answers if rows is not None]
+        return found if len(found) == len(parts) else None
+    return None
+
+
+def _wanted(
+    tables: Mapping[str, KeptTable], table: TableEntry, wanted: RowFilter
+) -> list[Any] | None:
+    """The wanted rows of a table; None where it is not known which they are."""
+    kept = tables.get(table.name)
+    if kept is None or wanted != RowFilter(wanted.top):
+        return None
+    if kept.every == MORE and (wanted.top is None or wanted.top > MOST_ROWS):
+        return None
+    rows = kept.every if wanted.top is None else kept.first
+    return first_of(table, rows_from(table.name, rows), wanted.top)
