@@ -102,6 +102,8 @@ def _plain_column(values: list[Any]) -> list[Any]:
     kinds = set(map(type, values))
     if kinds <= _PLAIN:
         return values
+    if kinds <= {float, type(None)}:
+        return [None if number is None else _float(number) for number in values]
     if kinds <= {str, type(None)}:
         return [text if text is None or text.isascii() else as_plain(text) for text in values]
     return list(map(as_plain, values))

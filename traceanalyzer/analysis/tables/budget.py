@@ -4,9 +4,10 @@ step and as means over the steady state.
 Compute goes first, then communication that compute does not hide, then copies that neither hides,
 then idle: a partition, so the parts sum to the step."""
 
+from collections.abc import Iterable
 from dataclasses import astuple, fields
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from traceanalyzer.analysis.algebra import IntervalSet, measure
 from traceanalyzer.analysis.causes.gaps import Gaps, idle_by_cause
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.joined.launched import is_launch
-from traceanalyzer.analysis.tables.logged_steps import logged_each
+from traceanalyzer.analysis.tables.logged_steps import logged_columns
 from traceanalyzer.analysis.time.sampled import MIN_STEP_SAMPLES, samples_of
 from traceanalyzer.analysis.time.steps import Steps
 from traceanalyzer.analysis.time.timed import Timed
@@ -257,58 +258,68 @@ class StepRow:
 
 
 def step_rows(timed: Timed, budgets: StepBudgets | None) -> list[StepRow]:
-    """A row a step, warm-up included."""
+    """A row a step, warm-up included. They are made of whole columns: logs have 100,000 steps and
+    more."""
     steps = timed.steps
-    count = len(timed.steps)
-    duration = steps.duration
-    launches = launches_by_step(timed)
-    kernels = np.bincount(steps.of_op[timed.linked.is_kernel & (steps.of_op >= 0)], minlength=count)
-    samples = None if timed.device is None else samples_of(timed, timed.device)
-    log = logged_each(timed.trace, count)
+    count = len(steps)
+    of_kernels = steps.of_op[timed.linked.is_kernel & (steps.of_op >= 0)]
+    columns: dict[str, Iterable[Any]] = {
+        "rank": [timed.trace.rank] * count,
+        "step": range(steps.first, steps.first + count),
+        "name": steps.names,
+        "warmup": (np.arange(count) < steps.warmup).tolist(),
+        "start_ns": steps.start.tolist(),
+        "end_ns": steps.end.tolist(),
+        "duration_ms": _each_ms(steps.duration),
+        "kernels": np.bincount(of_kernels, minlength=count).tolist(),
+        "launches": launches_by_step(timed).tolist(),
+        "latency_ms": _each_ms(steps.end - steps.host_start),
+        **logged_columns(timed.trace, count),
+        **_budget_columns(budgets, count),
+        **_counter_columns(timed),
+    }
+    in_order = (columns[f.name] for f in fields(StepRow))
+    return [StepRow(*row) for row in zip(*in_order, strict=True)]
 
-    def part(name: str, i: int) -> float | None:
-        return None if budgets is None else ms(getattr(budgets, name)[i])
 
-    def counter(role: str, i: int) -> float | None:
-        return (
-            None
-            if samples is None
-            else samples.mean(role, int(steps.start[i]), int(steps.end[i]), MIN_STEP_SAMPLES)
-        )
+def _each_ms(ns: I64) -> list[float]:
+    return [ms(one) for one in ns.tolist()]
 
+
+def _budget_columns(budgets: StepBudgets | None, count: int) -> dict[str, list[Any]]:
+    """Columns of `StepRow` that the budgets fill; without them, and of a log's compute, nothing."""
+    names = ("compute", "exposed_communication", "exposed_copy", "idle")
+    if budgets is None:
+        unknown = [f"{name}_ms" for name in names[1:]]
+        return {name: [None] * count for name in (*unknown, "largest_idle_cause")}
+    columns: dict[str, list[Any]] = {
+        f"{name}_ms": _each_ms(getattr(budgets, name)) for name in names
+    }
+    return columns | {"largest_idle_cause": _largest_causes(budgets)}
+
+
+def _largest_causes(budgets: StepBudgets) -> list[str | None]:
+    """The cause of the largest part of each step's idle time; None where it has none."""
+    causes = list(IdleCause)
+    largest = np.argmax(np.stack([budgets.idle_by_cause[cause] for cause in causes]), axis=0)
     return [
-        StepRow(
-            rank=timed.trace.rank,
-            step=steps.first + i,
-            name=steps.names[i],
-            warmup=i < steps.warmup,
-            start_ns=int(steps.start[i]),
-            end_ns=int(steps.end[i]),
-            duration_ms=ms(duration[i]),
-            compute_ms=log[i].compute_ms if budgets is None else part("compute", i),
-            exposed_communication_ms=part("exposed_communication", i),
-            exposed_copy_ms=part("exposed_copy", i),
-            idle_ms=part("idle", i),
-            largest_idle_cause=_largest_cause(budgets, i),
-            kernels=int(kernels[i]),
-            launches=int(launches[i]),
-            latency_ms=ms(steps.end[i] - steps.host_start[i]),
-            sm_active_share=counter("sm_active", i),
-            tensor_active_share=counter("tensor", i),
-            dram_share=counter("dram", i),
-            data_ms=log[i].data_ms,
-            forward_ms=log[i].forward_ms,
-            backward_ms=log[i].backward_ms,
-            optimizer_ms=log[i].optimizer_ms,
-            phases=log[i].phases,
-            samples=log[i].samples,
-            tokens=log[i].tokens,
-            loss=log[i].loss,
-            grad_norm=log[i].grad_norm,
-            peak_memory_bytes=log[i].peak_memory_bytes,
-        )
-        for i in range(count)
+        causes[cause].label if idle else None
+        for cause, idle in zip(largest.tolist(), budgets.idle.tolist(), strict=True)
     ]
+
+
+def _counter_columns(timed: Timed) -> dict[str, list[Any]]:
+    """Columns of `StepRow` that samples of hardware counters fill."""
+    steps = timed.steps
+    roles = {"sm_active_share": "sm_active", "tensor_active_share": "tensor", "dram_share": "dram"}
+    samples = None if timed.device is None else samples_of(timed, timed.device)
+    if samples is None:
+        return {name: [None] * len(steps) for name in roles}
+    windows = list(zip(steps.start.tolist(), steps.end.tolist(), strict=True))
+    return {
+        name: [samples.mean(role, start, end, MIN_STEP_SAMPLES) for start, end in windows]
+        for name, role in roles.items()
+    }
 
 
 def launches_by_step(timed: Timed) -> I64:
@@ -316,9 +327,3 @@ def launches_by_step(timed: Timed) -> I64:
     steps = timed.steps
     time = timed.trace.api_calls.start[is_launch(timed.linked)]
     return np.searchsorted(time, steps.host_end) - np.searchsorted(time, steps.host_start)
-
-
-def _largest_cause(budgets: StepBudgets | None, i: int) -> str | None:
-    if budgets is None or budgets.idle[i] == 0:
-        return None
-    return max(IdleCause, key=lambda cause: budgets.idle_by_cause[cause][i]).label
