@@ -1,5 +1,5 @@
 """Recordings of JAX and XLA: `.xplane.pb`, and the `trace.json.gz` that is written beside it."""
 
-from traceanalyzer.ingest.xplane.reader import read, recognise, repeats_xplane
+from traceanalyzer.ingest.xplane.reader import read, recognise, repeats
 
-__all__ = ["read", "recognise", "repeats_xplane"]
+__all__ = ["read", "recognise", "repeats"]

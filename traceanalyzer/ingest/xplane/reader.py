@@ -158,7 +158,7 @@ def recognise(head: bytes, path: Path) -> bool:
     return named and all(number <= PLANE_STAT for number, *_ in found)
 
 
-def repeats_xplane(path: Path) -> bool:
+def repeats(path: Path) -> bool:
     """Whether a file is the JSON form of an XPlane in the same folder: of the two in a folder that
     one is read."""
     return not path.name.endswith(SUFFIX) and any(path.parent.glob(f"*{SUFFIX}"))
