@@ -56,7 +56,7 @@ FRAMEWORK = re.compile(
 """Any of these names proves that PyTorch ran."""
 TRAINING = re.compile(
     r"(?<!Register)(?<!RegisterPre)(?<!RegisterPost)(?<!register_)backward|autograd::engine|Optimizer\.step|"
-    r"(?<![a-z])(multi_tensor_apply|fused_adam|adamw?|sgd|lamb(?!da)|adagrad)\w*|bwd|dgrad|wgrad",
+    r"(?<![a-z])(multi_tensor_apply(?!.*\bCopy(?:Functor)?<)|fused_adam|adamw?|sgd|lamb(?!da)|adagrad)\w*|bwd|dgrad|wgrad",
     re.IGNORECASE,
 )
 """A backward pass or an optimizer, as an operator, a range or a kernel. What only registers a hook

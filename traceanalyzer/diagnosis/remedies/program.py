@@ -12,7 +12,7 @@ from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace.hardware import GIGA
 
 _LIBRARIES = {
-    "training": r"^autograd::engine|^Optimizer\.step#|multi_tensor_apply|[Aa]dam",
+    "training": r"^autograd::engine|^Optimizer\.step#|multi_tensor_apply(?!.*\bCopy(?:Functor)?<)|[Aa]dam",
     "ddp": r"DistributedDataParallel|torch::distributed::reducer|distributed\.ddp",
     "fsdp": r"FSDP|FullySharded|fully_shard",
     "accelerate": r"(^|/)accelerate/|transformers/trainer\.py",

@@ -50,6 +50,11 @@ def headroom(report: Report, finding: Finding) -> str:
     return f"headroom {figure(finding.headroom_ms, 'ms')}{share}"
 
 
+def command(report: Report) -> str:
+    """How to run the program, in an example."""
+    return f"python {'serve' if report.tables.get('iterations') else 'train'}.py"
+
+
 def no_advice(report: Report) -> str:
     """Why nothing is recommended, or what to record."""
     bottleneck = report.summary.bottleneck
@@ -68,7 +73,8 @@ def no_advice(report: Report) -> str:
         lacking = evidence.get("next step", "")
         return "No recommendation: the GPU was not recorded." if lacking in headline else lacking
     if report.findings and bottleneck == "inconclusive":
-        next_step = evidence.get("next step", "traceanalyzer collect torch -- python train.py")
+        record = f"traceanalyzer collect torch -- {command(report)}"
+        next_step = evidence.get("next step", record)
         return f"Not enough data. Next: {next_step}."
     busy = (
         bottleneck in OF_KERNELS
@@ -168,7 +174,7 @@ def leads(report: Report, finding: Finding) -> Iterator[str]:
     functions = [*dict.fromkeys(function_name(row.full_name) for row in kernels)][:MOST_LEADS]
     if functions and all(one.vendor in KNOWS_NCU for one in report.inputs):
         wanted = shlex.quote(f"regex:^({'|'.join(map(re.escape, functions))})$")
-        yield f"what limits its kernels: ncu --set basic --section WarpStateStats -k {wanted} -c 10 python train.py"
+        yield f"what limits its kernels: ncu --set basic --section WarpStateStats -k {wanted} -c 10 {command(report)}"
 
 
 def _places(report: Report, cls: str, where: list[str]) -> list[Any]:
