@@ -109,6 +109,11 @@ _REASONS = {
     ),
 }
 """Why a part is long, and in short where two are named."""
+OF_STAGES = (
+    "the GPU waits for other stages of the pipeline for {}",
+    "waiting for other stages of the pipeline",
+)
+"""The words for a part of a pipeline's step: bubbles are within it."""
 TURN = "another GPU's turn"
 BY_TURNS = (
     "the GPU is idle for {} while another GPU of this process has its turn: each batch passes "
@@ -338,6 +343,8 @@ def _reason(m: Measurements, part: str, shares: Shares) -> str:
     text, noun = _REASONS["small" if small else _name(part, shares)]
     if part == "unexplained" and by_turns(m.causes):
         text = BY_TURNS
+    if part == "communication" and _is_pipeline(m):
+        text = OF_STAGES[0]
     more = main_detail(m.causes) if part == "host" else ""
     mostly = f", mostly {more}" if more else ""
     waits_ms = getattr(m.step.waiting, part, 0.0)
@@ -353,6 +360,10 @@ def _reason(m: Measurements, part: str, shares: Shares) -> str:
 def _whole(m: Measurements) -> str:
     which = "each" if m.timed.steps.found else "the"
     return f"{which} {span(m.step.step_ms)} {m.timed.steps.unit}"
+
+
+def _is_pipeline(m: Measurements) -> bool:
+    return m.ranks is not None and m.ranks.pipeline is not None
 
 
 def _headline(m: Measurements, verdict: _Verdict, shares: Shares) -> str:
@@ -377,4 +388,6 @@ def _noun(m: Measurements, part: str, shares: Shares) -> str:
     """What a part is called where two are named."""
     if part == "unexplained" and by_turns(m.causes):
         return TURN
+    if part == "communication" and _is_pipeline(m):
+        return OF_STAGES[1]
     return _REASONS[_name(part, shares)][1]

@@ -40,9 +40,15 @@ def analyzed(ranks: Sequence[DigestedRank], digests: Sequence[RecordingPlace]) -
     return Analyzed(
         summary=found.summary,
         holds_up=straggler is not None,
-        cost_ms=None if straggler is None else straggler.headroom_ms or _gain_ms(found),
+        cost_ms=None if straggler is None else _cost_ms(straggler, _gain_ms(found)),
         ranks=frozenset(rows[one.position].rank for one in holding_up(critical)),
     )
+
+
+def _cost_ms(straggler: Finding, gain_ms: float | None) -> float | None:
+    """What ranks cost: the finding's headroom, or less where the advice gains less."""
+    known = [one for one in (straggler.headroom_ms, gain_ms) if one]
+    return min(known, default=None)
 
 
 def _gain_ms(found: Diagnosis) -> float | None:

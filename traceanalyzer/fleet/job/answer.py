@@ -52,6 +52,7 @@ MOST_RANKS = 16
 """Recordings that are analyzed together: more cost more than they tell beyond the late ranks and
 their neighbours."""
 SHOWN = 4  # ranks named in a sentence
+AS_MUCH = 0.01  # costs that differ by less differ by rounding
 UNNAMED = ("profiler", "other", "unexplained")  # parts of the step that are no bottleneck
 _NAMES = {
     "compute": "compute",
@@ -161,7 +162,7 @@ def _culprits(
 def _at_most(culprit: JobCulprit, cost_ms: float | None) -> JobCulprit:
     """A culprit with what the job gains without it: what it is late by as recorded, or less where
     the replay without the profiler gains less (`cost_ms`)."""
-    if not cost_ms or cost_ms >= culprit.gain_ms:
+    if not cost_ms or cost_ms >= (1.0 - AS_MUCH) * culprit.gain_ms:
         return culprit
     share = cost_ms / culprit.gain_ms
     low = None if culprit.low_ms is None else culprit.low_ms * share

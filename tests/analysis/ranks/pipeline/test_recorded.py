@@ -2,6 +2,7 @@
 has."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from tests.analysis.ranks.pipeline.recordings import Job, gpipe, interleaved, on
 from tests.recorded import ranks
 from traceanalyzer.analysis.ranks.compare import compare_ranks
 from traceanalyzer.analysis.ranks.digested import digest_of
+from traceanalyzer.analysis.ranks.pipeline.job import PipelineJob
 from traceanalyzer.cli import cli
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.ingest import load
@@ -129,6 +131,19 @@ def test_real_stages_of_five_and_eleven_layers():
     )
     assert evened.pipeline.is_faithful
     assert evened.late == ()
+
+
+def test_a_stage_that_is_surely_heavy_is_named_although_steps_differ_a_little(tmp_path):
+    def recorded_as(longer: float) -> PipelineJob:
+        job = compared(Job(took=heavy(2.0)), tmp_path).pipeline
+        ops = job.pipeline.ops
+        ops = replace(ops, end=ops.end + ops.recorded_s * (longer - 1.0))
+        return replace(job, pipeline=replace(job.pipeline, ops=ops))
+
+    roughly = recorded_as(1.06)
+    assert not roughly.is_faithful
+    assert {one.stage for one in roughly.late} == {3}
+    assert recorded_as(1.2).late == ()
 
 
 @SCHEDULES

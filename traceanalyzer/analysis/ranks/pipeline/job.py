@@ -30,6 +30,10 @@ from traceanalyzer.trace import F64, I64, Bool
 FAITHFUL = 0.05
 """Steps worked out from the operations differ by less from the recorded ones, or nothing is
 promised."""
+ROUGH = 0.1
+"""Steps that are further off, but less than this, name a stage whose evening out gains `SURE` times
+the difference."""
+SURE = 4.0
 TRIED = 5
 """Ranks, by what they take longer than others of their stage, without which the steps are worked
 out."""
@@ -66,8 +70,19 @@ class PipelineJob:
     def is_faithful(self) -> bool:
         """Whether the steps come out as long as they were."""
         recorded_s = float(self.pipeline.ops.recorded_s.sum())
-        apart_s = abs(float(self.base_ms.sum()) / MS_PER_S - recorded_s)
-        return apart_s <= FAITHFUL * recorded_s
+        return self._apart_s <= FAITHFUL * recorded_s
+
+    @property
+    def _apart_s(self) -> float:
+        """What the steps that were worked out differ from the recorded ones."""
+        return abs(float(self.base_ms.sum()) / MS_PER_S - float(self.pipeline.ops.recorded_s.sum()))
+
+    @property
+    def _is_surely_heavy(self) -> bool:
+        """Whether the heaviest stage is so although the steps are only roughly those recorded."""
+        recorded_s = float(self.pipeline.ops.recorded_s.sum())
+        gain_s = float(self.evened_ms.sum()) / MS_PER_S
+        return self._apart_s <= min(ROUGH * recorded_s, gain_s / SURE)
 
     @cached_property
     def usual(self) -> F64:
@@ -165,7 +180,7 @@ class PipelineJob:
         faithful."""
         least = MIN_GAIN_SHARE * float(self.base_ms.mean())
         if not self.is_faithful:
-            return ()
+            return self._heavy_stage(least) if self._is_surely_heavy else ()
         gains = {
             one: gain
             for one, gain in self.gains_ms.items()
@@ -173,7 +188,6 @@ class PipelineJob:
         }
         best = max(gains.values(), default=0.0)
         together = False
-        stage = None
         several, together_ms = self._together
         evened = float(self.evened_ms.mean())
         if together_ms >= least and together_ms > sum(gains.values()):
@@ -181,11 +195,18 @@ class PipelineJob:
             best = together_ms
             together = True
         if evened >= least and evened > best:
-            stage = self.heaviest
-            together = True
-            gains = dict.fromkeys(self.position[:, stage].tolist(), evened)
+            return self._heavy_stage(least)
         falling = sorted(gains.items(), key=itemgetter(1), reverse=True)
-        return tuple(LateRank(rank, gain, together, stage) for rank, gain in falling)
+        return tuple(LateRank(rank, gain, together) for rank, gain in falling)
+
+    def _heavy_stage(self, least_ms: float) -> tuple[LateRank, ...]:
+        """The ranks of the heaviest stage, where evening it out gains as much."""
+        gain_ms = float(self.evened_ms.mean())
+        if gain_ms < least_ms:
+            return ()
+        stage = self.heaviest
+        ranks = self.position[:, stage].tolist()
+        return tuple(LateRank(rank, gain_ms, together=True, stage=stage) for rank in ranks)
 
     @cached_property
     def _together(self) -> tuple[list[int], float]:
@@ -223,7 +244,7 @@ def pipeline_job(
         )
     except TraceAnalyzerError as error:
         return None, f"The pipeline is not worked out: {error}."
-    if found.is_faithful:
+    if found.is_faithful or found.late:
         return found, ""
     took = f"{found.base_ms.mean():.3g} ms, recorded are {found.slowdown.recorded_ms:.3g}"
     return (
