@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PACKAGE = ROOT / "traceanalyzer"
 MOST = {
     "comments to the formatter": 0,
-    "walruses": 50,
+    "walruses": 40,
     "walruses outside of the test of an if or while": 0,
     "lines of 30 tokens or more": 210,
     "hundredths of a token in a mean line of code": 918,

@@ -81,7 +81,7 @@ def _seconds(run: Callable[[], object]) -> float:
 
 
 def measured_apart() -> tuple[dict[str, Any] | None, str | None]:
-    """What `measure` says in a process of its own, and why it says nothing."""
+    """What `measure_ceilings` says in a process of its own, and why it says nothing."""
     command = [sys.executable, "-m", __spec__.name if __spec__ else __name__]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)  # noqa: S603

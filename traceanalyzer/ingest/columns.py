@@ -73,7 +73,7 @@ class Columns:
         self.mended += mended
 
     def take(self) -> dict[str, NDArray[Any]]:
-        """The columns as arrays, those of one value as `alike` makes them, nothing of them held
+        """The columns as arrays, those of one value as `constant_column` makes them, nothing of them held
         twice; nothing may be appended afterwards."""
         return {name: self._taken(name) for name in self._layout}
 
@@ -108,7 +108,7 @@ class Columns:
 
 
 def tight(values: NDArray[Any]) -> NDArray[Any]:
-    """The column, as `alike` makes it where it is of one value throughout."""
+    """The column, as `constant_column` makes it where it is of one value throughout."""
     if not len(values) or is_constant(values):
         return values
     sample = values[:: len(values) // _SAMPLES + 1]

@@ -140,7 +140,7 @@ def constant_column(
 
 
 def is_constant(column: NDArray[Any]) -> bool:
-    """Whether the column has rows and was made by `alike`."""
+    """Whether the column has rows and was made by `constant_column`."""
     return column.strides == (0,) and len(column) > 0
 
 

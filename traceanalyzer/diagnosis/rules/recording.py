@@ -10,7 +10,7 @@ from traceanalyzer.analysis.names.pytorch import LIBRARY_MARK
 from traceanalyzer.analysis.serving.cut import find_iterations
 from traceanalyzer.analysis.time.coverage import WHOLE_SHARE
 from traceanalyzer.analysis.time.repeats import coinciding_range
-from traceanalyzer.base import NS_PER_MS, MinorNote, span
+from traceanalyzer.base import NS_PER_MS, MinorNote, plural, span
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.rules.timing import DRIFT_SHARE
 from traceanalyzer.diagnosis.serving.sentences import sentences
@@ -112,7 +112,7 @@ def _steps(m: Measurements) -> Iterator[str]:
     if (seen.work_outside_share or 0.0) > WORK_OUTSIDE:
         yield (
             f"Only {1 - (seen.work_outside_share or 0.0):.0%} of GPU work is in the "
-            f"{steps.steady_count} {steps.unit}{'s' * (steps.steady_count != 1)} found."
+            f"{steps.steady_count} {plural(steps.unit, steps.steady_count)} found."
         )
     elif seen.steps_share is not None and seen.steps_share < WHOLE_SHARE:
         idle = seen.idle_outside_share

@@ -40,7 +40,7 @@ def decoded_lines(pieces: Iterable[bytes], cut: Callable[[], None] | None = None
 def line_groups(
     pieces: Iterable[bytes], cut: Callable[[], None] | None = None
 ) -> Iterator[list[str]]:
-    """As `lines_of`, the lines of each piece together."""
+    """As `decoded_lines`, the lines of each piece together."""
     decoder = None
     rest = ""
     for piece in pieces:
