@@ -28,7 +28,7 @@ from traceanalyzer.ingest.places import places_in
 from traceanalyzer.ingest.produced import Produced
 from traceanalyzer.ingest.proton import _nodes, _sums
 from traceanalyzer.ingest.sqlite.database import open_database
-from traceanalyzer.ingest.xplane.space import LONGEST_MODULE
+from traceanalyzer.ingest.xplane.space import LONGEST_MODULE, LONGEST_OPERATOR
 
 LONG = "aten::" + "x" * 200_000
 
@@ -85,6 +85,24 @@ def test_what_the_inspector_says_is_read_record_by_record() -> None:
     clues = clues_of([("log", text.encode())], 2)
     assert clues.hosts == {0: "node-7", 1: "node-7"}
     assert clues.behind == (1,)
+
+
+def test_a_long_operator_of_an_xplane_is_shortened_in_each_of_its_modules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator = "fusion" + "x" * 50_000
+    modules = iter(range(1_000_000))
+    monkeypatch.setattr(
+        test_xplane,
+        "hlo",
+        lambda _: {"hlo_op": operator, "hlo_module": f"jit_{next(modules)}", "program_id": 3},
+    )
+    path = tmp_path / "a.xplane.pb"
+    path.write_bytes(space(*test_xplane.small()))
+    strings = load([path]).traces[0].strings
+    joined = [text for text in strings if text.startswith("jit_") and "/" in text]
+    assert len(joined) > 4
+    assert {len(text.partition("/")[2]) for text in joined} == {LONGEST_OPERATOR}
 
 
 def test_a_scope_of_proton_knows_whether_it_has_one_kernel() -> None:

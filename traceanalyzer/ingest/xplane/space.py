@@ -38,6 +38,8 @@ COLUMNS = ("name", "start", "end", *STATS)
 LONGEST_MODULE = 200
 """Characters of a module's name before that of each of its operators; names are written once in the
 file, and a long one would be repeated thousands of times here."""
+LONGEST_OPERATOR = 512
+"""Characters of an operator behind its module's: one operator may stand in any number of modules."""
 Columns = dict[str, I64]
 
 
@@ -114,6 +116,6 @@ def operator_codes(rows: Columns, texts: StringCodes) -> tuple[I64, I64]:
     for pair in pairs.tolist():
         module, operator = divmod(pair, wide)
         parts = [strings[module - 1][:LONGEST_MODULE]] if module else []
-        name = "/".join([*parts, strings[operator - 1]])
+        name = "/".join([*parts, strings[operator - 1][: LONGEST_OPERATOR if module else None]])
         codes.append(texts.code(name) if operator else -1)
     return rows["hlo_module"], np.array(codes, np.int64)[place]
