@@ -28,6 +28,7 @@ from tests.fuzz.use import (
     HANGS,
     HARDWARE,
     HISTORIES,
+    JOURNALED,
     LOGS,
     OPERATIONS,
     POLICIES,
@@ -779,6 +780,18 @@ KINDS = {
         ),
         Kind("report", "a.json", _reports, _mutated_json, REPORTS),
         Kind("history", "a.db", _histories, mutate.in_database, HISTORIES),
+        *(
+            Kind(
+                name,
+                f"a.db-{name}",
+                lambda: (b"",),
+                mutate.in_bytes,
+                JOURNALED,
+                mutate.journal,
+                lambda: {"a.db": _histories()[0]},
+            )
+            for name in ("journal", "wal")
+        ),
         Kind(
             "compile",
             "a.log",

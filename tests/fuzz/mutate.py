@@ -112,6 +112,10 @@ ODD_BYTES = (
 )
 
 
+LONG = 100_000
+"""Letters of a text that is named often."""
+
+
 def odd(random: Random) -> Any:
     """A value that is seldom expected."""
     return random.choice(
@@ -234,9 +238,44 @@ def in_message(data: bytes, random: Random) -> bytes:
     swapped; or its bytes."""
     if random.random() < 0.25:
         return in_bytes(data, random)
+    if random.random() < 0.05:
+        return _often_named(data, random)
     for _ in range(random.randrange(1, 4)):
         data = _change_message(data, random)
     return data
+
+
+def _often_named(data: bytes, random: Random) -> bytes:
+    """A message one of whose texts is long, and some of whose parts, which may name it by its
+    number, stand hundreds of times."""
+    for _ in range(20):
+        longer = _with_a_long_text(data, random)
+        if len(longer) > len(data) + LONG // 2:
+            break
+    fields = _fields(longer)
+    for _ in range(3):
+        i = random.randrange(len(fields)) if fields else 0
+        few = [one for one in fields[i : i + 1] if len(one[1]) < 500]
+        fields[i:i] = few * random.choice((10, 300))
+    return _message(fields)
+
+
+def _with_a_long_text(data: bytes, random: Random) -> bytes:
+    fields = _fields(data)
+    texts = [i for i, (_, body, kind) in enumerate(fields) if kind == 2 and body]
+    if not texts:
+        return data
+    i = random.choice(texts)
+    head, body, kind = fields[i]
+    within = _fields(body) and _with_a_long_text(body, random)
+    fields[i] = (head, within or body + b"x" * LONG, kind)
+    return _message(fields)
+
+
+def _message(fields: list[tuple[bytes, bytes, int]]) -> bytes:
+    return b"".join(
+        head + (_varint(len(body)) if kind == 2 else b"") + body for head, body, kind in fields
+    )
 
 
 def _change_message(data: bytes, random: Random) -> bytes:
@@ -266,9 +305,7 @@ def _change_message(data: bytes, random: Random) -> bytes:
     else:
         j = random.randrange(len(fields))
         fields[i], fields[j] = fields[j], fields[i]
-    return b"".join(
-        head + (_varint(len(body)) if kind == 2 else b"") + body for head, body, kind in fields
-    )
+    return _message(fields)
 
 
 ODD_VARINTS = (0, 1, 2, 7, 255, 2**31, 2**32, 2**40, 2**63 - 1, 2**63, 2**64 - 1)
@@ -354,6 +391,8 @@ def in_database(data: bytes, random: Random) -> bytes:
     damaged."""
     if random.random() < 0.3:
         return in_bytes(data, random)
+    if random.random() < 0.1:
+        return _with_shared_pages(data, random)
     db = sqlite3.connect(":memory:", isolation_level=None)
     try:
         db.deserialize(data)
@@ -364,6 +403,44 @@ def in_database(data: bytes, random: Random) -> bytes:
     made = db.serialize()
     db.close()
     return in_bytes(made, random) if random.random() < 0.1 else made
+
+
+def _with_shared_pages(data: bytes, random: Random) -> bytes:
+    """An SQLite file in which pages of trees and chains lead to pages that have a place already."""
+    size = int.from_bytes(data[16:18], "big") or 1 << 16
+    count = len(data) // max(size, 512)
+    pages = bytearray(data)
+    inner = [n for n in range(1, count) if pages[n * size] in (2, 5)]
+    for _ in range(random.choice((1, 5, 100))):
+        to = random.randrange(1, count + 1).to_bytes(4, "big") if count else b""
+        if inner and random.random() < 0.7:  # a child of an inner page
+            page = random.choice(inner) * size
+            cells = int.from_bytes(pages[page + 3 : page + 5], "big") or 1
+            slot = page + 12 + 2 * random.randrange(cells)
+            at = page + int.from_bytes(pages[slot : slot + 2], "big")
+        else:  # where a chain of overflow pages goes on
+            at = random.randrange(max(count, 1)) * size
+        if at + 4 <= len(pages):
+            pages[at : at + 4] = to or bytes(4)
+    return bytes(pages)
+
+
+def journal(random: Random) -> bytes:
+    """A rollback journal or a write-ahead log beside a database: whole, of another file, or cut."""
+    named = random.choice((b"", b"/etc/hostname", b"../a.db", b"x" * 600))
+    page = random.choice((512, 4096))
+    head = MAGIC + b"".join(
+        random.choice((0, 1, 2, 7, page, 2**31)).to_bytes(4, "big") for _ in range(5)
+    )
+    end = len(named).to_bytes(4, "big") + (sum(named) & 0xFFFFFFFF).to_bytes(4, "big") + MAGIC
+    body = random.randbytes(random.choice((0, page + 8)))
+    log = bytes.fromhex(random.choice(("377f0682", "377f0683"))) + random.randbytes(60)
+    made = random.choice((head.ljust(512, b"\0") + body + named + end, log, named + end, b""))
+    return made[: random.randrange(len(made) + 1)] if random.random() < 0.2 else made
+
+
+MAGIC = bytes.fromhex("d9d505f920a163d7")
+"""What a rollback journal begins with, and a name in it ends with."""
 
 
 def _change_database(db: sqlite3.Connection, random: Random) -> None:
@@ -422,6 +499,8 @@ def in_parquet(data: bytes, random: Random) -> bytes:
     if random.random() < 0.2:
         return in_bytes(data, random)
     table = parquet.read_table(io.BytesIO(data), use_threads=False)
+    if random.random() < 0.05:
+        return _one_value_often(table, random)
     for _ in range(random.randrange(1, 4)):
         with suppress(
             ArrowException, OverflowError, IndexError, ValueError
@@ -432,6 +511,34 @@ def in_parquet(data: bytes, random: Random) -> bytes:
         parquet.write_table(table, sink)
     except (ArrowException, ValueError):  # an empty structure, half a character
         return in_bytes(data, random)
+    return sink.getvalue()
+
+
+def _one_value_often(table: Any, random: Random) -> bytes:
+    """A Parquet file with one long text, or number, in a column thousands of times."""
+    import pyarrow as arrow
+    from pyarrow import parquet
+
+    i = random.randrange(table.num_columns)
+    listed = str(table.schema.field(i).type).startswith("list")
+    count = random.choice((100, 2_000)) if listed else table.num_rows
+    codes = arrow.array([0] * count, arrow.int32())
+    texts = "string" in str(table.schema.field(i).type)
+    one = ["x" * LONG] if texts else [random.choice((0, 7, 2**62))]
+    values = arrow.DictionaryArray.from_arrays(codes, arrow.array(one))
+    if not texts:
+        values = values.dictionary_decode()
+    if listed:
+        ends = arrow.array([0] + [count] * table.num_rows, arrow.int32())
+        values = arrow.ListArray.from_arrays(ends, values)
+    table = table.set_column(i, table.column_names[i], values)
+    sink = io.BytesIO()
+    about = {key.decode(): text.decode() for key, text in (table.schema.metadata or {}).items()}
+    with parquet.ParquetWriter(
+        sink, table.schema, compression="zstd", store_schema=random.random() < 0.5
+    ) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata({k: v for k, v in about.items() if k != "ARROW:schema"})
     return sink.getvalue()
 
 

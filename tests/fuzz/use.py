@@ -25,6 +25,8 @@ OUT = "OUT"
 LATEST = "PATH#latest"
 """The case's file, the folder that it lies in, the beginning of the names of what is written; the
 case's last run."""
+WITHIN = "FOLDER/"
+"""Before the name of another file of that folder."""
 BESIDE = "BESIDE/"
 """Before the name of a sound file of another kind."""
 SERVER = f"{BESIDE}server.json"
@@ -154,6 +156,13 @@ HISTORIES = (
     ("compare", LATEST, LATEST),
     ("check", LATEST, "--max", "gpu_idle_share=1"),
 )
+JOURNALED = (
+    ("history", f"{WITHIN}a.db"),
+    ("compare", f"{WITHIN}a.db#latest", SERVER),
+    ("check", SERVER, "--baseline", f"{WITHIN}a.db#latest", "--max", "gpu_idle_share=1"),
+    ("analyze", SERVER, "--store", f"{WITHIN}a.db", "--format", "json"),
+)
+"""With a journal or a log beside the history, which nobody of ours wrote."""
 COUNTED = (
     *_each("analyze", SERVER, "--ncu", PATH),
     *_each("kernels", SERVER, "--ncu", PATH, forms=("json",)),
@@ -176,7 +185,10 @@ def run(command: Command, path: Path, folder: Path, beside: Path, out: Path) -> 
         shutil.rmtree(old) if old.is_dir() else old.unlink()
     given = {PATH: str(path), LATEST: f"{path}#latest", FOLDER: str(folder)}
     words = [
-        given.get(word, word.replace(BESIDE, f"{beside}/").replace(OUT, str(out)))
+        given.get(
+            word,
+            word.replace(BESIDE, f"{beside}/").replace(WITHIN, f"{folder}/").replace(OUT, str(out)),
+        )
         for word in command
     ]
     if words == ["mcp"]:

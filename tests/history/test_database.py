@@ -198,6 +198,28 @@ def test_a_journal_that_names_a_further_file_deletes_nothing(path, tmp_path):
     assert journal.exists()
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        JOURNAL_MAGIC
+        + struct.pack(">IIIII", 0, 7, 2**31, 512, 4096),  # the file would become 8 TB long
+        JOURNAL_MAGIC + struct.pack(">IIIII", 2**32 - 1, 7, 10**6, 512, 65536),
+        b"notes about the runs, which SQLite would remove as a journal without a record",
+        JOURNAL_MAGIC,
+    ],
+)
+def test_a_journal_of_another_file_is_refused_and_nothing_changes(path, head):
+    store_report(path, full())
+    before = path.read_bytes()
+    journal = Path(f"{path}-journal")
+    journal.write_bytes(head.ljust(512, b"\0"))
+    fails(path, "is no journal of this file")
+    with pytest.raises(TraceAnalyzerError, match="is no journal of this file"):
+        store_report(path, full())
+    assert path.read_bytes() == before
+    assert journal.read_bytes() == head.ljust(512, b"\0")
+
+
 @pytest.mark.parametrize("link", [os.symlink, os.link])
 def test_a_journal_that_is_a_link_is_not_written_through(path, tmp_path, link):
     store_report(path, full())

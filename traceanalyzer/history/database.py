@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import sqlite3
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import cache
@@ -53,6 +54,10 @@ JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 """The last bytes of a journal that names a further file, which SQLite deletes as it rolls back
 (https://www.sqlite.org/fileformat2.html#the_rollback_journal). A history is never written
 together with another database, so its own journal names none."""
+JOURNAL_HEADER = struct.Struct(">8sIIIII")
+"""What a journal begins with: its magic, records, a nonce, pages of the file before, sizes of a sector
+and of a page."""
+PAGE_SIZES = {1 << bits for bits in range(9, 17)}
 WAL_SUFFIXES = ("-wal", "-shm")
 WAL_VERSION = 2  # bytes 18 and 19 of the header: the file is written by way of a -wal file
 VERSIONS_AT = slice(18, 20)
@@ -213,7 +218,7 @@ def _check_neighbours(path: Path) -> None:
             raise UnreadableInputError(
                 f"{path}: {path.name}{suffix} lies beside it, which no history has; remove it"
             )
-    if path.is_file() and WAL_VERSION in _head(path)[VERSIONS_AT]:
+    if path.is_file() and WAL_VERSION in _head(path, VERSIONS_AT.stop)[VERSIONS_AT]:
         raise UnreadableInputError(
             f"{path}: kept in SQLite's WAL mode, which no history is; "
             "turn it off (PRAGMA journal_mode = DELETE)"
@@ -230,11 +235,27 @@ def _check_neighbours(path: Path) -> None:
             f"{path}: {path.name}{JOURNAL} beside it names a further file, which SQLite would "
             "delete; no history has such a journal: remove it"
         )
+    if not _may_be_of(journal, path.stat().st_size if path.is_file() else 0):
+        raise UnreadableInputError(
+            f"{path}: {path.name}{JOURNAL} beside it is no journal of this file; remove it"
+        )
 
 
-def _head(path: Path) -> bytes:
+def _may_be_of(journal: Path, size: int) -> bool:
+    """Whether a journal can be that of a file of so many bytes, which only grows while it is
+    written: SQLite brings the file to whatever length its journal states."""
+    head = _head(journal, JOURNAL_HEADER.size)
+    if head[:1] in (b"", b"\0"):
+        return True  # not begun: SQLite rolls nothing back
+    if len(head) < JOURNAL_HEADER.size:
+        return False
+    magic, _, _, pages, _, page_size = JOURNAL_HEADER.unpack(head)
+    return magic == JOURNAL_MAGIC and page_size in PAGE_SIZES and pages * page_size <= size
+
+
+def _head(path: Path, length: int) -> bytes:
     with path.open("rb") as file:
-        return file.read(VERSIONS_AT.stop)
+        return file.read(length)
 
 
 def _tail(path: Path) -> bytes:
