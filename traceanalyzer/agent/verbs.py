@@ -17,7 +17,7 @@ from traceanalyzer.base import TraceAnalyzerError, definitions
 from traceanalyzer.base.figures import Definition
 from traceanalyzer.comparison.compare import compare_reports
 from traceanalyzer.comparison.limits import Limit, check_limits
-from traceanalyzer.comparison.model import Difference
+from traceanalyzer.comparison.model import Comparison, Difference
 from traceanalyzer.comparison.verdicts import Checked
 from traceanalyzer.diagnosis.finding import Finding, Recommendation
 from traceanalyzer.diagnosis.pages import finding_page, finding_pages
@@ -307,22 +307,29 @@ def verify(
     told: path is the recording after it, baseline the one before, claim the step after it
     ("0.68 to 1.05 ms"), a speedup ("1.3x"), "faster" or "no change"; logs of step times may be the
     stopwatches of both."""
+    wanted = [] if claim else [("max", at_most or {}), ("min", at_least or {})]
+    before = baseline
+    after = path
     if claim:
         before = stopwatch_before or baseline
         after = stopwatch_after or path
-        return _claimed(sources, claim, before, after)
-    wanted = [("max", at_most or {}), ("min", at_least or {})]
-    if not at_most and not at_least:
+        if not before:
+            raise TraceAnalyzerError(
+                "a claim is about a change: give the recording before it as baseline"
+            )
+    elif not at_most and not at_least:
         raise TraceAnalyzerError(
             "nothing to verify: give at_most or at_least, such as {'gpu_idle_share': '10%'}"
         )
-    report = sources.report(path)
-    base = sources.report(baseline) if baseline else None
+    base = sources.report(before) if before else None
+    report = sources.report(after)
     try:
         limits = []
         for bound, texts in wanted:
             limits += [Limit.of(name, bound, text) for name, text in texts.items()]  # type: ignore[arg-type]
-        comparison = compare_reports(base, report, (baseline, path)) if base else None
+        comparison = compare_reports(base, report, (before, after)) if base else None
+        if claim and comparison is not None:
+            return _claimed(claim, comparison)
         verdicts = check_limits(limits, report, base, comparison)
     except ValueError as error:
         raise TraceAnalyzerError(str(error)) from error
@@ -333,12 +340,8 @@ def verify(
     )
 
 
-def _claimed(sources: Sources, claim: str, before: str, after: str) -> str:
-    if not before:
-        raise TraceAnalyzerError(
-            "a claim is about a change: give the recording before it as baseline"
-        )
-    found = compare_reports(sources.report(before), sources.report(after), (before, after))
+def _claimed(claim: str, found: Comparison) -> str:
+    """Whether a claim about a change holds."""
     judgement = judged_claim(StatedChange.of(claim), found)
     stopwatch = "stopwatch without the profiler"
     return fitted_answer(

@@ -1,16 +1,17 @@
 """Compares two reports."""
 
+from dataclasses import replace
 from operator import attrgetter
 
 from traceanalyzer.analysis.memory.measure import Site
 from traceanalyzer.analysis.tables.step_parts import BUDGET, StepPart
-from traceanalyzer.base import MEMORY, EmptyRecordingError, dataclass
+from traceanalyzer.base import MEMORY
 from traceanalyzer.comparison.by_row import batch_changes, outcomes_between, rows_between
 from traceanalyzer.comparison.changes import changes_between
-from traceanalyzer.comparison.conditions import INPUT_SHAPES, RANK, conditions_between
-from traceanalyzer.comparison.evidence import SpeedEvidence, evidence_of
-from traceanalyzer.comparison.judge import Times, reason, resolution, sentence, times_of, word_of
-from traceanalyzer.comparison.metrics import figures_by_path, metrics_between, per_unit
+from traceanalyzer.comparison.conditions import INPUT_SHAPES, RANK, are_unlike, conditions_between
+from traceanalyzer.comparison.evidence import evidence_of
+from traceanalyzer.comparison.judge import Judged, judge
+from traceanalyzer.comparison.metrics import metrics_between, per_unit
 from traceanalyzer.comparison.model import (
     Change,
     Comparison,
@@ -19,12 +20,17 @@ from traceanalyzer.comparison.model import (
     PartDifference,
     Predicted,
     Side,
-    Word,
 )
-from traceanalyzer.comparison.unit import of_one, unit_of
-from traceanalyzer.comparison.work import WHOLE, BothSteps, StepWork, figures, parts_of_both
+from traceanalyzer.comparison.unit import of_one, side_of, unit_of
+from traceanalyzer.comparison.work import (
+    WHOLE,
+    BothSteps,
+    StepWork,
+    both_steps,
+    figures,
+    parts_of_both,
+)
 from traceanalyzer.diagnosis.finding import Recommendation
-from traceanalyzer.report.figures.step_times import recorded_ms
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.memory.model import LineChange, line_changes
 from traceanalyzer.report.model import TOP_ROWS, Report
@@ -42,27 +48,17 @@ def compare_reports(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -
     unit = unit_of(a, b)
     a = of_one(a, unit.of_a)
     b = of_one(b, unit.of_b)
-    sides = (_side(a, names[0]), _side(b, names[1]))
-    parts = parts_of_both(a, b)
-    total = _whole(a, b, parts, unit.each)
+    sides = (side_of(a, names[0]), side_of(b, names[1]))
+    parts = parts_of_both(a, b, (sides[0].step_ms, sides[1].step_ms))
+    total = both_steps(a, b, parts, unit.each)
     step = _step(parts, total)
     changes = changes_between(*parts, total)
     conditions = conditions_between(a, b)
     evidence = evidence_of(a, b, parts, step.a_ms)
-    judged = _judged(a, b, step, evidence, conditions, unit.per)
+    metrics = metrics_between(a, b)
     each = per_unit(a, b)
-    outcomes = outcomes_between(a, b)
-    sentences = (
-        _unlike_sentence(conditions),
-        each.sentence if each else _ask_for_samples(conditions),
-        judged.sentence,
-        judged.reason,
-        *(outcome.sentence for outcome in outcomes if outcome.worse),
-        _largest(step, changes, conditions),
-        _of_waiting(a, b, step),
-        _of_memory(a, b),
-    )
-    return Comparison(
+    judged = judge(a, b, step, evidence, unit.per, unlike=are_unlike(conditions))
+    found = Comparison(
         a=sides[0],
         b=sides[1],
         verdict=judged.word,
@@ -71,137 +67,43 @@ def compare_reports(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -
         could_see=judged.could_see,
         host_factor=evidence.host.factor if evidence.host else None,
         gpu_factor=evidence.gpu.factor if evidence.gpu else None,
-        headline=" ".join(filter(None, sentences)),
+        headline="",
         step=step,
         conditions=conditions,
         changes=changes,
         budget=_budget(*parts, total),
-        metrics=metrics_between(a, b),
-        notes=_notes(a, b, step),
-        memory=_memory(a.tables.get("memory", []), b.tables.get("memory", [])),
+        metrics=metrics,
+        per_unit=each,
+        outcomes=outcomes_between(a, b),
         batches=batch_changes(a.tables.get("iterations", []), b.tables.get("iterations", [])),
         rows=rows_between(a, b, step.a_ms),
         predicted=predicted_for(a, b, sides, changes),
-        per_unit=each,
-        outcomes=outcomes,
+        notes=_notes(a, b, step),
+        memory=_memory(a.tables.get("memory", []), b.tables.get("memory", [])),
     )
+    return replace(found, headline=_headline(a, b, found, judged))
 
 
-def _step(parts: tuple[list[StepPart], list[StepPart]], whole: BothSteps) -> Difference:
-    a, b = map(StepWork.of, parts)
-    return Difference(**figures(a, b, whole))
-
-
-def _whole(
-    a: Report,
-    b: Report,
-    parts: tuple[list[StepPart], list[StepPart]],
-    each: str,
-) -> BothSteps:
-    return BothSteps(
-        batches=(StepWork.of(parts[0]).batch_ms, StepWork.of(parts[1]).batch_ms),
-        launches=(a.metrics.launches_per_step, b.metrics.launches_per_step),
-        each=each,
+def _headline(a: Report, b: Report, found: Comparison, judged: Judged) -> str:
+    """The answer in a few sentences: what keeps the two from being compared, the verdict, where the
+    difference comes from."""
+    sentences = (
+        _unlike(found.conditions),
+        found.per_unit.sentence if found.per_unit else _ask_for_samples(found.conditions),
+        judged.sentence,
+        judged.reason,
+        *(outcome.sentence for outcome in found.outcomes if outcome.worse),
+        _largest(found.step, found.changes, found.conditions),
+        _of_waiting(a, b, found.step),
+        _of_memory(a, b),
     )
+    return " ".join(filter(None, sentences))
 
 
-@dataclass(frozen=True)
-class Judged:
-    """The verdict, what it rests on, and its sentences."""
-
-    word: Word
-    times: Times
-    could_see: float
-    sentence: str
-    reason: str  # empty where the times speak for themselves
-
-
-def _judged(
-    a: Report,
-    b: Report,
-    step: Difference,
-    evidence: SpeedEvidence,
-    conditions: list[Condition],
-    per: str,
-) -> Judged:
-    times = times_of(a, b, step, evidence)
-    could_see = resolution(b, times, step, evidence)
-    unlike = any(c.incomparable and c.name != INPUT_SHAPES for c in conditions)
-    word = word_of(times, step, evidence, could_see, unlike=unlike)
-    return Judged(
-        word=word,
-        times=times,
-        could_see=could_see,
-        sentence=sentence(word, times, step, per, unlike=unlike),
-        reason="" if unlike else reason(word, times, evidence, could_see, per),
-    )
-
-
-def _unlike_sentence(conditions: list[Condition]) -> str:
+def _unlike(conditions: list[Condition]) -> str:
     """In what the two are of other kinds; empty where they are not."""
     names = [c.name for c in conditions if c.incomparable]
     return f"Not like for like: other {', other '.join(names)}." if names else ""
-
-
-def _memory(a: list[Site], b: list[Site]) -> list[LineChange]:
-    """Lines of both tables; of a line that one of them has not, only where that table ends with
-    less than it takes."""
-    if not a or not b:
-        return []
-    least_a = _least_listed(b)
-    least_b = _least_listed(a)
-    found = []
-    for line in line_changes(a, b):
-        in_b = line.bytes or line.other_bytes > least_b
-        in_a = line.other_bytes or line.bytes > least_a
-        if in_a and in_b:
-            found.append(line)
-    return found
-
-
-def _least_listed(sites: list[Site]) -> int:
-    """Bytes of which a line may be missing from a table."""
-    return sites[-1].bytes if len(sites) >= TOP_ROWS else 0
-
-
-def _side(report: Report, name: str) -> Side:
-    time = recorded_ms(report)
-    kinds = sorted({i.kind for i in report.inputs})
-    if not time:
-        raise EmptyRecordingError(f"{name}: neither steps nor GPU work to compare")
-    steps = report.metrics.step_time_ms.count if report.metrics.step_time_ms else 0
-    return Side(
-        name=name,
-        kind="+".join(kinds),
-        step_ms=time,
-        steps=steps,
-        bottleneck=report.summary.bottleneck,
-        unprofiled_step_ms=report.metrics.unprofiled_step_time_ms,
-        unprofiled_source=report.metrics.unprofiled_source,
-    )
-
-
-def _budget(a: list[StepPart], b: list[StepPart], whole: BothSteps) -> list[PartDifference]:
-    """Parts of the budget, and after `idle` its causes."""
-    every = (*a, *b)
-    causes = [(p.part, p.cls) for p in every if p.part == "idle"]
-    keys = dict.fromkeys([*((p.part, None) for p in every), *causes])
-
-    def place_of(key: tuple[str, str | None]) -> tuple[int, bool]:
-        part, cls = key
-        return ORDER.index(part), cls is not None
-
-    rows = []
-    for part, cls in sorted(keys, key=place_of):
-        x, y = (_work_of(side, part, cls) for side in (a, b))
-        name = part if cls is None else f"{part}.{cls}"
-        rows.append(PartDifference(**figures(x, y, whole), name=name))
-    return rows
-
-
-def _work_of(parts: list[StepPart], part: str, cls: str | None) -> StepWork:
-    """A part of the budget, of one class where one is given."""
-    return StepWork.of(p for p in parts if p.part == part and cls in (None, p.cls))
 
 
 def _ask_for_samples(conditions: list[Condition]) -> str:
@@ -243,6 +145,55 @@ def _of_memory(a: Report, b: Report) -> str:
         if abs(y - x) > LEAST_SHARE * max(abs(x), abs(y)):
             found.append(f"GPU memory {what}: {figure(x, MEMORY)} → {figure(y, MEMORY)}.")
     return " ".join(found)
+
+
+def _step(parts: tuple[list[StepPart], list[StepPart]], whole: BothSteps) -> Difference:
+    a, b = map(StepWork.of, parts)
+    return Difference(**figures(a, b, whole))
+
+
+def _memory(a: list[Site], b: list[Site]) -> list[LineChange]:
+    """Lines of both tables; of a line that one of them has not, only where that table ends with
+    less than it takes."""
+    if not a or not b:
+        return []
+    least_a = _least_listed(b)
+    least_b = _least_listed(a)
+    found = []
+    for line in line_changes(a, b):
+        in_b = line.bytes or line.other_bytes > least_b
+        in_a = line.other_bytes or line.bytes > least_a
+        if in_a and in_b:
+            found.append(line)
+    return found
+
+
+def _least_listed(sites: list[Site]) -> int:
+    """Bytes of which a line may be missing from a table."""
+    return sites[-1].bytes if len(sites) >= TOP_ROWS else 0
+
+
+def _budget(a: list[StepPart], b: list[StepPart], whole: BothSteps) -> list[PartDifference]:
+    """Parts of the budget, and after `idle` its causes."""
+    every = (*a, *b)
+    causes = [(p.part, p.cls) for p in every if p.part == "idle"]
+    keys = dict.fromkeys([*((p.part, None) for p in every), *causes])
+
+    def place_of(key: tuple[str, str | None]) -> tuple[int, bool]:
+        part, cls = key
+        return ORDER.index(part), cls is not None
+
+    rows = []
+    for part, cls in sorted(keys, key=place_of):
+        x, y = (_work_of(side, part, cls) for side in (a, b))
+        name = part if cls is None else f"{part}.{cls}"
+        rows.append(PartDifference(**figures(x, y, whole), name=name))
+    return rows
+
+
+def _work_of(parts: list[StepPart], part: str, cls: str | None) -> StepWork:
+    """A part of the budget, of one class where one is given."""
+    return StepWork.of(p for p in parts if p.part == part and cls in (None, p.cls))
 
 
 def _notes(a: Report, b: Report, step: Difference) -> list[str]:
@@ -300,5 +251,5 @@ def _advised(a: Report, b: Report, cls: str | None) -> Recommendation | None:
 
 
 def _launches_graphs(report: Report) -> bool:
-    found = figures_by_path(report).get("launches.graph_launches")
-    return bool(found and found.value)
+    launches = report.metrics.launches
+    return launches is not None and bool(launches.graph_launches)

@@ -2,7 +2,7 @@
 times."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from traceanalyzer.base import dataclass
 from traceanalyzer.comparison.matching import MOSTLY, How, Link, match_parts
@@ -38,8 +38,13 @@ class KnownCondition:
 
 def conditions_between(a: Report, b: Report) -> list[Condition]:
     """All differences, those that make the two incomparable first."""
-    found = [*_known(a, b), *_shapes(a, b), *_stated(a, b)]
+    found = [*_known(a, b), *_stated(a, b), *_shapes(a, b)]
     return sorted(found, key=lambda c: (not c.incomparable, c.name == INPUT_SHAPES))
+
+
+def are_unlike(conditions: Iterable[Condition]) -> bool:
+    """Whether times cannot be compared: shapes aside, which are other work of the same kind."""
+    return any(c.incomparable and c.name != INPUT_SHAPES for c in conditions)
 
 
 def _known(a: Report, b: Report) -> Iterator[Condition]:

@@ -63,6 +63,33 @@ class Times:
         return [change for change in self.changes if abs(change) >= SEEN]
 
 
+@dataclass(frozen=True)
+class Judged:
+    """The verdict, what it rests on, and its sentences."""
+
+    word: Word
+    times: Times
+    could_see: float
+    sentence: str
+    reason: str  # empty where the times speak for themselves
+
+
+def judge(
+    a: Report, b: Report, step: Difference, evidence: SpeedEvidence, per: str, *, unlike: bool
+) -> Judged:
+    """The verdict on times of a unit (`per`). `unlike`: the two are of other kinds."""
+    times = times_of(a, b, step, evidence)
+    could_see = resolution(b, times, step, evidence)
+    word = word_of(times, step, evidence, could_see, unlike=unlike)
+    return Judged(
+        word=word,
+        times=times,
+        could_see=could_see,
+        sentence=sentence(word, times, step, per, unlike=unlike),
+        reason="" if unlike else reason(word, times, evidence, could_see, per),
+    )
+
+
 def times_of(a: Report, b: Report, step: Difference, evidence: SpeedEvidence) -> Times:
     """The best that is known of the step of both."""
     before, after = (r.metrics.unprofiled_step_time_ms for r in (a, b))

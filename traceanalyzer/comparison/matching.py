@@ -13,7 +13,7 @@ from difflib import SequenceMatcher
 
 from traceanalyzer.analysis.names.collectives import OTHER, collective_kind
 from traceanalyzer.analysis.tables.step_parts import StepPart
-from traceanalyzer.comparison.work import of_part, paired
+from traceanalyzer.comparison.work import paired
 
 Key = Callable[[StepPart], tuple[str | None, ...]]
 MOSTLY = 0.5
@@ -85,8 +85,7 @@ def match_parts(a: list[StepPart], b: list[StepPart]) -> list[LinkGroup]:
     """The changes: every part of both sides is in exactly one of them."""
     groups: list[LinkGroup] = []
     for part in dict.fromkeys(p.part for p in (*a, *b)):
-        own = of_part(a, part)
-        theirs = of_part(b, part)
+        own, theirs = ([p for p in side if p.part == part] for side in (a, b))
         if part != "idle":
             groups += _running(part, own, theirs)
             continue

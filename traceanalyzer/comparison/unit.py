@@ -5,7 +5,8 @@ import dataclasses
 from typing import Any
 
 from traceanalyzer.analysis.tables.step_parts import StepPart
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import EmptyRecordingError, dataclass
+from traceanalyzer.comparison.model import Side
 from traceanalyzer.comparison.speed import Ratio, speed_of
 from traceanalyzer.comparison.work import of_part, paired_work
 from traceanalyzer.report.figures.step_times import recorded_ms
@@ -72,6 +73,24 @@ def _as_much_work(a: list[StepPart], b: list[StepPart]) -> Unit:
     if counts.high - counts.low > EVENLY * counts.factor:
         return Unit("for the recording")
     return Unit("for as much work", of_b=counts.factor)
+
+
+def side_of(report: Report, name: str) -> Side:
+    """A side in short. Raises EmptyRecordingError where it has neither steps nor device work."""
+    time = recorded_ms(report)
+    kinds = sorted({i.kind for i in report.inputs})
+    if not time:
+        raise EmptyRecordingError(f"{name}: neither steps nor GPU work to compare")
+    steps = report.metrics.step_time_ms.count if report.metrics.step_time_ms else 0
+    return Side(
+        name=name,
+        kind="+".join(kinds),
+        step_ms=time,
+        steps=steps,
+        bottleneck=report.summary.bottleneck,
+        unprofiled_step_ms=report.metrics.unprofiled_step_time_ms,
+        unprofiled_source=report.metrics.unprofiled_source,
+    )
 
 
 def of_one(report: Report, units: float) -> Report:

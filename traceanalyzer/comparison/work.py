@@ -10,7 +10,6 @@ from typing import NamedTuple, TypedDict, TypeVar
 from traceanalyzer.analysis.tables.step_parts import MAX_BATCHES, StepPart
 from traceanalyzer.base import dataclass
 from traceanalyzer.comparison.noise import difference_interval, is_significant
-from traceanalyzer.report.figures.step_times import recorded_ms
 from traceanalyzer.report.model import Report
 
 T = TypeVar("T")
@@ -73,9 +72,22 @@ class BothSteps(NamedTuple):
     each: str = " a step"  # what calls are counted in
 
 
-def parts_of_both(a: Report, b: Report) -> tuple[list[StepPart], list[StepPart]]:
+def both_steps(
+    a: Report, b: Report, parts: tuple[list[StepPart], list[StepPart]], each: str
+) -> BothSteps:
+    """Both steps as a whole, of these parts."""
+    return BothSteps(
+        batches=(StepWork.of(parts[0]).batch_ms, StepWork.of(parts[1]).batch_ms),
+        launches=(a.metrics.launches_per_step, b.metrics.launches_per_step),
+        each=each,
+    )
+
+
+def parts_of_both(
+    a: Report, b: Report, steps_ms: tuple[float, float]
+) -> tuple[list[StepPart], list[StepPart]]:
     """Parts of both steps, as fine as both reports have them: by operator, by budget, or the step
-    as a whole."""
+    as a whole, which takes `steps_ms`."""
     if a.step_parts and b.step_parts:
         shapes_a = _launch_shapes(a)
         shapes_b = _launch_shapes(b)
@@ -87,7 +99,7 @@ def parts_of_both(a: Report, b: Report) -> tuple[list[StepPart], list[StepPart]]
         )
     if None not in (a.metrics.budget_ms, b.metrics.budget_ms):
         return _of_budget(a), _of_budget(b)
-    return _whole(a), _whole(b)
+    return _whole(a, steps_ms[0]), _whole(b, steps_ms[1])
 
 
 def _launch_shapes(report: Report) -> dict[str, str | None]:
@@ -173,10 +185,9 @@ def _of_budget(report: Report) -> list[StepPart]:
     ]
 
 
-def _whole(report: Report) -> list[StepPart]:
+def _whole(report: Report, step_ms: float) -> list[StepPart]:
     rows = [row.duration_ms for row in report.tables.get("steps", []) if not row.warmup]
     batches = min(len(rows), MAX_BATCHES)
     bounds = [i * len(rows) // batches for i in range(batches + 1)] if batches else []
     batch_ms = [fmean(rows[i:j]) for i, j in pairwise(bounds)]
-    step_ms = recorded_ms(report) or 0.0
     return [StepPart(WHOLE, WHOLE, None, None, None, None, 0.0, step_ms, batch_ms)]
