@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.recorded import ROOT
+from traceanalyzer.cli import cli
 from traceanalyzer.history.page import metric_page, run_levels, runs_page
 from traceanalyzer.history.runs import MetricSeries, MetricValue, StoredRun, Tags
 
@@ -62,7 +68,7 @@ def test_the_heading_is_a_sentence():
         "<h1>Step time, mean: 10.0 ms in the first of 5 runs, 5.00 ms in the last.</h1>"
         in metric_page(series([10.0, 10.0, 10.0, 5.0, 5.0]))
     )
-    assert "<h1>Step time, mean: 10.0 ms in the only run.</h1>" in runs_page([], [series([10.0])])
+    assert "<h1>Step time, mean: 10.0 ms in the only run.</h1>" in metric_page(series([10.0]))
     assert "<h1>No run to show.</h1>" in runs_page([], [])
 
 
@@ -100,3 +106,57 @@ def test_a_history_of_any_length_is_drawn(count):
     )
     assert "idle: sync 1.00 ms" in text
     assert len(text) < 400_000
+
+
+def test_the_page_lists_programs_with_their_step_and_their_pages():
+    def run(number, program, step_ms, bottleneck="sync"):
+        return StoredRun(
+            run=number,
+            stored_at="2026-01-01T00:00:00Z",
+            tags=Tags(),
+            bottleneck=bottleneck,
+            confidence=0.9,
+            step_time_ms=step_ms,
+            unprofiled_step_time_ms=step_ms,
+            gpu_idle_share=0.1,
+            gpu="H200",
+            recordings=1,
+            selection=None,
+            same_recording_as=None,
+            program=program,
+        )
+
+    runs = [run(1, "loop", 2.0), run(2, "other", 5.0, "launch"), run(3, "loop", 1.0)]
+    text = runs_page(runs, [], {3: "a/report.html"})
+    assert "3 runs of 2 programs." in text
+    table = text.partition("<tbody>")[2].partition("</tbody>")[0]
+    rows = table.split("<tr>")[1:]
+    assert len(rows) == 2
+    assert all(part in rows[0] for part in ("loop", "1.00 ms", "-50.0%", "sync", "a/report.html"))
+    assert "2.00 ms in the first run, 1.00 ms in the last" in rows[0]
+    assert "<svg" not in rows[1]
+
+
+def test_a_folder_of_captures_is_a_history(tmp_path):
+    for name in ("sync_bound", "sync_fixed"):
+        shutil.copytree(ROOT / "sample_traces" / name, tmp_path / "runs" / name)
+    (tmp_path / "runs" / "sync_fixed" / "report.html").write_text("<p>")
+    (tmp_path / "runs" / "notes.txt").write_text("nothing")
+    page = tmp_path / "runs.html"
+    done = CliRunner().invoke(cli, ["history", str(tmp_path / "runs"), "-o", str(page)])
+    assert done.exit_code == 0, done.output
+    text = page.read_text()
+    assert "2 runs of 2 programs." in text
+    assert 'href="runs/sync_fixed/report.html"' in text
+    listed = CliRunner().invoke(cli, ["history", str(tmp_path / "runs"), "--format", "json"])
+    steps = {row["tags"]["run"]: row["step_time_ms"] for row in json.loads(listed.stdout)["runs"]}
+    assert steps == {
+        "sync_bound": pytest.approx(1.388, abs=0.001),
+        "sync_fixed": pytest.approx(1.004, abs=0.001),
+    }
+
+
+def test_a_folder_without_recordings_is_refused(tmp_path):
+    done = CliRunner().invoke(cli, ["history", str(tmp_path)])
+    assert done.exit_code == 1
+    assert "no recording and no capture in this folder" in str(done.exception)

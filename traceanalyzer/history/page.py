@@ -1,13 +1,15 @@
 """A metric over runs as a document: bars, a chart for an issue, or one HTML file that opens
 offline."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from statistics import median
 from typing import Any
 
 from traceanalyzer.base import dataclass
+from traceanalyzer.base.figures import plural
+from traceanalyzer.history.programs import Program, programs_list, programs_of
 from traceanalyzer.history.runs import MetricSeries, MetricValue, StoredRun
 from traceanalyzer.report.format import (
     DEFAULT_WIDTH,
@@ -96,20 +98,47 @@ def _band(values: Sequence[float]) -> tuple[float, float]:
 
 def metric_page(series: MetricSeries) -> str:
     """The page of one metric."""
-    return _page(series.metric, _first_and_last(series), _lines(series), series.values)
+    return _page(
+        series.metric, _first_and_last(series), list(_lines(series).values()), series.values
+    )
 
 
-def runs_page(runs: Sequence[StoredRun], series: Sequence[MetricSeries]) -> str:
-    """The page of all runs: their budgets, then some metrics; `series` are those of `BUDGET`,
-    `IDLE`, `OVER_RUNS` that there are."""
+def runs_page(
+    runs: Sequence[StoredRun],
+    series: Sequence[MetricSeries],
+    reports: Mapping[int, str] | None = None,
+) -> str:
+    """The page of all runs: their programs as a list, their budgets, then some metrics; `series` are
+    those of `BUDGET`, `IDLE`, `OVER_RUNS` that there are, `reports` the addresses of runs' own
+    pages."""
     by_name = {each.metric: each for each in series}
     over_runs = [by_name[name] for name in OVER_RUNS if name in by_name]
     budgets = _budgets(runs, by_name)
     charts = [] if budgets is None else [budgets]
+    programs = programs_of(runs)
+    places: dict[str, str] = {}
     for metric in over_runs:
-        charts += _lines(metric)
-    title = _first_and_last(over_runs[0] if over_runs else None)
-    return _page("Runs", title, charts, runs)
+        lines = _lines(metric)
+        charts += lines.values()
+        places = places or {name: chart.id for name, chart in lines.items()}
+    listed = programs_list(programs, places, reports or {}) if programs else None
+    return _page("Runs", _in_short(programs), charts, runs, listed)
+
+
+def _in_short(programs: Sequence[Program]) -> str:
+    """The runs in a sentence."""
+    if not programs:
+        return "No run to show."
+    count = sum(len(one.runs) for one in programs)
+    if len(programs) > 1:
+        return f"{count} runs of {len(programs)} programs."
+    steps_ms = programs[0].steps_ms
+    if not steps_ms:
+        return f"{count} {plural('run', count)} without steps."
+    last = figure(steps_ms[-1], "ms")
+    if len(steps_ms) == 1:
+        return f"Step: {last} in the only run."
+    return f"Step: {figure(steps_ms[0], 'ms')} in the first of {count} runs, {last} in the last."
 
 
 def _first_and_last(series: MetricSeries | None) -> str:
@@ -130,12 +159,18 @@ def _words(series: MetricSeries) -> str:
     return words[:1].upper() + words[1:]
 
 
-def _page(title: str, headline: str, charts: Sequence[Chart], rows: Sequence[Any]) -> str:
+def _page(
+    title: str,
+    headline: str,
+    charts: Sequence[Chart],
+    rows: Sequence[Any],
+    listed: Markup | None = None,
+) -> str:
     shown: list[Markup] = [chart_place(chart) for chart in charts]
     shown.append(
         html_table("Values", rows[-ROWS:], limit=ROWS) if rows else tag("p", "No run matches.")
     )
-    main = tag("main", tag("h1", headline), tag("h2", "Over the runs"), *shown)
+    main = tag("main", tag("h1", headline), listed, tag("h2", "Over the runs"), *shown)
     return framed(
         title,
         main,
@@ -171,12 +206,14 @@ def _run(number: int, stored_at: str, tags: dict[str, str]) -> str:
     return " ".join(part for part in (f"#{number}", stored_at, str(tags) if tags else "") if part)
 
 
-def _lines(series: MetricSeries) -> list[Chart]:
+def _lines(series: MetricSeries) -> dict[str, Chart]:
+    """A chart for each program of more than one run, by its name; of a single program always."""
     programs = list(dict.fromkeys(v.program for v in series.values))
-    charts = []
+    charts = {}
     for position, program in enumerate(programs):
         own = replace(series, values=[v for v in series.values if v.program == program])
-        charts.append(_line(own, program if len(programs) > 1 else "", position))
+        if len(own.values) > 1 or len(programs) == 1:
+            charts[program] = _line(own, program if len(programs) > 1 else "", position)
     return charts
 
 
@@ -297,6 +334,7 @@ class RunsPage(Result):
     rows: PrintedRows
     runs: list[StoredRun]
     series: list[MetricSeries]  # what the page draws of them; see `runs_page`
+    reports: Mapping[int, str] | None = None  # address of a run's own page, by its number
 
     @property
     def printed(self) -> PrintedRows:
@@ -304,8 +342,8 @@ class RunsPage(Result):
         return self.rows
 
     def html(self) -> str:
-        """Budgets and metrics over the runs, then the table."""
-        return runs_page(self.runs, self.series)
+        """The programs, budgets and metrics over the runs, then the table."""
+        return runs_page(self.runs, self.series, self.reports)
 
 
 def bars(series: MetricSeries, width: int) -> str:

@@ -121,10 +121,15 @@ class Grid:
 
 
 def make_grid(
-    rows: Sequence[Any], origin_ns: int | None = None, chosen: Sequence[str] | None = None
+    rows: Sequence[Any],
+    origin_ns: int | None = None,
+    chosen: Sequence[str] | None = None,
+    *,
+    folded_from: int = 1,
 ) -> Grid:
     """The table of some rows (instances of one dataclass; at least one). `origin_ns`: what moments
-    count from; `chosen`: names of the fields to show, in order."""
+    count from; `chosen`: names of the fields to show, in order. What is the same in every row is no
+    column from `folded_from` rows on."""
     fields = _fields(rows, chosen)
     moments = [value for f in fields if f.is_moment for value in filter(is_figure, f.values)]
     scales = _scales(fields)
@@ -138,7 +143,7 @@ def make_grid(
         definition = f.metadata.get("definition")
         if definition:
             grid.definitions.append((label(f.name, f.unit), definition))
-        if f.is_constant:
+        if f.is_constant and len(rows) >= folded_from:
             grid.constant.append((label(f.name), _cell(f.name, f.values[0])))
         else:
             grid.columns.append(f.column(scales, origin))

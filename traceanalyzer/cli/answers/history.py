@@ -1,9 +1,13 @@
 """`traceanalyzer history`."""
 
+import os
 import re
+import tempfile
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
+from urllib.parse import quote
 
 import click
 
@@ -68,10 +72,12 @@ def _moment(_: click.Context, __: click.Parameter, text: str | None) -> str | No
 def history(
     database: Path, name: str | None, listed: bool, hidden: Hidden, output: Output, **filters: Any
 ) -> None:
-    """List the runs that `analyze --store FILE` kept, or plot a metric over them."""
+    """List the runs that `analyze --store FILE` kept, or those of a folder, or plot a metric over
+    them."""
     from traceanalyzer.cli.io.output import emit
     from traceanalyzer.cli.io.reports import cleaned
     from traceanalyzer.history.database import reading_database
+    from traceanalyzer.history.page import RunsPage
 
     if name and listed:
         raise click.UsageError("--metric and --metrics exclude each other")
@@ -79,9 +85,39 @@ def history(
         raise click.UsageError(
             "--metrics is a list; a page draws all runs, or one of them with --metric NAME"
         )
-    with reading_database(database) as db:
-        answer = _made(db, name, listed, output, filters)
-    emit(cleaned(answer, hidden), output)
+    with tempfile.TemporaryDirectory() as scratch:
+        reports = {}
+        if database.is_dir():
+            folder, database = database, Path(scratch) / "runs.db"
+            reports = _pages(_stored(folder, database), output)
+        with reading_database(database) as db:
+            answer = _made(db, name, listed, output, filters)
+        if isinstance(answer, RunsPage) and hidden is None:
+            answer = replace(answer, reports=reports)
+        emit(cleaned(answer, hidden), output)
+
+
+def _stored(folder: Path, database: Path) -> dict[int, str]:
+    """Analyze a folder's runs into a history that lasts as long as the command, saying what was left
+    out; the pages of the runs that have one."""
+    from traceanalyzer.cli.io.output import warn
+    from traceanalyzer.cli.io.progress import working
+    from traceanalyzer.history.folder import stored_folder
+
+    with working("Analyzing"):
+        stored = stored_folder(folder, database)
+    for text in stored.left_out:
+        warn(f"left out: {text}")
+    return stored.reports
+
+
+def _pages(reports: dict[int, str], output: Output) -> dict[int, str]:
+    """Addresses as the page to be written has to state them."""
+    start = Path(output.file).parent if output.file else Path()
+    return {
+        run: quote(os.path.relpath(page, start).replace(os.sep, "/"))
+        for run, page in reports.items()
+    }
 
 
 def _made(
@@ -107,8 +143,6 @@ def _made(
 
 
 def _rows(name: str, rows: list[Any], row_type: type[Any], output: Output) -> "PrintedRows":
-    from dataclasses import replace
-
     from traceanalyzer.history.page import NO_RUN
     from traceanalyzer.report.printed import PrintedRows
 

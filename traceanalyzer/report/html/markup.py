@@ -35,6 +35,14 @@ def join(*children: str | None) -> Markup:
     return Markup("".join([as_markup(child) for child in children if child is not None]))
 
 
+def prose(value: str) -> Markup:
+    """A sentence in which what stands between backticks is code; an odd backtick stays."""
+    parts = value.split("`")
+    if isinstance(value, Markup) or len(parts) % 2 == 0:
+        return as_markup(value)
+    return join(*(tag("code", part) if i % 2 else part for i, part in enumerate(parts)))
+
+
 def as_markup(value: str) -> Markup:
     """Text as HTML: markup as it is, anything else on one line, without control characters,
     escaped."""

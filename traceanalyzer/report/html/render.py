@@ -8,7 +8,7 @@ from typing import Any
 from traceanalyzer.report import document as doc
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.html.frame import framed, heading, page_scripts
-from traceanalyzer.report.html.markup import Markup, join, tag
+from traceanalyzer.report.html.markup import Markup, join, prose, tag
 from traceanalyzer.report.html.table_parts import facts, html_table, plain_table
 
 ROWS = 100  # rows that a table shows
@@ -77,10 +77,10 @@ def _drawn(part: doc.Part, title: str, rows: int) -> Markup | None:
 def _renderers() -> dict[type[Any], Callable[[Any, str, int], Markup | None]]:
     """How each kind of part is drawn."""
     return {
-        str: lambda part, *_: tag("p", part),
+        str: lambda part, *_: tag("p", prose(part)),
         doc.Paragraph: lambda part, *_: tag(
             "p",
-            part.text,
+            prose(part.text),
             class_="quiet" if part.style == "dim" else None,
         ),
         doc.Verdict: lambda part, *_: join(
@@ -89,7 +89,7 @@ def _renderers() -> dict[type[Any], Callable[[Any, str, int], Markup | None]]:
         doc.Facts: lambda part, *_: facts(part.facts) if part.facts else None,
         doc.Items: _items,
         doc.Bullets: lambda part, *_: (
-            tag("ul", *(tag("li", text) for text in part.texts)) if part.texts else None
+            tag("ul", *(tag("li", prose(text)) for text in part.texts)) if part.texts else None
         ),
         doc.Table: _table,
         doc.TextTable: _texts,

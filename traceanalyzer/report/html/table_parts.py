@@ -14,6 +14,9 @@ Link = Callable[
     [Any], Markup | None
 ]  # from a row to the link to its place on the timeline, None where it has none
 
+FOLDED_FROM = 4
+"""Rows from which what all have in common is a sentence: of fewer it is a column, or a table would
+be a list of numbers."""
 SEARCH_FROM = 8  # rows from which a table can be searched
 PRINTED_COLUMNS = 8  # as the style sheet has it: more cannot be read on paper
 MAX_CELL = 200  # characters of a cell's text: names of kernels reach 10,000
@@ -35,7 +38,7 @@ def html_table(
     shown; `more` says where the others are. Moments count from `origin_ns`."""
     shown = rows[:limit]
     left = max(len(rows) - limit, 0)
-    grid = make_grid(shown, origin_ns)
+    grid = make_grid(shown, origin_ns, folded_from=FOLDED_FROM)
     below = [tag("p", remark, class_="remark") for remark in grid.remarks]
     below += (
         [tag("p", f"{figure(left)} more rows left out{more}.", class_="remark")] if left else []
