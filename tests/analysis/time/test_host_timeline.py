@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.analysis.build import TraceBuilder
+from traceanalyzer.analysis.algebra import IntervalSet
+from traceanalyzer.analysis.causes import driving
 from traceanalyzer.analysis.time import host_pieces, host_timeline
 from traceanalyzer.analysis.time.host_timeline import LONG_STRETCH_NS, HostState, dominant_nodes
 from traceanalyzer.diagnosis.measurements import Measurements, measure
@@ -78,6 +80,37 @@ def test_the_node_of_the_longest_time_within_the_window_counts() -> None:
         "cudaLaunchKernel",
     ]
     assert threads[2] == 3
+
+
+def threads_by_turns(count: int) -> TraceBuilder:
+    """Each thread launches one kernel, 100 us after the one before it."""
+    b = TraceBuilder()
+    for thread in range(count):
+        at = 100 * thread
+        b.call("cudaLaunchKernel", at, at + 4, thread + 1, thread=thread)
+        b.kernel("k", at + 10, at + 20, thread + 1)
+    return b
+
+
+def test_only_threads_with_time_in_the_stretches_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    m = measure(threads_by_turns(8).build())
+    cut = []
+    shares = host_timeline._shares
+    monkeypatch.setattr(
+        host_timeline, "_shares", lambda *given: cut.append(given[1].thread) or shares(*given)
+    )
+    assert dominant(m, (300, 350, -1), (510, 590, -1))[1] == [3, -1]
+    assert cut == [3]
+
+
+def test_a_thread_is_asked_only_for_states_that_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    m = measure(threads_by_turns(8).build())
+    asked = []
+    overlaps = driving.overlaps
+    monkeypatch.setattr(driving, "overlaps", lambda *given: asked.append(1) or overlaps(*given))
+    found = driving.driving(m.timed, IntervalSet(np.array([0]), np.array([800 * US])))
+    assert len(asked) == 8
+    assert (found.state == HostState.DISPATCH).sum() == 8
 
 
 RANGES = st.lists(

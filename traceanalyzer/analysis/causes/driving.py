@@ -36,6 +36,8 @@ def driving(timed: Timed, within: IntervalSet) -> Stretches:
     for state in HostState:
         for thread, cut in zip(timed.timeline.threads, cuts, strict=True):
             claimed = thread.in_state(state, window)
+            if not len(claimed.start):
+                continue
             piece, found = overlaps(intersect(left, claimed), IntervalSet(cut.start, cut.end))
             parts.append((found, state, cut.node[piece]))
             del piece, found

@@ -139,13 +139,14 @@ def _threads(joined: Joined) -> list[ThreadTimeline]:
     ranges = joined.trace.host_ranges
     result = []
     states = _states_of_nodes(joined)
-    loads = texts_where(joined.trace.strings, INPUT_NAMES.search)[ranges.name] & (
-        ranges.kind == RangeKind.ANNOTATION
+    loads = np.flatnonzero(
+        texts_where(joined.trace.strings, INPUT_NAMES.search)[ranges.name]
+        & (ranges.kind == RangeKind.ANNOTATION)
     )
     for thread in distinct(
         joined.trace.api_calls.thread[linked.launch[linked.launch >= 0]]
     ).tolist():
-        rows = loads & (ranges.thread == thread)
+        rows = loads[ranges.thread[loads] == thread]
         loading = union(ranges.start[rows], ranges.end[rows])
         result.append(
             _stretches(HostPieces(linked.tree, thread), states, linked.memo(building_time), loading)
@@ -245,6 +246,8 @@ def dominant_nodes(timeline: HostTimeline, start: I64, end: I64, thread: I64) ->
     innermost = _Best.of(len(start))
     asked = _Best.of(len(start))
     for launching in timeline.threads:
+        if not ((start < launching.moments[-1]) & (end > launching.moments[0])).any():
+            continue  # it has no piece in any of them
         shares = _shares(timeline.tree, launching.pieces, start, end)
         busiest.take(shares.working, shares.node, launching.thread)
         innermost.take(shares.inside, shares.node, launching.thread)
