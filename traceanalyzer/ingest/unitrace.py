@@ -131,7 +131,9 @@ def _command(texts: StringCodes, full: str) -> Command | None:
             else CopyKind.UNKNOWN
         )
         op = DeviceOpKind.MEMSET if fill else DeviceOpKind.MEMCPY
-        return op, texts.code(name.split("[")[0]), int(size[1]) if size else -1, int(kind), -1, -1
+        code = texts.code(name.split("[")[0])
+        copied_bytes = int(size[1]) if size else -1
+        return op, code, copied_bytes, int(kind), -1, -1
     blocks = threads = -1
     shape = _KERNEL.match(name)
     if shape:

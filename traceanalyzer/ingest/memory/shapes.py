@@ -225,7 +225,8 @@ class Shapes:
         if sum(segment_blocks) != len(rows) or min(segment_blocks, default=0) < 0:
             raise RefusedSnapshotError("damaged (blocks without a segment)")
         owner = np.repeat(np.arange(len(segment_blocks)), segment_blocks)
-        return MemoryBlocks(rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3], rows[:, 4], owner)
+        address, size, requested, state, stack = rows.T
+        return MemoryBlocks(address, size, requested, state, stack, owner)
 
 
 FREE: Final = object()

@@ -151,7 +151,7 @@ def naming_events(database: Database, kind: NvtxEvent, *columns: str) -> list[tu
         where = f"rowid BETWEEN {low} AND {high} AND {where}"
     rows = list(database.rows(NVTX, {**wanted, "text": None}, where=where))
     registered = database.texts({row[-2] for row in rows})
-    return [(*row[:-2], str(row[-1] or registered.get(row[-2], ""))) for row in rows]
+    return [(*values, str(text or registered.get(text_id, ""))) for *values, text_id, text in rows]
 
 
 def range_details(database: Database, strings: Strings) -> dict[int, RangeDetails]:

@@ -25,7 +25,8 @@ def holds(text: str) -> bool:
 def told(text: str, path: Path) -> Told | None:
     """What the first summary says."""
     titles = list(_TITLE.finditer(text))
-    summary = text[titles[0].start() : titles[1].start() if len(titles) > 1 else len(text)]
+    end = titles[1].start() if len(titles) > 1 else len(text)
+    summary = text[titles[0].start() : end]
     now: dict[str, float] = {}
     peak: dict[str, float] = {}
     for name, current, most in _ROW.findall(summary):

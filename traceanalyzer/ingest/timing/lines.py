@@ -66,5 +66,8 @@ def line_groups(
 def rank_in_line(line: str) -> int | None:
     """The rank that a line says it is from."""
     found = _RANK.search(line[:SEARCHED])
-    rank = whole(next(filter(None, found.groups())), len(str(limits().ranks))) if found else -1
-    return rank if 0 <= rank < limits().ranks else None
+    if found is None:
+        return None
+    most = limits().ranks
+    rank = whole(next(filter(None, found.groups())), len(str(most)))
+    return rank if 0 <= rank < most else None

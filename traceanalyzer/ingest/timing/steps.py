@@ -458,4 +458,5 @@ def _stride_note(records: Records) -> str:
 
 def _ns(seconds: F64) -> I64:
     known = np.isfinite(seconds) & (np.abs(seconds) <= 2 * MAX_STEP_S)
-    return np.where(known, np.rint(np.where(known, seconds, 0.0) * NS_PER_S), -1).astype(np.int64)
+    ns = np.rint(np.where(known, seconds, 0.0) * NS_PER_S)
+    return np.where(known, ns, -1).astype(np.int64)
