@@ -29,7 +29,8 @@ def test_the_kernels_of_a_finding_as_a_command_of_nsight_compute() -> None:
 def test_no_nsight_compute_for_other_vendors() -> None:
     report = ta.analyze(SAMPLES / "wasteful_kernels")
     devices = [replace(one, name="AMD Instinct MI300X") for one in report.devices]
-    other = replace(report, devices=devices)
+    inputs = [replace(one, vendor="amd") for one in report.inputs]
+    other = replace(report, devices=devices, inputs=inputs)
     assert not [text for one in other.findings for text in leads(other, one)]
 
 
