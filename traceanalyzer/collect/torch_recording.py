@@ -20,7 +20,11 @@ from traceanalyzer.collect.host.rescue import Rescue
 from traceanalyzer.collect.module_names import ModuleNames
 from traceanalyzer.collect.plan import LIGHT_WARMUP, CapturePlan
 from traceanalyzer.collect.profilers.memory_history import MemoryHistory
-from traceanalyzer.collect.profilers.other_profilers import WATCH, ScriptProfilesError
+from traceanalyzer.collect.profilers.other_profilers import (
+    WATCH,
+    ScriptProfilesError,
+    end_without_destructors,
+)
 from traceanalyzer.collect.profilers.session import (
     ProfilerSession,
     full_profiler,
@@ -178,6 +182,8 @@ class TorchRecording:
         self._phase = self._idle
         self._data.remove()
         self._leave(forked=True)
+        if WATCH.ours_seen:
+            end_without_destructors()
 
     def _give_way(self) -> None:
         """The script begins a profiler of its own, which would end ours."""

@@ -5,6 +5,7 @@ afterwards is a SIGSEGV. All of PyTorch's profilers, and so Lightning's, Acceler
 Trainer's, begin and end in a few functions that this module wraps: `WATCH.on` is true while one of
 the script's runs, and before it begins, `give_way` lets ours end."""
 
+import ctypes
 import functools
 import sys
 import threading
@@ -30,6 +31,7 @@ class Watch:
         self.on = False  # whether a profiler of the script's is on, or prepared
         # whether any has been on, ours too: CUPTI then stays switched on and slows the host
         self.seen = False
+        self.ours_seen = False  # whether ours has been on
         # called before one of the script's begins; set while ours is on
         self.give_way: Callable[[], None] | None = None
         self._local = threading.local()
@@ -55,6 +57,7 @@ class Watch:
             with self.ours():
                 begin()
             self.seen = True
+            self.ours_seen = True
             self.give_way = give_way
 
     def forked(self) -> None:
@@ -117,6 +120,15 @@ def end_copy() -> None:
         with WATCH.ours():
             profiler._disable_profiler()
     profiler._is_profiler_enabled = False
+
+
+def end_without_destructors() -> None:
+    """Let this fork of the recorded process end once Python has run its exit handlers, with the
+    status that it ends with: after those PyTorch waits, for ever, for a thread of the profiler that
+    a fork does not have."""
+    with suppress(OSError, AttributeError):  # another C library than glibc
+        system = ctypes.CDLL(None)
+        system.on_exit(ctypes.cast(system._exit, ctypes.c_void_p), None)
 
 
 def end_stale(ours: Any) -> None:
