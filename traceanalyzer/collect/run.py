@@ -100,10 +100,10 @@ def _describe(plan: CapturePlan) -> None:
         if not (plan.path / environment.FILE).exists():
             environment.write_environment(plan)
     except OSError as error:
-        say(f"{environment.FILE} could not be written: {error.strerror}")
+        echo_line(f"{environment.FILE} could not be written: {error.strerror}")
 
 
-def say(line: str) -> None:
+def echo_line(line: str) -> None:
     """A line on standard error, if that takes one."""
     with suppress(OSError, ValueError):
         click.echo(f"traceanalyzer: {line}", err=True)

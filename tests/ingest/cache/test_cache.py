@@ -26,7 +26,7 @@ from traceanalyzer.ingest import load
 from traceanalyzer.ingest.cache import identity, models, store
 from traceanalyzer.ingest.cache.identity import identity_of
 from traceanalyzer.ingest.cache.models import Packed, can_be_kept, model_of, pack, traces_in, unpack
-from traceanalyzer.ingest.cache.store import MODEL, DamagedError, Stored, put, write_checked
+from traceanalyzer.ingest.cache.store import MODEL, DamagedError, KeptEntry, put, write_checked
 from traceanalyzer.ingest.detect import detect
 from traceanalyzer.report.build import build_report
 from traceanalyzer.report.json import render_json
@@ -77,7 +77,7 @@ def packed(traces: list[Trace]) -> bytes:
 
 
 def unpacked(data: bytes, path: str = "p", most_rows: int = MANY) -> list[Trace]:
-    return traces_in(Stored(io.BytesIO(data), len(data), KEY), path, most_rows)
+    return traces_in(KeptEntry(io.BytesIO(data), len(data), KEY), path, most_rows)
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=label)
@@ -195,7 +195,7 @@ def test_codes_that_stand_for_nothing_are_refused() -> None:
 
 def test_a_model_of_another_recording_is_refused() -> None:
     with pytest.raises(DamagedError, match="something else"):
-        Stored(io.BytesIO(SMALL), len(SMALL), "cd" * 20)
+        KeptEntry(io.BytesIO(SMALL), len(SMALL), "cd" * 20)
 
 
 @pytest.mark.parametrize("damage", [b"", b"junk", SMALL[:-1] + b"x"])

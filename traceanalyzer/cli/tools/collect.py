@@ -295,7 +295,7 @@ def _record(
     except Exception as error:  # the command has ended, and its status stands
         lines = [f"what was recorded cannot be told: {type(error).__name__}: {error}"]
     for line in lines:
-        run.say(line)
+        run.echo_line(line)
     if recorder in ANALYZED:
         _say_verdict(plan)
     run.exit_as(returned)
@@ -307,7 +307,7 @@ def _say_verdict(plan: "CapturePlan") -> None:
     from traceanalyzer.comparison.notebook import shown_of
 
     with suppress(Exception):  # the command has ended, and its status stands
-        run.say(shown_of([plan.path]).summary.headline)
+        run.echo_line(shown_of([plan.path]).summary.headline)
 
 
 def _run(

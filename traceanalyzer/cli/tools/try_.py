@@ -72,7 +72,7 @@ def try_(
     fail_above: float | None,
 ) -> None:
     """Apply the advice to a program and time it."""
-    from traceanalyzer.collect.run import as_command, say
+    from traceanalyzer.collect.run import as_command, echo_line
     from traceanalyzer.trials.find import Search
     from traceanalyzer.trials.session import Options
 
@@ -89,7 +89,7 @@ def try_(
         only=_ids(only),
         without=_ids(without),
     )
-    search = Search(options, say, resume=resume is not None)
+    search = Search(options, echo_line, resume=resume is not None)
     status = 0
     try:
         candidates, left = search.look()

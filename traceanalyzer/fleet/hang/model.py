@@ -73,7 +73,7 @@ class Mismatch:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class HangVerdict:
     """The answer. `confidence` is sure, likely or undecided. A text is empty where nothing is
     known."""
 
@@ -119,7 +119,7 @@ class Hang:
     """A hang."""
 
     situation: str = field(metadata=OWN)  # one of `SITUATIONS`
-    verdict: Verdict
+    verdict: HangVerdict
     culprits: list[HangCulprit]
     silent: tuple[int, ...]
     cpu_behind: tuple[int, ...]
@@ -229,7 +229,7 @@ def _verdict(
     left: Sequence[Wait],
     situation: str,
     confidence: str,
-) -> Verdict:
+) -> HangVerdict:
     kind = SITUATIONS[situation].get("kind", situation)
     culprits = flight.lost if situation == "ended" else tuple(blame.rank for blame in found)
     victims = len(set(_every(wait.waiting for wait in waits)) - set(culprits))
@@ -237,10 +237,10 @@ def _verdict(
         left, key=lambda wait: bool(wait.blockers)
     )
     if not held:
-        return Verdict(culprits, kind, confidence=confidence, victims=victims)
+        return HangVerdict(culprits, kind, confidence=confidence, victims=victims)
     at = held[0]
     op = held[0].op
-    return Verdict(
+    return HangVerdict(
         culprits=culprits,
         kind=kind,
         collective=op.kind,

@@ -21,7 +21,7 @@ from traceanalyzer.ingest.cache.store import (
     MODEL,
     MOST_BYTES,
     DamagedError,
-    Stored,
+    KeptEntry,
     has,
     opened_entry,
     place,
@@ -237,7 +237,7 @@ def model_of(traces: Sequence[Trace]) -> list[bytes]:
     return [len(header).to_bytes(_LENGTH_BYTES, "little"), header, *parts]
 
 
-def traces_in(stored: Stored, path: str, most_rows: int) -> list[Trace]:
+def traces_in(stored: KeptEntry, path: str, most_rows: int) -> list[Trace]:
     """The traces of a model, each with at most so many rows a table. Raises DamagedError;
     OSError."""
     try:
@@ -262,7 +262,7 @@ def _bytes_of(kept: Kept, most_rows: int) -> int:
     return kept.text_bytes + sum(kept.rows[name] * width for name, width in widths.items())
 
 
-def _trace(kept: Kept, stored: Stored, path: str) -> Trace:
+def _trace(kept: Kept, stored: KeptEntry, path: str) -> Trace:
     strings = _TEXTS.decode(stored.take(kept.text_bytes))
     tables: dict[str, Any] = {}
     for name, kind in _TABLES.items():

@@ -87,7 +87,7 @@ def kept_entries(folder: Path) -> list[CacheEntry]:
     return sorted(found, key=lambda entry: entry.used)
 
 
-class Stored:
+class KeptEntry:
     """A kept file from front to back. Nothing is allocated that it does not hold, and `check`
     covers every byte. Raises DamagedError where it is not what it says or not what was asked for;
     OSError."""
@@ -130,7 +130,7 @@ def write_checked(file: BinaryIO, key: str, parts: Iterable[bytes]) -> None:
 
 
 @contextmanager
-def opened_entry(key: str, kind: str) -> Iterator[Stored]:
+def opened_entry(key: str, kind: str) -> Iterator[KeptEntry]:
     """What is kept under a key (a digest, in hex), which counts as used now. Raises OSError, also
     where there is nothing, or it is not the user's alone; DamagedError."""
     folder = trusted_place()
@@ -145,7 +145,7 @@ def opened_entry(key: str, kind: str) -> Iterator[Stored]:
             raise PermissionError(f"{folder / key}: not the user's alone")
         with suppress(OSError):
             os.utime(handle)
-        yield Stored(file, about.st_size, key)
+        yield KeptEntry(file, about.st_size, key)
 
 
 def put(key: str, kind: str, parts: Iterable[bytes], least_free: int) -> None:
