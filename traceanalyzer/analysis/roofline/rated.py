@@ -176,7 +176,8 @@ class KernelMeasures:
     """The columns of `MeasuredRow` for groups of these device ops."""
 
     def __init__(self, rated: WithRoofline, groups: Groups, rows: I32 | I64) -> None:
-        self._steps, sampled = rated.timed.steps.steady_count, sampled_ops(rated.timed)
+        self._steps = rated.timed.steps.steady_count
+        sampled = sampled_ops(rated.timed)
         self._samples = None if sampled is None else groups.sum(sampled.count[rows])
         self._sums = (
             {role: groups.sum(total[rows]) for role, total in sampled.total.items()}

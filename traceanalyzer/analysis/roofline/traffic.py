@@ -257,7 +257,8 @@ def copy_traffic(linked: TraceJoins) -> tuple[F64, F64]:
         (copied & isin_few(ops.copy_kind, HOST_COPIES), 1, "host"),
         (copied & (ops.copy_kind == CopyKind.PEER_TO_PEER), 1, "link"),
     ):
-        traffic[rows], rate[rows] = factor * moved[rows], linked.limit(limit)[rows]
+        traffic[rows] = factor * moved[rows]
+        rate[rows] = linked.limit(limit)[rows]
     return traffic, rate
 
 

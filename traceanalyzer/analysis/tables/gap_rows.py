@@ -138,7 +138,8 @@ def idle_by_length(timed: Timed, gaps: Gaps) -> dict[str, Idle]:
 def _by_length(timed: Timed, gaps: Gaps) -> Iterator[tuple[I64, I64, float, float]]:
     """Lengths and causes of the gaps of each range that has some, and its ends."""
     length = steady_lengths(timed, gaps)
-    length, cause = length[length > 0], gaps.cause[length > 0]
+    cause = gaps.cause[length > 0]
+    length = length[length > 0]
     for low, high in pairwise((np.array(BOUNDS_US) * NS_PER_US).tolist()):
         inside = (length >= low) & (length < high)
         if inside.any():

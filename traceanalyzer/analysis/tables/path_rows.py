@@ -93,7 +93,8 @@ class _Sums:
 
     def __init__(self, codes: int) -> None:
         shape = (codes, len(PathKind))
-        self.count, self.total = np.zeros(shape, np.int64), np.zeros(shape)
+        self.count = np.zeros(shape, np.int64)
+        self.total = np.zeros(shape)
         # Length and node of the last of the longest segments, and which of all segments it is.
         self.longest, self.node, self.place = (
             np.full(shape, fill, np.int64) for fill in (0, -1, -1)

@@ -106,7 +106,8 @@ class Outermost:
     """The outermost operators of a tape's recording, read as far as they are looked at."""
 
     def __init__(self, tape: Tape) -> None:
-        self._tree, self._known = tape.source.linked.tree, operators(tape.source.linked)
+        self._tree = tape.source.linked.tree
+        self._known = operators(tape.source.linked)
         self.nodes: I64 = self._tree.outermost_operators
         self._launches = np.isin(self.nodes, tape.of_launches(self._tree.outer_operator))
 

@@ -111,7 +111,8 @@ class Operators:
     """The operators of a recording, each kind of them read once."""
 
     def __init__(self, linked: Linked) -> None:
-        self._linked, self._known = linked, dict[tuple[int, ...], Operator]()
+        self._linked = linked
+        self._known = dict[tuple[int, ...], Operator]()
 
     def of_nodes(self, nodes: I32 | I64) -> list[Operator]:
         """Those that these nodes of the host tree are (ranges, no API calls); one without a name
