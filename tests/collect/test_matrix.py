@@ -126,6 +126,106 @@ RUNS = {
         "train(12)\nends = time.time() + 4\nx = torch.ones(8)\nwhile time.time() < ends: x = x * 1.0\n"
         "train()\nprint('evaluated')"
     ),
+    "is asked by SIGALRM": "train()\nsignal.setitimer(signal.ITIMER_REAL, 0.1)\ntime.sleep(9)",
+    "has alarms of its own": (
+        "got = []\nsignal.signal(signal.SIGALRM, lambda *a: got.append(1))\ntrain(20)\n"
+        "signal.setitimer(signal.ITIMER_REAL, 0.05)\ntrain(60)\ntime.sleep(0.3)\nprint(got)"
+    ),
+    "is asked by SIGXCPU": "train()\nos.kill(os.getpid(), signal.SIGXCPU)\ntime.sleep(9)",
+    "is asked by SIGQUIT": (
+        "import resource\nresource.setrlimit(resource.RLIMIT_CORE, (0, 0))\ntrain()\n"
+        "os.kill(os.getpid(), signal.SIGQUIT)\ntime.sleep(9)"
+    ),
+    "is interrupted in a step": (
+        "train(12)\ntry:\n    os.kill(os.getpid(), signal.SIGINT)\n    train(100)\n"
+        "except KeyboardInterrupt: print('interrupted')\ntrain()"
+    ),
+    "ends by an interrupt": "train(12)\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(9)",
+    "ignores a signal": (
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\ntrain(12)\nos.kill(os.getpid(), signal.SIGTERM)\n"
+        "train()\nprint('lives', signal.getsignal(signal.SIGTERM))"
+    ),
+    "blocks a signal": (
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])\ntrain(12)\n"
+        "os.kill(os.getpid(), signal.SIGTERM)\ntrain()\nprint(signal.sigwait([signal.SIGTERM]))"
+    ),
+    "looks at its signal masks": (
+        "train(12)\nprint(signal.pthread_sigmask(signal.SIG_BLOCK, []), signal.getitimer(signal.ITIMER_REAL))"
+    ),
+    "spawns": (
+        "import multiprocessing as m\nif __name__ == '__main__':\n    train()\n"
+        "    with m.get_context('spawn').Pool(1) as pool: print(pool.map(abs, [-3]))"
+    ),
+    "has a fork server": (
+        "import multiprocessing as m\nif __name__ == '__main__':\n    train()\n"
+        "    with m.get_context('forkserver').Pool(1) as pool: print(pool.map(abs, [-4]))"
+    ),
+    "shares its model with a process": (
+        "import multiprocessing as m\ndef work(model, queue): queue.put(float(model(torch.ones(1, 8)).sum()) > -99)\n"
+        "if __name__ == '__main__':\n    infer()\n    q = m.get_context('fork').Queue()\n"
+        "    p = m.get_context('fork').Process(target=work, args=(model, q))\n    p.start()\n"
+        "    print(q.get(timeout=20))\n    p.join()\n    print(p.exitcode)\n    train()"
+    ),
+    "loads in workers": (
+        "data = torch.utils.data.TensorDataset(torch.ones(16, 8))\nif __name__ == '__main__':\n"
+        "    for (x,) in torch.utils.data.DataLoader(data, batch_size=4, num_workers=1):\n"
+        "        model(x).sum().backward()\n        optimizer.step()\n    print('loaded')"
+    ),
+    "leaves a daemon": (
+        "train()\nr, w = os.pipe()\nif not os.fork():\n    os.setsid()\n    if os.fork(): os._exit(0)\n"
+        "    os.write(w, b'daemon')\n    os._exit(0)\nos.wait()\nprint(os.read(r, 9))"
+    ),
+    "ends in a fork's exception": (
+        "train(20)\nif not os.fork():\n    raise SystemExit(6)\nprint(os.waitstatus_to_exitcode(os.wait()[1]))"
+    ),
+    "becomes another program": "train()\nsys.stdout.flush()\nos.execvp('sh', ['sh', '-c', 'echo other; exit 9'])",
+    "inherits descriptors": (
+        "print(sorted(n for n in range(3, 40) if os.path.exists(f'/proc/self/fd/{n}') and "
+        "os.fstat(n).st_ino == os.fstat(0).st_ino))\ntrain()"
+    ),
+    "is socket activated": "print(os.environ.get('LISTEN_FDS'), os.environ.get('LISTEN_PID'))\ntrain()",
+    "sets a profile function": (
+        "seen = []\ndef look(frame, event, arg):\n    if frame.f_code.co_name == 'train': seen.append(event)\n"
+        "sys.setprofile(look)\ntrain()\nprint(sys.getprofile() is look)\nsys.setprofile(None)\nprint(seen)"
+    ),
+    "sets a trace function": (
+        "sys.settrace(lambda *a: None)\ntrain(3)\nprint(sys.gettrace() is not None)\nsys.settrace(None)\ntrain()"
+    ),
+    "has exit handlers": "atexit.register(print, 'first')\ntrain()\natexit.register(print, 'second')",
+    "ends with a text": "train()\nsys.exit('a sentence')",
+    "raises at its end": "train()\nraise RuntimeError('mine')",
+    "is out of memory": (
+        "import resource\ntrain(12)\nresource.setrlimit(resource.RLIMIT_DATA, (1 << 30, 1 << 30))\n"
+        "try: bytearray(1 << 33)\nexcept MemoryError: print('none left')\ntrain()"
+    ),
+    "runs a thread to its end": (
+        "def late():\n    time.sleep(0.5)\n    print('late')\ntrain()\nthreading.Thread(target=late).start()"
+    ),
+    "trains in a thread": "t = threading.Thread(target=train)\nt.start()\nt.join()\nprint('trained')",
+    "changes its folder": (
+        "os.mkdir('deep')\nos.chdir('deep')\ntrain()\nos.chdir('..')\nos.rmdir('deep')\n"
+        "print(os.listdir('.') != [])"
+    ),
+    "reads its input": "train()\nprint(sys.stdin.read())",
+    "closes its output": "train()\nos.close(1)\nos.open(os.devnull, os.O_WRONLY)\nsys.exit(3)",
+    "clears its environment": (
+        "os.environ.clear()\ntrain()\nimport subprocess\n"
+        "print(subprocess.call([sys.executable, '-c', 'import sys; sys.exit(2)']))"
+    ),
+    "compares modules' dictionaries": (
+        "before = {k: set(vars(m)) for k, m in model.named_modules()}\ninfer()\ntrain()\n"
+        "print(before == {k: set(vars(m)) for k, m in model.named_modules()})"
+    ),
+    "exports its model": (
+        "infer()\nprint(len(list(torch.export.export(model, (torch.ones(2, 8),)).graph.nodes)) > 3)\ntrain()"
+    ),
+    "loads a state": (
+        "infer()\nstate = copy.deepcopy(model.state_dict())\ntrain()\nprint(model.load_state_dict(state))\ntrain()"
+    ),
+    "changes its recursion limit": (
+        "train(12)\nsys.setrecursionlimit(5000)\ndef deep(n): return n and deep(n - 1)\nprint(deep(4000))\ntrain()"
+    ),
+    "warns as errors": "import warnings\nwarnings.simplefilter('error')\ntrain()\nprint('no warning')",
 }
 
 
