@@ -373,7 +373,7 @@ def _read_parquet(
     pa: Any, source: Any, size: int, columns: Sequence[str]
 ) -> DigestedRank | LeftOut | str:
     try:
-        file = pa.parquet.ParquetFile(source, read_dictionary=TEXTS)
+        file = pa.parquet.ParquetFile(source)
         about = (file.metadata.metadata or {}).get(METADATA)
         if about is None:
             return "no digest; name recordings, or digests made by `traceanalyzer export --digests`"
@@ -388,6 +388,7 @@ def _read_parquet(
         full_size = _made_bytes(file.metadata)
         if full_size > max(LEAST_MADE, MOST_RATIO * size):
             return f"a digest of {size:,} bytes that would take {full_size:,}: make it again"
+        file = pa.parquet.ParquetFile(source, metadata=file.metadata, read_dictionary=TEXTS)
         table = file.read(columns=columns, use_threads=False)
         return rank_in_row(
             {name: _value(table.column(name).chunk(0), COLUMNS[name]) for name in columns}

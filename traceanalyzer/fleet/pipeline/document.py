@@ -44,6 +44,7 @@ CORRELATED = 0.9
 """From here on forward and backward time vary by the same cause, the length of the sequences: the
 paper's threshold."""
 SHOWN = 5
+KIND = "optype"  # the column of texts: one that is named in every row is held once
 ROW_BYTES = 8  # of the shortest row: `limits().size` has so many
 
 
@@ -205,7 +206,10 @@ def opened_log(path: Path) -> Any:
     try:
         # Opened here: Arrow takes names in UTF-8 alone.
         file = io.BufferedReader(io.FileIO(path))
-        return pq.ParquetFile(file, read_dictionary=["optype"])
+        found = pq.ParquetFile(file)
+        if KIND not in found.schema_arrow.names:
+            return found
+        return pq.ParquetFile(file, metadata=found.metadata, read_dictionary=[KIND])
     except (OSError, ValueError) as error:
         raise UnreadableInputError(f"no Parquet file ({str(error).splitlines()[0]})") from error
 
