@@ -207,7 +207,9 @@ def opened_log(path: Path) -> Any:
         # Opened here: Arrow takes names in UTF-8 alone.
         file = io.BufferedReader(io.FileIO(path))
         found = pq.ParquetFile(file)
-        if KIND not in found.schema_arrow.names:
+        # a column of lists has another path than its name
+        paths = [found.schema.column(i).path for i in range(len(found.schema.names))]
+        if KIND not in paths:
             return found
         return pq.ParquetFile(file, metadata=found.metadata, read_dictionary=[KIND])
     except (OSError, ValueError) as error:
