@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from importlib import metadata
 
 from tests.recorded import ROOT
 from traceanalyzer.base import extras
@@ -39,8 +40,8 @@ def test_no_text_installs_the_package_of_somebody_else() -> None:
 
 def test_an_extra_is_installed_by_the_packages_that_it_needs(monkeypatch) -> None:
     lines = ["click>=8", "mcp>=2.1; extra == 'mcp'", 'pyarrow>=15 ; extra == "parquet"']
-    monkeypatch.setattr(extras.metadata, "requires", lambda _: lines)
+    monkeypatch.setattr(metadata, "requires", lambda _: lines)
     assert extras.how_to_install("mcp") == "pip install 'mcp>=2.1'"
     assert extras.how_to_install("parquet") == "pip install 'pyarrow>=15'"
-    monkeypatch.setattr(extras.metadata, "requires", lambda _: None)
+    monkeypatch.setattr(metadata, "requires", lambda _: None)
     assert extras.how_to_install("mcp") == "pip install 'gpu-traceanalyzer[mcp]'"

@@ -464,7 +464,7 @@ COMMANDS = [
     ["attach", "--issue", "o/r#1"],
     ["kernels", "--redact", "--format", "markdown"],
     ["analyze", "--redact", "--full", "--format", "terminal"],
-    ["whatif", "--redact", "--full", "--speedup", "aten=2", "--format", "json"],
+    ["whatif", "--redact", "--full", "--speedup", "user heidi ran=2", "--format", "json"],
     *(
         ["compare", COPY, "--redact", "--format", form]
         for form in ("terminal", "markdown", "json", "html", "svg")
@@ -549,6 +549,13 @@ def test_it_is_hidden_in_every_output(
             shown = "\n".join(db.iterdump())
     assert [secret for secret in HIDDEN if secret in shown] == []
     assert shown
+
+
+def test_a_hint_at_names_hides_what_reports_hide(planted, capsys):
+    assert status("whatif", planted, "--redact", "--speedup", "nothing like it=2") == 2
+    said = capsys.readouterr().err
+    assert "no device work is named 'nothing like it'; the longest: " in said
+    assert [secret for secret in HIDDEN if secret in said] == []
 
 
 def test_no_command_that_redacts_is_left_out():

@@ -89,20 +89,22 @@ def whatif(
     left_out = {one.id for one in result.scenarios if one.step_ms is None}
     for pattern, factor in wanted:
         if f"{pattern}={factor:g}" in left_out:
-            unknown = f"no device work is named {pattern!r}{names_like(pattern, run)}"
+            unknown = f"no device work is named {pattern!r}{names_like(pattern, run, hidden)}"
             raise click.BadParameter(unknown, param_hint="--speedup")
     emit(ScenariosPage(cleaned(result, hidden, run), full or output.file is not None), output)
 
 
-def names_like(pattern: str, run: "Run") -> str:
+def names_like(pattern: str, run: "Run", hidden: Hidden) -> str:
     """A hint at operators and kernels of a run whose names are near a pattern; those with the most
-    time if none is."""
+    time if none is. What is hidden from reports is hidden here."""
     from difflib import get_close_matches
 
+    from traceanalyzer.cli.io.reports import cleaned
     from traceanalyzer.report.tables import table
 
-    operators = [row.name for row in table(run, "ops") if row.kind == "op"]
-    names = list(dict.fromkeys([*operators, *(row.name for row in table(run, "kernels"))]))
+    operators = [row for row in table(run, "ops") if row.kind == "op"]
+    rows = cleaned([*operators, *table(run, "kernels")], hidden, run)
+    names = list(dict.fromkeys(row.name for row in rows))
     short = {name.rpartition("::")[2]: name for name in names[::-1]}
     near = [short[one] for one in get_close_matches(pattern.rpartition("::")[2], short, 3, 0.5)]
     return (
