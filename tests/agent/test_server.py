@@ -25,7 +25,8 @@ from traceanalyzer.history.runs import store_report
 from traceanalyzer.report.json import render_json
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
-DUMPS = Path(__file__).resolve().parents[1] / "data" / "hang"
+DATA = Path(__file__).resolve().parents[1] / "data"
+DUMPS = DATA / "hang"
 BOUND, FIXED = (str(SAMPLES / name) for name in ("sync_bound", "sync_fixed"))
 QUESTIONS = {
     "recordings": {"folder": str(SAMPLES)},
@@ -38,6 +39,8 @@ QUESTIONS = {
     "verify": {"path": BOUND, "at_most": {"gpu_idle_share": "10%"}},
     "limits": {"path": BOUND},
     "hang": {"path": str(DUMPS)},
+    "memory": {"path": str(DATA / "memory" / "base.snapshot.pickle.gz")},
+    "compile": {"path": str(DATA / "compile" / "break_once.log.gz")},
 }
 
 
@@ -67,7 +70,7 @@ def test_every_verb_answers_in_process():
 def test_the_command_serves_on_standard_input_and_output():
     command = StdioServerParameters(
         command=sys.executable,
-        args=["-m", "traceanalyzer", "mcp", "--root", str(SAMPLES), "--root", str(DUMPS)],
+        args=["-m", "traceanalyzer", "mcp", "--root", str(SAMPLES), "--root", str(DATA)],
     )
     names, answers, wrong = asyncio.run(ask_all(command))
     assert len(names) == len(QUESTIONS)
@@ -132,6 +135,11 @@ def test_the_root_is_a_wall(walled, way):
         ("compare", {"a": out, "b": inside}),
         ("compare", {"a": inside, "b": out}),
         ("hang", {"path": out}),
+        ("memory", {"path": out}),
+        ("memory", {"path": str(DATA / "memory" / "base.snapshot.pickle.gz")}),
+        ("compile", {"path": out}),
+        ("compile", {"path": str(DATA / "compile" / "break_once.log.gz")}),
+        ("compile", {"path": inside, "trace": out}),
         ("verify", {"path": inside, "at_most": {"step_time_ms.mean": "+3%"}, "baseline": out}),
         ("whatif", {"path": out}),
         ("evidence", {"path": out, "finding": "host-waits"}),

@@ -12,7 +12,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import CallToolResult, TextContent
 
-from traceanalyzer.agent import verbs
+from traceanalyzer.agent import companions, verbs
 from traceanalyzer.agent.answer import fitted_answer
 from traceanalyzer.agent.sources import Sources
 from traceanalyzer.base import TraceAnalyzerError, cut
@@ -37,6 +37,8 @@ VERBS = (
     verbs.verify,
     verbs.limits,
     verbs.hang,
+    companions.memory,
+    companions.compile,
 )
 """Their docstrings are what an agent reads of them."""
 

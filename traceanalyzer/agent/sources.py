@@ -8,16 +8,26 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from traceanalyzer.base.files import may_read, only_below
-from traceanalyzer.comparison.other_kinds import compared_kinds
+from traceanalyzer.comparison.other_kinds import compared_kinds, other_kind_of
 from traceanalyzer.comparison.reference import report_named
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.part_of_run import Selection
 from traceanalyzer.diagnosis.selection import MeasuredRanks, measured
 from traceanalyzer.ingest import load
 from traceanalyzer.ingest.flight_recorder.folder import read_flight
+from traceanalyzer.ingest.folders import snapshot_in
+from traceanalyzer.ingest.memory import read_snapshot
+from traceanalyzer.ingest.torch_log import read_logs
 from traceanalyzer.report.build import report_of
+from traceanalyzer.report.compile.build import compile_report
+from traceanalyzer.report.compile.figures import logs_of
+from traceanalyzer.report.compile.strip import CompileReport
 from traceanalyzer.report.figures import step_times
+from traceanalyzer.report.memory.build import memory_report
+from traceanalyzer.report.memory.model import UNTRACED, MemoryReport
+from traceanalyzer.report.memory.traced import traced
 from traceanalyzer.report.model import Report
+from traceanalyzer.trace import Run
 from traceanalyzer.trace.flight import Flight
 
 KEPT = 3  # recordings held in memory: one that is asked about, and two that are compared
@@ -172,6 +182,28 @@ class Sources:
         """The Flight Recorder dumps in a folder. Raises TraceAnalyzerError."""
         with only_below(self._roots):
             return read_flight(may_read(self._place(path)))
+
+    def memory(self, path: str, trace: str = "") -> MemoryReport:
+        """The report on a memory snapshot, with the times of a trace where one is named. Raises
+        TraceAnalyzerError."""
+        with only_below(self._roots):
+            snapshot = read_snapshot(snapshot_in(may_read(self._place(path))))
+            return memory_report(
+                snapshot, traced(self._run(trace), snapshot) if trace else UNTRACED
+            )
+
+    def compiled(self, path: str, trace: str = "") -> CompileReport:
+        """The report on logs of torch.compile, or on a recording and the logs in its capture. Raises
+        TraceAnalyzerError."""
+        with only_below(self._roots):
+            place = may_read(self._place(path))
+            if trace or other_kind_of(str(place)) == "compile":
+                return compile_report(read_logs(place), self._run(trace) if trace else None)
+            run = self._run(path)
+            return compile_report(logs_of(one.path for one in run.traces), run)
+
+    def _run(self, name: str) -> Run:
+        return load([str(may_read(self._place(name)))])
 
 
 def _files_below(folder: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""The nine questions an agent can ask. Each answer is JSON of at most `MOST_TOKENS` tokens."""
+"""The questions on recordings that an agent can ask. Each answer is JSON of at most `MOST_TOKENS` tokens."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence

@@ -23,7 +23,7 @@ from traceanalyzer.base.parallel.children import WorkQueue, children, shared_que
 from traceanalyzer.base.reading import reading, reading_as
 from traceanalyzer.ingest.cache.models import kept_traces
 from traceanalyzer.ingest.capture import is_neighbour
-from traceanalyzer.ingest.detect import is_companion, is_recording
+from traceanalyzer.ingest.detect import is_companion, is_recording, is_snapshot
 from traceanalyzer.ingest.foreign import SQLITE_MAGIC
 from traceanalyzer.ingest.stream import text_bytes
 from traceanalyzer.trace import Trace
@@ -71,6 +71,23 @@ def recordings_in(
         if not is_neighbour(file) and (known(file) or is_recording(file, pattern))
     ]
     return found or list(filter(is_companion, files))
+
+
+def snapshot_in(path: Path) -> Path:
+    """The memory snapshot in a folder; a file as it is. Raises UnreadableInputError where there is
+    none, or more than one."""
+    if not path.is_dir():
+        return path
+    found = list(filter(is_snapshot, sorted(path.iterdir())))
+    if not found:
+        raise UnreadableInputError(
+            f"{path}: no memory snapshot in this folder; `collect torch --memory-snapshot` records one; "
+            "`traceanalyzer analyze` has what a trace says of memory"
+        )
+    if len(found) > 1:
+        names = ", ".join(one.name for one in found)
+        raise UnreadableInputError(f"{path}: several snapshots; name one: {names}")
+    return found[0]
 
 
 def iteration_in(folder: Path, pattern: str | None = None) -> tuple[list[Path], list[str]]:

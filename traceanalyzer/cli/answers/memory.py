@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.cli.io.again import replays_output
 from traceanalyzer.cli.io.formats import REPORT_FORMATS, Output
 from traceanalyzer.cli.options import (
@@ -84,20 +83,12 @@ def _read(path: Path) -> "Snapshot":
     """The snapshot, or the one in a folder. Raises UnreadableInputError where there is none, or
     more than one."""
     from traceanalyzer.cli.io.progress import progress
-    from traceanalyzer.ingest.detect import is_snapshot
+    from traceanalyzer.ingest.folders import snapshot_in
     from traceanalyzer.ingest.memory import read_snapshot
 
-    found = list(filter(is_snapshot, sorted(path.iterdir()))) if path.is_dir() else [path]
-    if not found:
-        raise UnreadableInputError(
-            f"{path}: no memory snapshot in this folder; `collect torch --memory-snapshot` records one; "
-            "`traceanalyzer analyze` has what a trace says of memory"
-        )
-    if len(found) > 1:
-        names = ", ".join(one.name for one in found)
-        raise UnreadableInputError(f"{path}: several snapshots; name one: {names}")
+    file = snapshot_in(path)
     with progress("Reading") as report_progress:
-        return read_snapshot(found[0], lambda share: report_progress(round(share * 1000), 1000))
+        return read_snapshot(file, lambda share: report_progress(round(share * 1000), 1000))
 
 
 def _trace_in(folder: Path, snapshot: str) -> str | None:
