@@ -38,20 +38,23 @@ def gpt2_train(setting: Setting) -> Step:
     return train(model, lambda: model(input_ids=x, labels=x).loss, setting)
 
 
-@program(Setting(4, 1024), batch=(1, 2, 16), length=(512, 2048))
-def llama_train(setting: Setting) -> Step:
-    """A Llama with grouped queries trains."""
-    size = n(1024, 64)
+def _llama(size: int, key_value_heads: int, positions: int) -> transformers.LlamaForCausalLM:
     config = transformers.LlamaConfig(
         vocab_size=WORDS,
         hidden_size=size,
         intermediate_size=size * 3,
         num_hidden_layers=n(8, 2),
         num_attention_heads=n(16, 4),
-        num_key_value_heads=n(4, 2),
-        max_position_embeddings=4096,
+        num_key_value_heads=key_value_heads,
+        max_position_embeddings=positions,
     )
-    model = transformers.LlamaForCausalLM(config).to(DEVICE)
+    return transformers.LlamaForCausalLM(config)
+
+
+@program(Setting(4, 1024), batch=(1, 2, 16), length=(512, 2048))
+def llama_train(setting: Setting) -> Step:
+    """A Llama with grouped queries trains."""
+    model = _llama(n(1024, 64), n(4, 2), positions=4096).to(DEVICE)
     x = tokens(setting, WORDS)
     return train(model, lambda: model(input_ids=x, labels=x).loss, setting)
 
@@ -105,19 +108,11 @@ def t5_train(setting: Setting) -> Step:
 @program(Setting(8, 1024), batch=(1, 32, 128), length=(256, 4096))
 def llama_decodes(setting: Setting) -> Step:
     """A Llama takes one token for each sequence, with a cache of as many as `length`."""
-    size = n(2048, 64)
-    config = transformers.LlamaConfig(
-        vocab_size=WORDS,
-        hidden_size=size,
-        intermediate_size=size * 3,
-        num_hidden_layers=n(8, 2),
-        num_attention_heads=n(16, 4),
-        num_key_value_heads=n(8, 2),
-        max_position_embeddings=8192,
-    )
-    model = transformers.LlamaForCausalLM(config).eval().to(DEVICE, torch.bfloat16)
+    model = _llama(n(2048, 64), n(8, 2), positions=8192).eval().to(DEVICE, torch.bfloat16)
+    config = model.config
     heads = config.num_key_value_heads
-    shape = (setting.batch, heads, setting.length, size // config.num_attention_heads)
+    width = config.hidden_size // config.num_attention_heads
+    shape = (setting.batch, heads, setting.length, width)
     cache = transformers.DynamicCache()
     for layer in range(config.num_hidden_layers):
         keys = torch.randn(shape, device=DEVICE, dtype=torch.bfloat16)

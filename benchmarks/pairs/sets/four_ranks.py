@@ -13,9 +13,9 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from benchmarks.pairs.program import DEVICE, autocast, n, pair, train
+from benchmarks.pairs.program import DEVICE, n, pair, train
 from benchmarks.pairs.sets.ablations import mlp, think
-from benchmarks.pairs.sets.ranks import Exchange, _gpt, _llama, parallel, random_tokens
+from benchmarks.pairs.sets.ranks import Exchange, _llama, accumulated, parallel, random_tokens
 from benchmarks.pairs.sets.ranks_scenarios import (
     beside_a_thread,
     blocks,
@@ -346,22 +346,7 @@ def four_bucket_of_all(fixed):
 @pair("no_sync_accumulation", ablation=("accumulation: reduced in each of four passes", ""))
 def four_accumulates(fixed):
     """GPT-2 under DDP: four small backward passes a step, gradients reduced with each."""
-    import contextlib
-
-    model = parallel(_gpt(n(8, 1), n(768, 64)))
-    parts = [random_tokens(n(2, 1), n(512, 16)) for _ in range(4)]
-    optimizer = torch.optim.AdamW(model.parameters(), 1e-5, fused=True)
-
-    def step():
-        for number, part in enumerate(parts):
-            with model.no_sync() if fixed and number < 3 else contextlib.nullcontext():
-                with autocast():
-                    loss = model(part, labels=part).loss
-                loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return step
+    return accumulated(n(8, 1), fixed)
 
 
 @pair("overlap_communication", ablation=("overlap: reduced after backward", ""))

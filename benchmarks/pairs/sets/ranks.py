@@ -1,5 +1,6 @@
 """Programs of two ranks: what they reduce, gather and exchange, and who waits for whom."""
 
+import contextlib
 import os
 import time
 
@@ -44,12 +45,10 @@ def random_tokens(batch, length):  # A batch of texts, on the device
     return torch.randint(0, n(8000, 100), (batch, length), device=DEVICE)
 
 
-@pair("no_sync_accumulation", found=True, libraries=("transformers.models.gpt2.modeling_gpt2",))
-def gpt_accumulates(fixed):
-    """GPT-2 under DDP: four small backward passes a step, gradients reduced with each."""
-    import contextlib
-
-    model = parallel(_gpt(n(12, 1), n(768, 64)))
+def accumulated(layers, fixed):
+    """GPT-2 of so many layers under DDP: four small backward passes a step; the remedy reduces
+    gradients with the last."""
+    model = parallel(_gpt(layers, n(768, 64)))
     parts = [random_tokens(n(2, 1), n(512, 16)) for _ in range(4)]
     optimizer = torch.optim.AdamW(model.parameters(), 1e-5, fused=True)
 
@@ -63,6 +62,12 @@ def gpt_accumulates(fixed):
         optimizer.zero_grad()
 
     return step
+
+
+@pair("no_sync_accumulation", found=True, libraries=("transformers.models.gpt2.modeling_gpt2",))
+def gpt_accumulates(fixed):
+    """GPT-2 under DDP: four small backward passes a step, gradients reduced with each."""
+    return accumulated(n(12, 1), fixed)
 
 
 @pair("compress_gradients", found=True, libraries=LIBRARIES)
