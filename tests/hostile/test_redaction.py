@@ -584,6 +584,7 @@ def test_an_agent_is_told_none_of_it(planted):
             ("diagnose", here),
             ("whatif", here),
             ("limits", here),
+            ("compile", here),
             ("compare", {"a": here["path"], "b": here["path"]}),
         ]
         return "".join(
