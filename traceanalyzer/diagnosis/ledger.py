@@ -130,8 +130,8 @@ def make_ledger(
     entries = [*_of_work(parts, without, basis), *_of_waiting(without, basis)]
     entries += _of_idle(causes, recorded_idle, without, basis)
 
-    def place_of(one: LedgerEntry) -> tuple[int, float, float]:
-        return KINDS.index(one.kind), -one.ms, -one.recorded_ms
+    def place_of(entry: LedgerEntry) -> tuple[int, float, float]:
+        return KINDS.index(entry.kind), -entry.ms, -entry.recorded_ms
 
     return Ledger(tuple(sorted(entries, key=place_of)))
 

@@ -177,9 +177,9 @@ def findings_of(devices: Sequence[MemoryOfDevice]) -> list[MemoryFinding]:
     """All findings: failures first, then by bytes."""
     found = [finding for device in devices for finding in _of_device(device)]
 
-    def place_of(one: MemoryFinding) -> tuple[bool, bool, float]:
-        is_failure = one.id.startswith("oom")
-        return not is_failure, one.id != "memory-leak", -(one.headroom_bytes or 0)
+    def place_of(finding: MemoryFinding) -> tuple[bool, bool, float]:
+        is_failure = finding.id.startswith("oom")
+        return not is_failure, finding.id != "memory-leak", -(finding.headroom_bytes or 0)
 
     return sorted(found, key=place_of)
 

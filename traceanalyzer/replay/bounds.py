@@ -13,7 +13,7 @@ from traceanalyzer.replay.changes.communication.collectives import (
 )
 from traceanalyzer.replay.changes.fusion import LEAST_KERNEL_NS
 from traceanalyzer.replay.changes.kernels import in_graph
-from traceanalyzer.replay.changes.warmup import programs_own
+from traceanalyzer.replay.changes.warmup import user_host_work
 from traceanalyzer.replay.patterns.named import launched_within, nodes_named, texts
 from traceanalyzer.replay.recorded import calling
 from traceanalyzer.replay.tape import Tape, parametric
@@ -37,7 +37,7 @@ def no_host_syncs(tape: Tape) -> Tape:
 def launches_free(tape: Tape) -> Tape:
     """Dispatch, launch calls and the framework's own pauses cost the host nothing, as in a CUDA
     graph; waits and the program's work stay."""
-    own, at_end = programs_own(tape)
+    own, at_end = user_host_work(tape)
     tail = tape.tail._replace(dispatch=0, work=tape.tail.work if at_end else 0)
     left = tape.with_dispatch(np.zeros_like(tape.dispatch)).without_work(~own)
     return replace(left, tail=tail, latency=np.zeros_like(tape.latency), gap=in_graph(tape.gap))

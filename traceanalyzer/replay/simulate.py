@@ -86,11 +86,11 @@ def _run_together(tapes: Sequence[Tape], repeats: int, begin: Begin) -> list[Pas
     return [passes[rank] for rank in range(len(tapes))]
 
 
-def _earlier(one: Pass, late_ns: I64) -> Pass:
+def _earlier(replay: Pass, late_ns: I64) -> Pass:
     """A rank's replay on the clock of all, after which its own is late at the end of each
     repetition."""
-    done = np.array(one.done) - late_ns
-    return one._replace(done=done.tolist())
+    done = np.array(replay.done) - late_ns
+    return replay._replace(done=done.tolist())
 
 
 def _complete(waiting: dict[Meeting, dict[int, int]], members: list[int]) -> Meeting | None:

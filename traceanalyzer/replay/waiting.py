@@ -155,8 +155,8 @@ def _waits(came: I64, ended: I64, last: I64, rank: int, period: int) -> RankWait
     return RankWaits(since, came[waiting, rank], came[waiting, last[waiting]], last[waiting])
 
 
-def in_last_repetition(of: IntervalSet, begun: int, period: int) -> IntervalSet:
+def in_last_repetition(times: IntervalSet, begun: int, period: int) -> IntervalSet:
     """The times, those before the last repetition had `begun` one `period` later: there the same
     happens."""
-    before = clip(of, (begun - period, begun))
-    return join(subtract(of, before), IntervalSet(before.start + period, before.end + period))
+    before = clip(times, (begun - period, begun))
+    return join(subtract(times, before), IntervalSet(before.start + period, before.end + period))

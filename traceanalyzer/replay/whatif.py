@@ -368,12 +368,12 @@ class Replay:
         return low, high, step + math.hypot(max(on_slow - step, 0.0), spread)
 
     def _step_ms(
-        self, of: Scenario, reading: Change | None, tapes: Sequence[Tape], limited: float
+        self, scenario: Scenario, reading: Change | None, tapes: Sequence[Tape], limited: float
     ) -> float | None:
         """Step time of these tapes by a reading of a scenario (None: as it is), with clocks that
         are limited from this duty of the tensor cores on; None where it cannot be made."""
-        changed = _changed(reading or of.change, tapes)
-        return None if changed is None else self._changed_ms(of, changed, tapes, limited)
+        changed = _changed(reading or scenario.change, tapes)
+        return None if changed is None else self._changed_ms(scenario, changed, tapes, limited)
 
     def _changed_ms(
         self, scenario: Scenario, changed: Sequence[Tape], tapes: Sequence[Tape], limited: float

@@ -37,12 +37,12 @@ def compact(values: NDArray[Any]) -> NDArray[Any]:
     return values
 
 
-def dedup_each(made: Any) -> Any:
+def dedup_each(value: Any) -> Any:
     """An array, or a named tuple of arrays and other things, each array as `dedup_constant` makes
     it."""
-    if isinstance(made, tuple) and hasattr(made, "_fields"):
-        return type(made)(*map(dedup_each, made))
-    return dedup_constant(made) if isinstance(made, np.ndarray) and made.ndim == 1 else made
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(dedup_each, value))
+    return dedup_constant(value) if isinstance(value, np.ndarray) and value.ndim == 1 else value
 
 
 def dedup_constant(values: NDArray[Any]) -> NDArray[Any]:

@@ -138,8 +138,8 @@ class GapFacts:
         """Time in which another GPU of the process has its turn."""
         spent = np.zeros(len(self.start), np.int64)
         for own, others in self.started.timed.memo(others_work).items():
-            here = self.device == own
-            spent[here] = measure(others, self.start[here], self.end[here])
+            on_device = self.device == own
+            spent[on_device] = measure(others, self.start[on_device], self.end[on_device])
         return spent
 
     @cached_property

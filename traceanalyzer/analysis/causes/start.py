@@ -195,21 +195,21 @@ def find_bindings(linked: Linked, starts: Starts) -> Bindings:
 
 
 def _bindings_of(
-    linked: Linked, starts: Starts, beside: I32, here: slice
+    linked: Linked, starts: Starts, beside: I32, part: slice
 ) -> tuple[U8, I32, NDArray[Any]]:
     ends = linked.trace.device_ops.end
-    start = linked.trace.device_ops.start[here]
-    launch_time = linked.launch_time[here]
-    previous = starts.previous[here]
-    beside = beside[here]
+    start = linked.trace.device_ops.start[part]
+    launch_time = linked.launch_time[part]
+    previous = starts.previous[part]
+    beside = beside[part]
     launch = np.minimum(launch_time, start)
     dependencies = starts.dependencies
-    on = dependencies.on[here]
-    also_on = dependencies.also_on[here]
+    on = dependencies.on[part]
+    also_on = dependencies.also_on[part]
     latest = _Latest.of_none(len(start))
-    latest.take(StartBound.LAUNCH, launch_time >= 0, launch + starts.latency[here])
-    latest.take(StartBound.STREAM, previous >= 0, ends[previous] + starts.pause[here], previous)
-    latest.take(StartBound.DEPENDENCY, on >= 0, ends[on] + dependencies.delay[here], on)
+    latest.take(StartBound.LAUNCH, launch_time >= 0, launch + starts.latency[part])
+    latest.take(StartBound.STREAM, previous >= 0, ends[previous] + starts.pause[part], previous)
+    latest.take(StartBound.DEPENDENCY, on >= 0, ends[on] + dependencies.delay[part], on)
     latest.take(StartBound.DEPENDENCY, also_on >= 0, ends[also_on], also_on)
     # One that is later still waited for the op then running beside it: its event, or room on the
     # device.
@@ -218,7 +218,7 @@ def _bindings_of(
     latest.by[late] = StartBound.DEPENDENCY
     op = latest.op
     op[late] = beside[late]
-    op[op >= np.arange(here.start, here.stop)] = -1
+    op[op >= np.arange(part.start, part.stop)] = -1
     since = np.where(latest.by == StartBound.LAUNCH, launch, np.where(op >= 0, ends[op], start))
     return latest.by, op, narrowed(start - np.minimum(since, start))
 

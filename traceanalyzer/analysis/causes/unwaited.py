@@ -39,17 +39,17 @@ def gaps_without_waits(
     first[started.bindings.by[next_op] != StartBound.LAUNCH] = -1
     del position
 
-    def launches(here: slice) -> tuple[I64, I64]:
-        begin = ops.start[launched[here]]
+    def launches(part: slice) -> tuple[I64, I64]:
+        begin = ops.start[launched[part]]
         stretch = local_searchsorted(end, begin, side="right")
         return stretch, begin - at(end, stretch - 1, start[0])
 
-    def gaps(here: slice) -> tuple[I64, I64, I64]:
-        ended = end[here]
-        following = np.append(start[here.start + 1 : here.stop + 1], end[-1])[: len(ended)]
+    def gaps(part: slice) -> tuple[I64, I64, I64]:
+        ended = end[part]
+        following = np.append(start[part.start + 1 : part.stop + 1], end[-1])[: len(ended)]
         return (
-            ended - launch_time[next_op[here]],
-            np.where(first[here] >= 0, 0, ended - start[here]),
+            ended - launch_time[next_op[part]],
+            np.where(first[part] >= 0, 0, ended - start[part]),
             following - ended,
         )
 

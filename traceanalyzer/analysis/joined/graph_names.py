@@ -173,20 +173,20 @@ def _same_kernels(linked: TraceJoins, rows: I64, keys: I64, wanted: I64) -> Laun
 
 
 def _launched(
-    linked: TraceJoins, made: I64, begin: int | None, number: int | None = None
+    linked: TraceJoins, rows: I64, begin: int | None, number: int | None = None
 ) -> Launched:
     """These calls; without a `begin` what is inside the innermost annotation around the first of
     them."""
     calls = linked.trace.api_calls
     ranges = linked.trace.host_ranges
-    thread = int(calls.thread[made[0]])
-    start = int(calls.start[made[0]])
+    thread = int(calls.thread[rows[0]])
+    start = int(calls.start[rows[0]])
     if begin is None:
         around = (ranges.kind == RangeKind.ANNOTATION) & (ranges.thread == thread)
         around &= (ranges.start <= start) & (ranges.end > start)
         begin = int(ranges.start[around].max(initial=-1)) + 1
-    kind = np.select([linked.api_kind[made] == one for one in LAUNCHES], range(len(LAUNCHES)))
-    return Launched(linked, thread, begin, calls.start[made], kind.astype(np.int64), number)
+    kind = np.select([linked.api_kind[rows] == one for one in LAUNCHES], range(len(LAUNCHES)))
+    return Launched(linked, thread, begin, calls.start[rows], kind.astype(np.int64), number)
 
 
 def _eager_launches(sources: list[tuple[TraceJoins, I64, I64]], wanted: I64) -> Launched | None:
@@ -323,23 +323,23 @@ class _Graft:
             owner=np.zeros(count, np.int64),
         )
 
-    def _ranges(self, made: Launched, exact: bool) -> _Ranges:
+    def _ranges(self, launched: Launched, exact: bool) -> _Ranges:
         """The ranges around these launches, with this recording's codes, and without inputs where
         those are of another batch."""
-        ranges = made.linked.trace.host_ranges
-        rows = np.flatnonzero((ranges.thread == made.thread) & (ranges.start >= made.begin))
-        rows = rows[ranges.start[rows] <= made.time[-1]]
-        first = np.searchsorted(made.time, ranges.start[rows])
-        until = np.searchsorted(made.time, ranges.end[rows])
+        ranges = launched.linked.trace.host_ranges
+        rows = np.flatnonzero((ranges.thread == launched.thread) & (ranges.start >= launched.begin))
+        rows = rows[ranges.start[rows] <= launched.time[-1]]
+        first = np.searchsorted(launched.time, ranges.start[rows])
+        until = np.searchsorted(launched.time, ranges.end[rows])
         order = np.lexsort((-ranges.end[rows], ranges.start[rows]))
         order = order[until[order] > first[order]]
         rows = rows[order]
         first = first[order]
         until = until[order]
-        owner = np.full(len(made.time), -1, np.int64)
+        owner = np.full(len(launched.time), -1, np.int64)
         for i in np.flatnonzero(ranges.kind[rows] == RangeKind.OP).tolist():
             owner[first[i] : until[i]] = i
-        table = self._recoded(ranges.take(rows), made.linked.trace.strings, exact=exact)
+        table = self._recoded(ranges.take(rows), launched.linked.trace.strings, exact=exact)
         return _Ranges(table, first, until, owner)
 
     def _recoded(self, table: HostRanges, strings: list[str], *, exact: bool) -> HostRanges:

@@ -57,9 +57,9 @@ class Memo:
         """Whether `make` has been computed."""
         return make in self._made
 
-    def keep(self, make: Callable[[Self], Made], made: Made) -> None:
+    def keep(self, make: Callable[[Self], Made], value: Made) -> None:
         """Take what another process computed as `make(self)`."""
-        self._made.setdefault(make, made)
+        self._made.setdefault(make, value)
 
 
 MATRIX_CLASSES = ("gemm", "attention", "convolution", "recurrent", "moe")

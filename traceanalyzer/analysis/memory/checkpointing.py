@@ -117,16 +117,16 @@ def _number_of_blocks(counts: I64, weight: NDArray[np.float64], least: int) -> i
     return int(counts.min())
 
 
-def _instances(lives: Allocations, mine: I64, even: I32 | I16, blocks: int) -> I64:
+def _instances(lives: Allocations, chosen: I64, even: I32 | I16, blocks: int) -> I64:
     """The block that each life is of, from the stacks that come equally often in all of them.
 
     What lies between the last of these in one block and the first of them in the next is of the one
     after, if such comes before the first block and not after the last one; else of the one
     before."""
-    born = lives.born[mine]
+    born = lives.born[chosen]
     starts = ends = np.empty(0, np.int64)
     for stack in even.tolist():
-        rows = born[lives.stack[mine] == stack]
+        rows = born[lives.stack[chosen] == stack]
         each = len(rows) // blocks
         first = rows[::each]
         last = rows[each - 1 :: each]

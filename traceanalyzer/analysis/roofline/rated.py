@@ -102,7 +102,7 @@ def _name(name: str) -> str:
 
 
 def _replace(
-    linked: TraceJoins, made: dict[str, NDArray[Any]], rows: I64, found: list[KernelCounters]
+    linked: TraceJoins, columns: dict[str, NDArray[Any]], rows: I64, found: list[KernelCounters]
 ) -> None:
     traffic = mean_of(found, lambda k: k.dram_bytes)
     tensor = mean_of(found, lambda k: k.tensor_share)
@@ -111,16 +111,16 @@ def _replace(
     # stands for the memory.
     memory = mean_of(found, lambda k: k.memory_share if k.dram_share is None else k.dram_share)
     ops = linked.trace.device_ops
-    made["counted"][rows] = True
+    columns["counted"][rows] = True
     if traffic is not None:
-        made["bytes"][rows] = made["expected"][rows] = traffic
+        columns["bytes"][rows] = columns["expected"][rows] = traffic
     if tensor is not None:
-        made["tensor"][rows] = int(tensor >= TENSOR_SHARE)
+        columns["tensor"][rows] = int(tensor >= TENSOR_SHARE)
     if compute is not None and memory is not None:
         share = min(max(compute, memory), 1.0)
-        made["attainable"][rows] = (ops.end - ops.start)[rows] * share
+        columns["attainable"][rows] = (ops.end - ops.start)[rows] * share
         multiplies = bool(linked.is_matrix[rows[0]]) or (tensor or 0.0) >= MULTIPLYING * compute
-        made["bound"][rows] = measured_bound(compute, memory, matrix=multiplies)
+        columns["bound"][rows] = measured_bound(compute, memory, matrix=multiplies)
 
 
 def mean_of(

@@ -183,7 +183,7 @@ def expected_traffic(
 
 
 def _leave_to_matrix_kernels(
-    linked: TraceJoins, of: OperatorFigures, row: I64, described: Bool, traffic: F64
+    linked: TraceJoins, figures: OperatorFigures, row: I64, described: Bool, traffic: F64
 ) -> None:
     """Of operators with described kernels the matrix kernels have the operator's traffic, the
     others (which clear counters and the like) none; written into `traffic`."""
@@ -192,10 +192,10 @@ def _leave_to_matrix_kernels(
     traffic[rest] = 0.0
     if main.any():
         kernels = np.bincount(row[main])[row[main]]
-        traffic[main] = of.bytes[main] / kernels
+        traffic[main] = figures.bytes[main] / kernels
 
 
-def _passes(linked: TraceJoins, of: OperatorFigures, passes: I64, resident: F64) -> F64:
+def _passes(linked: TraceJoins, figures: OperatorFigures, passes: I64, resident: F64) -> F64:
     """Bytes by passes over tensors."""
     tensors, again, times, in_fp32, each, inputs = (
         np.array([getattr(p, name) for p in PASSES])[passes]
@@ -203,18 +203,18 @@ def _passes(linked: TraceJoins, of: OperatorFigures, passes: I64, resident: F64)
     )
     blocks = linked.trace.device_ops.blocks
     launched = each * blocks * np.maximum(linked.trace.device_ops.threads, 0).astype(np.float64)
-    largest = np.fmax(of.elements, of.written / of.width)
-    size = np.where(launched > 0, np.fmin(launched, largest), of.elements) * of.width
+    largest = np.fmax(figures.elements, figures.written / figures.width)
+    size = np.where(launched > 0, np.fmin(launched, largest), figures.elements) * figures.width
     running = size * again / np.maximum(blocks, 1) * resident / linked.limit("cache_bytes")
     missed = np.nan_to_num(np.clip((running - FITS) / (FAILS - FITS), 0, 1))
     return (
         size * (tensors + again * times * missed)
-        + of.elements * in_fp32 * FLOAT.bytes
-        + of.inputs * inputs
+        + figures.elements * in_fp32 * FLOAT.bytes
+        + figures.inputs * inputs
     )
 
 
-def _wave_reads(linked: TraceJoins, of: OperatorFigures, flops: F64, resident: F64) -> F64:
+def _wave_reads(linked: TraceJoins, figures: OperatorFigures, flops: F64, resident: F64) -> F64:
     """Bytes that each product reads wave by wave, were its operands larger than the cache.
 
     Rows and columns of its result (which is which is not told) follow from its operations and its
@@ -225,13 +225,13 @@ def _wave_reads(linked: TraceJoins, of: OperatorFigures, flops: F64, resident: F
         (STRIP + resident / STRIP) * (high + wide) / 2
     )  # the mean of strips along rows and along columns
     with np.errstate(divide="ignore", invalid="ignore"):
-        results = of.written / of.width
-        total = of.inputs / of.width / (of.flops / 2 / results)
+        results = figures.written / figures.width
+        total = figures.inputs / figures.width / (figures.flops / 2 / results)
         half = np.sqrt(np.maximum(total * total / 4 - results, 0))
         extents = total / 2 + half, np.maximum(total / 2 - half, 1)
         rows = np.mean([extent + area / extent for extent in extents], axis=0)
     scheduled = (linked.trace.device_ops.blocks > resident) & np.isfinite(rows)
-    return flops / 2 * np.where(scheduled, np.fmax(rows, strips), strips) / area * of.width
+    return flops / 2 * np.where(scheduled, np.fmax(rows, strips), strips) / area * figures.width
 
 
 def tile(kernel: str) -> tuple[int, int]:

@@ -100,7 +100,7 @@ def _span(busy: IntervalSet) -> tuple[int, int]:
     return int(busy.start[0]), int(busy.end[-1])
 
 
-def _add_inner(linked: Linked, marks: I64, said: list[Iteration], splits: list[Split]) -> None:
+def _add_inner(linked: Linked, marks: I64, marked: list[Iteration], splits: list[Split]) -> None:
     """Fill in what marks do not say and marks inside them do: engines set marks of their own inside
     vLLM's."""
     ranges = linked.trace.host_ranges
@@ -114,10 +114,10 @@ def _add_inner(linked: Linked, marks: I64, said: list[Iteration], splits: list[S
         if i < 0 or row == marks[i]:
             continue
         if ranges.end[row] <= ranges.end[marks[i]]:
-            said[i] = _filled(said[i], told[ranges.name[row]])
+            marked[i] = _filled(marked[i], told[ranges.name[row]])
             splits[i] = _filled(splits[i], split(strings[ranges.name[row]]))
 
 
-def _filled(one: Said, other: Said) -> Said:
-    unsaid = [field.name for field in fields(one) if getattr(one, field.name) is None]
-    return replace(one, **{name: getattr(other, name) for name in unsaid})
+def _filled(outer: Said, inner: Said) -> Said:
+    unsaid = [field.name for field in fields(outer) if getattr(outer, field.name) is None]
+    return replace(outer, **{name: getattr(inner, name) for name in unsaid})

@@ -91,7 +91,7 @@ def _alike(a: I64, b: I64) -> Bool:
     return ((a == b) | (a < 0) | (b < 0)).all(axis=1)
 
 
-def _stretch(log: StepTimings, lines: I64, here: Bool) -> float | None:
+def _stretch(log: StepTimings, lines: I64, recorded: Bool) -> float | None:
     """Decodes inside the recording over those outside that no prefill parts from them: the requests
     are the same."""
     decode = _is_decode(lines) & (log.duration > 0)
@@ -99,8 +99,8 @@ def _stretch(log: StepTimings, lines: I64, here: Bool) -> float | None:
     ratios = []
     for part, batch in set(zip(stretch[decode], lines[decode, 2], strict=True)):
         alike = decode & (stretch == part) & (lines[:, 2] == batch)
-        inside = log.duration[alike & here]
-        outside = log.duration[alike & ~here]
+        inside = log.duration[alike & recorded]
+        outside = log.duration[alike & ~recorded]
         if len(inside) and len(outside):
             ratios.append(np.median(inside) / np.median(outside))
     return max(float(np.median(ratios)), 1.0) if ratios else None

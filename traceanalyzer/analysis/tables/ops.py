@@ -270,9 +270,9 @@ class _Inner(NamedTuple):
         I32  # for each node the innermost counted one among itself and those around it, -1 without
     )
 
-    def within(self, here: slice) -> tuple[I64, I32]:
+    def within(self, part: slice) -> tuple[I64, I32]:
         """The counted ones of these nodes, and the counted one around each, -1 without."""
-        rows = here.start + np.flatnonzero(self.counted[here])
+        rows = part.start + np.flatnonzero(self.counted[part])
         return rows, at(self.nearest, self.tree.parent[rows], -1)
 
 
@@ -280,13 +280,13 @@ def _whole(inner: _Inner, name: I32) -> Bool:
     """Which nodes are calls. An operator that does nothing but call one of its own name is one call
     with it."""
 
-    def same(here: slice) -> tuple[I64, I32]:
-        rows, above = inner.within(here)
+    def same(part: slice) -> tuple[I64, I32]:
+        rows, above = inner.within(part)
         alike_ = (above >= 0) & (name[rows] == name[above])
         return rows[alike_], above[alike_]
 
-    def around(here: slice) -> tuple[I32, np.int32]:
-        above = inner.within(here)[1]
+    def around(part: slice) -> tuple[I32, np.int32]:
+        above = inner.within(part)[1]
         return above[above >= 0], np.int32(1)
 
     size = len(name)
@@ -308,8 +308,8 @@ def _self_time(inner: _Inner, node: I32, call: I32) -> I64:
     place = np.full(len(call) + 1, -1, np.int32)
     place[node] = np.arange(len(node), dtype=np.int32)
 
-    def spent(here: slice) -> tuple[I32, I64]:
-        rows, above = inner.within(here)
+    def spent(part: slice) -> tuple[I32, I64]:
+        rows, above = inner.within(part)
         caller = place.take(call[rows])
         around = place.take(at(call, above, -1))
         owned = np.flatnonzero(caller >= 0)

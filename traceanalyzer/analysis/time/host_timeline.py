@@ -155,7 +155,7 @@ def _threads(joined: Joined) -> list[ThreadTimeline]:
 
 
 def _stretches(
-    pieces: HostPieces, of: "_StatesOfNodes", building: IntervalSet, loading: IntervalSet
+    pieces: HostPieces, states: "_StatesOfNodes", building: IntervalSet, loading: IntervalSet
 ) -> ThreadTimeline:
     """A thread's pieces, those of one state joined; also when graphs are built (`building`), and
     input is loaded."""
@@ -167,8 +167,8 @@ def _stretches(
         if not len(cut.node):
             continue
         length = cut.end - cut.start
-        state = np.where(length >= LONG_STRETCH_NS, of.long[cut.node], of.short[cut.node])
-        state[(length > LONGEST_OPTIMIZER_NS) & of.optimizer[cut.node]] = HostState.WORK
+        state = np.where(length >= LONG_STRETCH_NS, states.long[cut.node], states.short[cut.node])
+        state[(length > LONGEST_OPTIMIZER_NS) & states.optimizer[cut.node]] = HostState.WORK
         if len(building.start):
             state[contains(building, cut.start) & (state == HostState.DISPATCH)] = HostState.WORK
         if len(loading.start):
@@ -314,7 +314,7 @@ def _runs(rows: I64, number: I64) -> list[I64]:
 
 
 def _add_shares(
-    of: _Shares, rows: I64, tree: HostTree, cut: Cut, low: I64, count: I64, start: I64, end: I64
+    shares: _Shares, rows: I64, tree: HostTree, cut: Cut, low: I64, count: I64, start: I64, end: I64
 ) -> None:
     """Write down what was done in these stretches (rows): each has `count` pieces, from the one at
     `low` on."""
@@ -331,8 +331,8 @@ def _add_shares(
     spent = np.bincount(which, spent).astype(np.int64)
     first = np.searchsorted(stretch, np.arange(len(rows)))
     longest = np.flatnonzero(spent == np.maximum.reduceat(spent, first)[stretch])
-    of.node[rows] = node[longest[np.searchsorted(longest, first)]]
+    shares.node[rows] = node[longest[np.searchsorted(longest, first)]]
     within = node >= 0
     works = within & (tree.is_call[node] | one_of(tree.kind[node], WORKING))
-    of.working[rows] = np.add.reduceat(spent * works, first)
-    of.inside[rows] = np.add.reduceat(spent * within, first)
+    shares.working[rows] = np.add.reduceat(spent * works, first)
+    shares.inside[rows] = np.add.reduceat(spent * within, first)

@@ -52,7 +52,7 @@ def periodic(linked: TraceJoins) -> HostSteps | None:
         return None
     devices, count = np.unique(ops.device, return_counts=True)
     found = find_period(
-        linked, np.flatnonzero(ops.device == int(devices[count.argmax()])), whole=True
+        linked, np.flatnonzero(ops.device == int(devices[count.argmax()])), unsplit=True
     )
     if (
         found is None
@@ -125,8 +125,8 @@ def inference_only(linked: TraceJoins) -> bool:
     return any(map(FRAMEWORK.search, names)) and not any(map(TRAINING.search, names))
 
 
-def find_period(linked: TraceJoins, rows: I64, *, whole: bool) -> Repetitions | None:
-    """The longest sequence of ops that repeats thrice or more; with `whole` it splits no launch,
+def find_period(linked: TraceJoins, rows: I64, *, unsplit: bool) -> Repetitions | None:
+    """The longest sequence of ops that repeats thrice or more; with `unsplit` it splits no launch,
     call or iteration."""
     ops = linked.trace.device_ops
     found = _period(ops.name[rows])
@@ -136,7 +136,7 @@ def find_period(linked: TraceJoins, rows: I64, *, whole: bool) -> Repetitions | 
     reach = np.maximum.accumulate(ops.end[rows])
     waited = ops.start[rows][1:] - reach[:-1]
     pause = np.append(np.int64(0), waited)
-    splits = _splits(linked, rows) if whole else np.zeros(len(rows), bool)
+    splits = _splits(linked, rows) if unsplit else np.zeros(len(rows), bool)
     first = anchor % length
     repeats = (len(rows) - anchor % length) // length
     window = slice(first, first + repeats * length)

@@ -65,7 +65,7 @@ def repeats(timed: Timed) -> Repeats | None:
         return None
     index = steps.warmup + int(steps.duration[steps.steady].argmax())
     rows = np.flatnonzero((steps.of_op == index) & (ops.device == timed.device))
-    found = find_period(timed.linked, rows, whole=False) if len(rows) else None
+    found = find_period(timed.linked, rows, unsplit=False) if len(rows) else None
     if found is None or found.count < MIN_COUNT:
         return None
     length = int(ops.end[rows[: found.bounds[-1]]].max()) - int(

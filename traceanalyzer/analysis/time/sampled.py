@@ -123,11 +123,11 @@ def sampled_ops(timed: Timed) -> SampledOps | None:
     return SampledOps(count, total) if any_ else None
 
 
-def alone_through(timed: Timed, here: Bool, start: I64, end: I64) -> I64:
+def alone_through(timed: Timed, on_device: Bool, start: I64, end: I64) -> I64:
     """The device op that ran through all of each of these times with no other op beside it, else
     -1."""
     ops = timed.trace.device_ops
-    rows = np.flatnonzero(here)
+    rows = np.flatnonzero(on_device)
     begin = ops.start[rows]
     finish = ops.end[rows]
     longest = np.maximum.accumulate(finish)

@@ -84,14 +84,14 @@ def advise(m: Measurements) -> list[Advice]:
     others before them or change what a step does; none where the recording cannot be replayed
     faithfully."""
     replay = m.faithful_replay
-    made = list[Advice]()
+    advice = list[Advice]()
     if replay is None:
-        return made
+        return advice
     for remedy, offer in m.memo(_offers):
         if _worth_it(replay, remedy, offer):
             for_host = replay.saved_by_kernels(offer.scenario) is False
-            made.append(Advice(remedy, offer, replay.predict(offer.scenario), for_host))
-    return sorted(made, key=lambda one: (not one.offer.single, one.prediction.step_ms or 0.0))
+            advice.append(Advice(remedy, offer, replay.predict(offer.scenario), for_host))
+    return sorted(advice, key=lambda one: (not one.offer.single, one.prediction.step_ms or 0.0))
 
 
 def _offers(m: Measurements) -> list[tuple[Remedy, Offer]]:

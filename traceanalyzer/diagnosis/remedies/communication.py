@@ -14,7 +14,7 @@ from traceanalyzer.diagnosis.remedies.program import (
     tape_of,
     waiting_share,
 )
-from traceanalyzer.diagnosis.remedies.remedy import Offer, assuming, remedy, text, words
+from traceanalyzer.diagnosis.remedies.remedy import Offer, remedy, scenario_of, text, words
 from traceanalyzer.replay.changes.communication.buckets import (
     BucketSize,
     cost_of,
@@ -36,14 +36,14 @@ from traceanalyzer.replay.changes.communication.collectives import smaller_messa
 from traceanalyzer.replay.scenario import AS_RECORDED
 
 EXPOSED = "exposed-communication"
-ACCUMULATED = assuming("no_sync_accumulation", accumulated_without_sync)
-LARGER = assuming(
+ACCUMULATED = scenario_of("no_sync_accumulation", accumulated_without_sync)
+LARGER = scenario_of(
     "larger_buckets",
     rebucketed(BucketSize(bytes=USUAL_BUCKET_BYTES)),
     may_cost=True,
     baseline=AS_RECORDED,
 )
-OVERLAPPED = assuming(
+OVERLAPPED = scenario_of(
     "overlap_communication",
     overlapped(OVERLAP_COST),
     "assumes_overlapped",
@@ -52,8 +52,8 @@ OVERLAPPED = assuming(
 )
 SMALLER = replace(OVERLAPPED, id="smaller_buckets", basis=text("smaller_buckets", "assumes"))
 LARGE_BUCKETS = 2  # buckets of more than so many times the usual size were asked for
-COMPRESSED = assuming("compress_gradients", compressed)
-BY_HALVES = assuming(
+COMPRESSED = scenario_of("compress_gradients", compressed)
+BY_HALVES = scenario_of(
     "overlap_communication",
     overlapped_by_halves(OVERLAP_COST),
     "assumes_by_halves",
@@ -61,9 +61,9 @@ BY_HALVES = assuming(
     pessimistic=overlapped_by_halves(MOST_OVERLAP_COST),
 )
 LEAST_BY_HALVES = 0.08  # share of the step that it must save: the model has to be rewritten for it
-PARAMETERS_KEPT = assuming("keep_parameters", parameters_kept)
-PREFETCHED = assuming("prefetch_parameters", prefetched)
-SHRUNK = assuming("smaller_messages", shrunk(0.5, 1.0), optimistic=shrunk(0.25, 0.5))
+PARAMETERS_KEPT = scenario_of("keep_parameters", parameters_kept)
+PREFETCHED = scenario_of("prefetch_parameters", prefetched)
+SHRUNK = scenario_of("smaller_messages", shrunk(0.5, 1.0), optimistic=shrunk(0.25, 0.5))
 
 
 @remedy("no_sync_accumulation", "communication", EXPOSED)
@@ -89,7 +89,7 @@ def small_buckets(m: Measurements) -> bool:
     return size is not None and size < USUAL_BUCKET_BYTES and reduced_by_hooks(m)
 
 
-def untold_buckets(m: Measurements) -> bool:
+def bucket_size_unknown(m: Measurements) -> bool:
     """Whether buckets are small, and nothing tells how much of their time is latency."""
     tape = tape_of(m)
     return tape is not None and small_buckets(m) and cost_of(tape, reduced_bytes(tape)) is None

@@ -8,7 +8,14 @@ from traceanalyzer.diagnosis import loader_advice
 from traceanalyzer.diagnosis.finding import Words
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import may_load, tape_of, tapes_of_others
-from traceanalyzer.diagnosis.remedies.remedy import Offer, assuming, remedy, text, wherever, words
+from traceanalyzer.diagnosis.remedies.remedy import (
+    Offer,
+    remedy,
+    replay_decides,
+    scenario_of,
+    text,
+    words,
+)
 from traceanalyzer.replay.bounds import input_ready
 from traceanalyzer.replay.changes.data.host_memory import (
     picked_on_device,
@@ -38,20 +45,20 @@ from traceanalyzer.trace import Bool
 
 LOAD_OF_OTHERS = 0.1
 """Ranks that load hardly more than this share of what one does have no loading to share with it."""
-READY = assuming("data_loader_workers", loaded_by_workers)
-COPIED_AHEAD = assuming("copy_ahead", copied_ahead, hides=input_copies)
-copy_ahead = wherever("data is copied to the GPU", "transfer", "exposed-copies", COPIED_AHEAD)
-PINNED = assuming("pinned_memory", pinned)
-pinned_memory = wherever(
+READY = scenario_of("data_loader_workers", loaded_by_workers)
+COPIED_AHEAD = scenario_of("copy_ahead", copied_ahead, hides=input_copies)
+copy_ahead = replay_decides("data is copied to the GPU", "transfer", "exposed-copies", COPIED_AHEAD)
+PINNED = scenario_of("pinned_memory", pinned)
+pinned_memory = replay_decides(
     "data is copied from pageable memory", "transfer", "exposed-copies", PINNED
 )
 SENT_SHARE = 0.5
 """Share of the recorded step that copies of results take, from which sending them is what the step
 does."""
-RESULTS_KEPT = assuming("copy_less", results_kept)
-KEPT = assuming("keep_on_device", kept_on_device, "assumes_kept")
-PICKED = assuming("keep_on_device", picked_on_device, "assumes_picked")
-UPDATED = assuming(
+RESULTS_KEPT = scenario_of("copy_less", results_kept)
+KEPT = scenario_of("keep_on_device", kept_on_device, "assumes_kept")
+PICKED = scenario_of("keep_on_device", picked_on_device, "assumes_picked")
+UPDATED = scenario_of(
     "keep_on_device",
     lambda tape: updated_on_device(kept_on_device(tape) or tape),
     "assumes_updated",

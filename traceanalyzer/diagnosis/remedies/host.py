@@ -14,7 +14,14 @@ from traceanalyzer.analysis.tables.syncs import SyncRow
 from traceanalyzer.diagnosis.finding import Words
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import may_load, tape_of
-from traceanalyzer.diagnosis.remedies.remedy import Offer, assuming, remedy, text, wherever, words
+from traceanalyzer.diagnosis.remedies.remedy import (
+    Offer,
+    remedy,
+    replay_decides,
+    scenario_of,
+    text,
+    words,
+)
 from traceanalyzer.replay.changes.data.loading import done_on_device, no_allocations
 from traceanalyzer.replay.changes.fusion import Reading
 from traceanalyzer.replay.changes.syncs.syncs import is_read, syncs_removed
@@ -31,7 +38,7 @@ from traceanalyzer.replay.changes.warmup import (
     warmed_up,
 )
 
-NO_SYNCS = assuming(
+NO_SYNCS = scenario_of(
     "remove_syncs",
     syncs_removed(Reading.TYPICAL),
     optimistic=syncs_removed(Reading.OPTIMISTIC),
@@ -41,24 +48,24 @@ COALESCING = re.compile(r"\bcoalesce\b|_coalesce\b")
 LEAST_OF_SYNCS = 0.04
 """Calls that wait are host time, too; where the GPU waits for launches alone, they were hardly what
 held it up."""
-NO_WORK = assuming("move_host_work", no_work_of_its_own, "assumes_no_work")
-BEFORE_COPIES = assuming(
+NO_WORK = scenario_of("move_host_work", no_work_of_its_own, "assumes_no_work")
+BEFORE_COPIES = scenario_of(
     "move_host_work", nothing_before_copies, "assumes_before_copies", optimistic=made_on_device
 )
 LEAST_OF_HOST_WORK = 0.1
 """Pauses of a tenth of a millisecond occur in any eager program: threads that hand over, Python
 that collects."""
-OF_RESULTS = assuming(
+OF_RESULTS = scenario_of(
     "move_host_work", done_on_device, "assumes_of_results", pessimistic=no_work_of_its_own
 )
-NO_ALLOCATIONS = assuming("avoid_allocations", no_allocations)
-warm_up = wherever(
-    "kernels are loaded while the GPU waits", "host", "host-work", assuming("warm_up", warmed_up)
+NO_ALLOCATIONS = scenario_of("avoid_allocations", no_allocations)
+warm_up = replay_decides(
+    "kernels are loaded while the GPU waits", "host", "host-work", scenario_of("warm_up", warmed_up)
 )
 PREPARED = "convolution|cudnn"
 """Operators for which cuDNN chooses an algorithm and builds a plan: convolutions, and attention
 where it is cuDNN's."""
-PREPARED_BEFORE = assuming("fixed_shapes", prepared_before(PREPARED))
+PREPARED_BEFORE = scenario_of("fixed_shapes", prepared_before(PREPARED))
 
 
 @remedy("remove_syncs", "sync", "host-waits", LEAST_OF_SYNCS)

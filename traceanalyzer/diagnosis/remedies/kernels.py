@@ -6,7 +6,14 @@ from traceanalyzer.analysis.groups.passes import MIN_CHAIN
 from traceanalyzer.base import NS_PER_MS
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import program, tape_of
-from traceanalyzer.diagnosis.remedies.remedy import Offer, assuming, remedy, text, wherever, words
+from traceanalyzer.diagnosis.remedies.remedy import (
+    Offer,
+    remedy,
+    replay_decides,
+    scenario_of,
+    text,
+    words,
+)
 from traceanalyzer.replay.changes.attention import attention_fused
 from traceanalyzer.replay.changes.compiling import functions_compiled
 from traceanalyzer.replay.changes.fusion import WRITTEN_OUT, Reading, fusing
@@ -28,7 +35,7 @@ from traceanalyzer.replay.changes.recompute import HOOKED_SHARE, kept
 from traceanalyzer.replay.patterns.named import launched_within
 from traceanalyzer.replay.tape import Tape
 
-FUSED_CHAINS = assuming(
+FUSED_CHAINS = scenario_of(
     "fuse_elementwise",
     functions_compiled(Reading.TYPICAL, MIN_CHAIN),
     figures={"chain": MIN_CHAIN},
@@ -41,11 +48,11 @@ compiler."""
 LEAST_OF_CHAINS = 0.08
 """Less often lies between operators that no library has together, or within what fused kernels
 differ by."""
-FUSED_ATTENTION = assuming("fused_attention", attention_fused)
-fused_attention = wherever(
+FUSED_ATTENTION = scenario_of("fused_attention", attention_fused)
+fused_attention = replay_decides(
     "attention is written out", "memory", "attention-written-out", FUSED_ATTENTION
 )
-IN_CHANNELS_LAST = assuming("channels_last", in_channels_last)
+IN_CHANNELS_LAST = scenario_of("channels_last", in_channels_last)
 LEAST_OF_LAYOUT = 0.04
 """Other kernels come with the other layout: for few channels, or groups of them, slower ones."""
 OTHER_NORMS = re.compile(r"group_norm|instance_norm")
@@ -53,8 +60,8 @@ OTHER_NORMS = re.compile(r"group_norm|instance_norm")
 LAUNCH_BOUND = (
     0.2  # share of the step that is idle for launches from which kernels hide behind them
 )
-TF32 = assuming("tf32", in_tf32, figures={"efficiency": TENSOR_EFFICIENCY})
-tf32 = wherever(
+TF32 = scenario_of("tf32", in_tf32, figures={"efficiency": TENSOR_EFFICIENCY})
+tf32 = replay_decides(
     "fp32 matrices are multiplied on the ordinary cores", "compute", "fp32-matmul", TF32
 )
 USUAL_TRAFFIC = 0.6
@@ -63,7 +70,7 @@ fp32."""
 INDEXED_TRAFFIC = 0.85
 """Share of their time that kernels keep whose operands do not lie alike in memory: half of the
 bytes, but at 0.6 times the rate."""
-IN_BF16 = assuming(
+IN_BF16 = scenario_of(
     "low_precision",
     in_16_bits(TENSOR_EFFICIENCY, USUAL_TRAFFIC, INDEXED_TRAFFIC),
     figures={"efficiency": TENSOR_EFFICIENCY},
@@ -71,9 +78,9 @@ IN_BF16 = assuming(
     pessimistic=in_16_bits(0.5, 0.8, 1.0),
 )
 LEAST_OF_BF16 = 0.05  # casts of small tensors cost launches; results differ a little
-PADDED = assuming("pad_shapes", padded)
-KEPT = assuming("no_recompute", kept(HOOKED_SHARE), pessimistic=kept(1.0))
-no_recompute = wherever("a forward pass runs again", "compute", "gpu-busy", KEPT)
+PADDED = scenario_of("pad_shapes", padded)
+KEPT = scenario_of("no_recompute", kept(HOOKED_SHARE), pessimistic=kept(1.0))
+no_recompute = replay_decides("a forward pass runs again", "compute", "gpu-busy", KEPT)
 
 
 @remedy("fuse_elementwise", "memory", "memory-chains", LEAST_OF_CHAINS)
@@ -124,8 +131,8 @@ def low_precision(m: Measurements) -> Offer:
         saved = tape.duration - in_bf16.duration
         fewer_bytes = float(saved[wide_products(tape)].sum()) < 0.5 * float(saved.sum())
     how = "lightning" if known.lightning else "accelerate" if known.accelerate else "autocast"
-    said = words("low_precision", by=text("low_precision", how))
-    return Offer(said, IN_BF16, against=("fp32-matmul", "memory") if fewer_bytes else None)
+    action = words("low_precision", by=text("low_precision", how))
+    return Offer(action, IN_BF16, against=("fp32-matmul", "memory") if fewer_bytes else None)
 
 
 @remedy("pad_shapes", "compute", "misaligned-matmul")

@@ -12,7 +12,7 @@ from traceanalyzer.diagnosis.finding import Words
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.host import PREPARED
 from traceanalyzer.diagnosis.remedies.program import program, reduced_by_hooks, tape_of
-from traceanalyzer.diagnosis.remedies.remedy import Offer, assuming, remedy, text, words
+from traceanalyzer.diagnosis.remedies.remedy import Offer, remedy, scenario_of, text, words
 from traceanalyzer.replay.changes.communication.collectives import repeated_reductions
 from traceanalyzer.replay.changes.compiling import compiled
 from traceanalyzer.replay.changes.fusion import Reading
@@ -32,17 +32,17 @@ from traceanalyzer.replay.changes.syncs.syncs import follows_pageable_copy, is_r
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import distinct
 
-CAPTURED = assuming("cuda_graph", captured, pessimistic=captured_but_work)
-AFTER_SYNCS = assuming("remove_syncs+cuda_graph", captured_after_reads, "assumes_after_syncs")
+CAPTURED = scenario_of("cuda_graph", captured, pessimistic=captured_but_work)
+AFTER_SYNCS = scenario_of("remove_syncs+cuda_graph", captured_after_reads, "assumes_after_syncs")
 
 
-STATIC = assuming("cuda_graph", captured_once_prepared(PREPARED), "assumes_static")
+STATIC = scenario_of("cuda_graph", captured_once_prepared(PREPARED), "assumes_static")
 LEAST_GROWING = 3
 """Steps that show whether something grows."""
 LEAST_OF_GRAPH = 0.05
 """Fixed inputs and a capture are work, and the pauses between queued kernels alone are not worth
 it."""
-COMPILED = assuming(
+COMPILED = scenario_of(
     "compile",
     compiled(Reading.TYPICAL),
     optimistic=compiled(Reading.OPTIMISTIC),
@@ -56,7 +56,7 @@ LEAST_OF_COMPILE = 0.08
 PESSIMISTIC_COMPILE = 0.75
 """Compiling takes minutes, and breaks where Python does what it cannot follow; and where little is
 fused the rest decides: programs that were promised 0 to 5 % took 3 % less to 2 % more."""
-ENLARGED = assuming(
+ENLARGED = scenario_of(
     "larger_batch",
     enlarged,
     figures={"times": GREATER_BATCH},

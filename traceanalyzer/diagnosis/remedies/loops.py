@@ -5,7 +5,14 @@ from dataclasses import replace
 from traceanalyzer.diagnosis.finding import Words
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import program, tape_of
-from traceanalyzer.diagnosis.remedies.remedy import Offer, assuming, remedy, text, wherever, words
+from traceanalyzer.diagnosis.remedies.remedy import (
+    Offer,
+    remedy,
+    replay_decides,
+    scenario_of,
+    text,
+    words,
+)
 from traceanalyzer.replay.changes.kernels import products_batched
 from traceanalyzer.replay.changes.loops.joined_calls import (
     calls_joined,
@@ -22,25 +29,27 @@ from traceanalyzer.replay.changes.loops.unfused_rnn import (
 from traceanalyzer.replay.changes.optimizer import optimizer_by_lists, optimizer_fused, small_groups
 from traceanalyzer.replay.scenarios import FUSED_OPTIMIZER
 
-CALLS = assuming("batch_calls", batched, "assumes_calls")
-OVER_STEPS = assuming(
+CALLS = scenario_of("batch_calls", batched, "assumes_calls")
+OVER_STEPS = scenario_of(
     "batch_calls",
     batched_over_steps,
     "assumes_over_steps",
     figures={"steps": STEPS_A_BATCH},
 )
-LOOKUPS = assuming("batch_calls", lookups_joined, "assumes_lookups")
-TWINS = assuming("batch_calls", calls_joined, "assumes_twins")
-FUSED_RNN = assuming("fused_rnn", recurrent_fused, figures={"share": CELL_SHARE})
-fused_rnn = wherever("a recurrent cell is called many times", "launch", "launch-bound", FUSED_RNN)
-PRODUCTS = assuming("batched_matmul", products_batched, "assumes_products")
-ENSEMBLES = assuming("batched_matmul", ensembles_joined, "assumes_ensembles")
+LOOKUPS = scenario_of("batch_calls", lookups_joined, "assumes_lookups")
+TWINS = scenario_of("batch_calls", calls_joined, "assumes_twins")
+FUSED_RNN = scenario_of("fused_rnn", recurrent_fused, figures={"share": CELL_SHARE})
+fused_rnn = replay_decides(
+    "a recurrent cell is called many times", "launch", "launch-bound", FUSED_RNN
+)
+PRODUCTS = scenario_of("batched_matmul", products_batched, "assumes_products")
+ENSEMBLES = scenario_of("batched_matmul", ensembles_joined, "assumes_ensembles")
 LEAST_OF_PRODUCTS = 0.05  # operands have to be put together, and the model is another
 FUSED = replace(
     FUSED_OPTIMIZER, pessimistic=lambda tape: optimizer_by_lists(tape) or optimizer_fused(tape)
 )
-BY_LISTS = assuming("fused_optimizer", optimizer_by_lists, "assumes_by_lists")
-LOOPS = assuming("fused_optimizer", tensors_listed, "assumes_loops")
+BY_LISTS = scenario_of("fused_optimizer", optimizer_by_lists, "assumes_by_lists")
+LOOPS = scenario_of("fused_optimizer", tensors_listed, "assumes_loops")
 NORM = {
     "norm",
     "linalg_norm",

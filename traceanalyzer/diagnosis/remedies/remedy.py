@@ -58,7 +58,7 @@ class Remedy:
     pace."""
 
 
-def wherever(there_is: str, cls: BottleneckClass, finding: str, scenario: Scenario) -> Remedy:
+def replay_decides(there_is: str, cls: BottleneckClass, finding: str, scenario: Scenario) -> Remedy:
     """A remedy whose replay alone tells whether it changes anything."""
 
     def offer(_: Measurements) -> Offer:
@@ -105,7 +105,7 @@ def words(id_: str, which: str = "words", **figures: object) -> Words:
     return written(entries()[id_][which], **figures)
 
 
-def assuming(
+def scenario_of(
     id_: str,
     change: Change,
     which: str = "assumes",

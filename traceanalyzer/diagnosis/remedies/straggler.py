@@ -335,11 +335,11 @@ def without_ranks(
     if slower is None:
         # How many times longer the same kernels take on GPUs that do not pause, at the median: what
         # their clocks do.
-        there = _times_of_kernels([tapes[i] for i in late])
-        here = _times_of_kernels([tape for i, tape in enumerate(tapes) if i not in late])
+        late_times = _times_of_kernels([tapes[i] for i in late])
+        other_times = _times_of_kernels([tape for i, tape in enumerate(tapes) if i not in late])
         ratios = [
-            float(np.median(there[one]) / np.median(here[one]))
-            for one in there.keys() & here.keys()
+            float(np.median(late_times[one]) / np.median(other_times[one]))
+            for one in late_times.keys() & other_times.keys()
         ]
         slower = float(np.median(ratios)) if ratios else math.inf
         slower = slower if slower > EQUAL_GPUS else 1.0

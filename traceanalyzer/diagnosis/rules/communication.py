@@ -14,7 +14,7 @@ from traceanalyzer.diagnosis.draft import Draft, Part, Proposal, finding, share
 from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence, same_for_all
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.pages import said
-from traceanalyzer.diagnosis.remedies.communication import untold_buckets
+from traceanalyzer.diagnosis.remedies.communication import bucket_size_unknown
 from traceanalyzer.diagnosis.remedies.program import (
     MOSTLY_WAITING,
     by_links_ms,
@@ -129,7 +129,7 @@ def _of_messages(m: Measurements) -> Iterator[Evidence]:
         )
     elif by_link is not None:
         yield Evidence("time at the rate of the links", by_link, "ms", BY_LINK)
-    if untold_buckets(m):
+    if bucket_size_unknown(m):
         yield Evidence("latency of a message", "not known", "", WOULD_TELL)
 
 

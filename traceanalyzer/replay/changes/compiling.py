@@ -147,14 +147,16 @@ def compiled(tape: Tape, reading: Reading) -> Tape | None:
         best = channels_last(left) or left if reading is Reading.OPTIMISTIC else None
         laid_out = best or left.without(changes_layout(left))
         left = odd_padded(laid_out) or laid_out
-    mine = tape.events_of_only(model)
+    model_events = tape.events_of_only(model)
     cost = (TRAINING if tape.in_backward.any() else INFERENCE)[reading]
-    usual = float(tape.dispatch[mine].sum()) / int(model.sum())
+    usual = float(tape.dispatch[model_events].sum()) / int(model.sum())
     launches = _launches_left(tape, model, norms) * cost.launch
     launches[_firsts(np.flatnonzero(model), _regions(tape, model)[0])] += cost.call
-    spent = np.bincount(tape.event[model], weights=launches[model], minlength=len(mine)) * usual
+    spent = (
+        np.bincount(tape.event[model], weights=launches[model], minlength=len(model_events)) * usual
+    )
     spent_ns = np.rint(spent).astype(np.int64)
-    return left.with_dispatch(np.where(mine, spent_ns, tape.dispatch))
+    return left.with_dispatch(np.where(model_events, spent_ns, tape.dispatch))
 
 
 def of_model(tape: Tape) -> Bool:
@@ -199,9 +201,9 @@ def _regions(tape: Tape, model: Bool) -> tuple[I32 | I64, I64, Bool]:
     return region, np.bincount(region[model], minlength=len(stretch)), alone
 
 
-def _firsts(rows: I64, of: I32 | I64) -> I64:
+def _firsts(rows: I64, column: I32 | I64) -> I64:
     """The first of these rows with each value of a column."""
-    return rows[np.unique(of[rows], return_index=True)[1]]
+    return rows[np.unique(column[rows], return_index=True)[1]]
 
 
 def _launches_left(tape: Tape, model: Bool, norms: Bool) -> F64:

@@ -86,11 +86,11 @@ def dimensions(tape: Tape) -> I64:
     """For each op how many dimensions of space the operator that launches it works on, by its first
     operand; -1 where that was not recorded."""
 
-    def of_one(one: Operator) -> int:
+    def of_one(launcher: Operator) -> int:
         line = (
-            len(one.first) == PLANE + 2 and one.first[2] == 1
+            len(launcher.first) == PLANE + 2 and launcher.first[2] == 1
         )  # comes as one row of a plane to cuDNN
-        return LINE if line else max(len(one.first) - 2, -1)
+        return LINE if line else max(len(launcher.first) - 2, -1)
 
     operator = tape.of_launches(tape.source.linked.tree.operator)
     return np.array(operators(tape.source.linked).tell(operator, of_one), np.int64)

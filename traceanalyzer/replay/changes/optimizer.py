@@ -72,22 +72,22 @@ def _changed(
     ns."""
     gone = np.zeros(len(tape.row), bool)
     duration = tape.duration.copy()
-    for one in distinct(instance[instance >= 0]).tolist():
-        mine = np.flatnonzero(instance == one)
-        found = left(tape, mine)
+    for number in distinct(instance[instance >= 0]).tolist():
+        ops = np.flatnonzero(instance == number)
+        found = left(tape, ops)
         if found is not None:
             kept, total = found
-            gone[mine], gone[kept], duration[kept] = True, False, total // len(kept)
+            gone[ops], gone[kept], duration[kept] = True, False, total // len(kept)
     return tape.retimed(duration).without_launches(gone) if gone.any() else None
 
 
 def _in_one_pass(tape: Tape, ops: I64) -> tuple[I64, int] | None:
     """As many launches as each of the passes has, or, where those go from tensor to tensor, one for
     every few."""
-    _, of, counts = np.unique(_names(tape, ops), return_inverse=True, return_counts=True)
-    longest = np.bincount(of, weights=_beyond_floor(tape, ops)).max()
+    _, which_pass, counts = np.unique(_names(tape, ops), return_inverse=True, return_counts=True)
+    longest = np.bincount(which_pass, weights=_beyond_floor(tape, ops)).max()
     most = int(counts.argmax())
-    each = _tensors_each(tape, ops[of == most])
+    each = _tensors_each(tape, ops[which_pass == most])
     count = int(counts[most])
     if each.mean() <= FEW_TENSORS:
         count = math.ceil(int(each.sum()) / TENSORS_A_LAUNCH)
@@ -119,14 +119,14 @@ def _tensors_each(tape: Tape, ops: I64) -> I64:
     as of large tensors."""
     operator = tape.of_launches(tape.source.linked.tree.operator)[ops]
     listed = np.array(operators(tape.source.linked).tell(operator, _listed), np.int64)
-    _, of, launches = np.unique(operator, return_inverse=True, return_counts=True)
-    several = np.where(launches[of.reshape(-1)] > 1, TENSORS_A_LAUNCH, listed)
+    _, which_operator, launches = np.unique(operator, return_inverse=True, return_counts=True)
+    several = np.where(launches[which_operator.reshape(-1)] > 1, TENSORS_A_LAUNCH, listed)
     return np.where(kernels_named(tape, LISTS)[ops], several, 1)
 
 
-def _listed(one: Operator) -> int:
+def _listed(operator: Operator) -> int:
     """Tensors of the first list among an operator's inputs, as many as a launch takes at most."""
-    return min(next(filter(None, map(len, one.lists)), TENSORS_A_LAUNCH), TENSORS_A_LAUNCH)
+    return min(next(filter(None, map(len, operator.lists)), TENSORS_A_LAUNCH), TENSORS_A_LAUNCH)
 
 
 def _beyond_floor(tape: Tape, ops: I64) -> I64:

@@ -138,8 +138,8 @@ def _products(tape: Tape, chosen: Bool, precision: str, efficiency: float) -> Ta
     """These products at a share of the peak of a precision, no faster than their traffic allows."""
     device = tape.source.trace.device_ops.device[tape.row]
     peak = np.full(len(tape.row), np.nan)
-    for one, gpu in tape.source.linked.gpus.items():
-        peak[device == one] = (gpu and gpu.tensor.get(precision)) or np.nan
+    for number, gpu in tape.source.linked.gpus.items():
+        peak[device == number] = (gpu and gpu.tensor.get(precision)) or np.nan
     if not chosen.any() or not np.isfinite(peak).any():
         return None
     roofline = tape.source.roofline
@@ -171,19 +171,19 @@ def _kept(joined: Joined) -> tuple[Bool, F64]:
     wide = set[Shape]()
     taken = set[Shape]()
     known = operators(joined.linked).of_nodes(outer)
-    for node, one in zip(outer.tolist(), known, strict=True):
-        if one.shapes and one.named(TO_16_BITS):
+    for node, operator in zip(outer.tolist(), known, strict=True):
+        if operator.shapes and operator.named(TO_16_BITS):
             taken = wide or taken
             wide = set()
-            if one.shapes[0] in taken:
-                cast[node] = math.prod(one.shapes[0]) * CAST_BYTES
-        elif one.shapes and one.named(PASSES):
-            largest = max(one.shapes, key=math.prod)
+            if operator.shapes[0] in taken:
+                cast[node] = math.prod(operator.shapes[0]) * CAST_BYTES
+        elif operator.shapes and operator.named(PASSES):
+            largest = max(operator.shapes, key=math.prod)
             # A parameter is the same for all items of the other tensor's batch.
-            second = one.shapes[1] if len(one.shapes) > 1 else ()
-            large, small = sorted((one.shapes[0], second), key=math.prod, reverse=True)
+            second = operator.shapes[1] if len(operator.shapes) > 1 else ()
+            large, small = sorted((operator.shapes[0], second), key=math.prod, reverse=True)
             promoted = (
-                one.named(PROMOTES)
+                operator.named(PROMOTES)
                 and is_shared(small, large)
                 and 1 < math.prod(small) < math.prod(large)
             )

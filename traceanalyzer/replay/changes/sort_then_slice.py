@@ -54,9 +54,9 @@ def sorts_of_few(joined: Joined) -> TopFew:
     sorts = np.zeros(count, bool)
     size = np.zeros(count)
     for place in np.flatnonzero(are_named(joined.linked, outer, SORTS)).tolist():
-        one, *following = known.of_nodes(outer[place : place + 1 + OPERATORS_AFTER])
-        tensor = _first(one)
-        along = next((int(value) for value in one.values if _is_number(value)), None)
+        sort, *following = known.of_nodes(outer[place : place + 1 + OPERATORS_AFTER])
+        tensor = _first(sort)
+        along = next((int(value) for value in sort.values if _is_number(value)), None)
         if tensor is None or along is None or not tensor.shape:
             continue
         taken = _taken(following, tensor, along % len(tensor.shape))
@@ -67,31 +67,31 @@ def sorts_of_few(joined: Joined) -> TopFew:
     return TopFew(sorts, np.where(np.isfinite(size), size, 0.0), sorted(examples))
 
 
-def _first(one: Operator) -> Tensor | None:
-    return one.typed[0] if one.typed and isinstance(one.typed[0], Tensor) else None
+def _first(operator: Operator) -> Tensor | None:
+    return operator.typed[0] if operator.typed and isinstance(operator.typed[0], Tensor) else None
 
 
 def _is_number(value: str) -> bool:
     return value.lstrip("-").isdecimal()
 
 
-def _takes_all(one: Operator, whole: Tensor) -> bool:
+def _takes_all(operator: Operator, sorted_tensor: Tensor) -> bool:
     """Whether an operator's first operand has the shape of what was sorted."""
-    found = _first(one)
-    return found is not None and found.shape == whole.shape
+    found = _first(operator)
+    return found is not None and found.shape == sorted_tensor.shape
 
 
-def _taken(following: list[Operator], whole: Tensor, along: int) -> int | None:
+def _taken(following: list[Operator], sorted_tensor: Tensor, along: int) -> int | None:
     """How many these operators, up to the next sort, take from the begin of a dimension; None if
     one takes else."""
-    of_whole = (one for one in following if _takes_all(one, whole))
+    of_whole = (one for one in following if _takes_all(one, sorted_tensor))
     taken = list[int]()
-    for one in takewhile(lambda one: not one.named(SORTS), of_whole):
-        numbers = list(map(int, filter(_is_number, one.values[1:4])))
+    for operator in takewhile(lambda one: not one.named(SORTS), of_whole):
+        numbers = list(map(int, filter(_is_number, operator.values[1:4])))
         if (
             len(numbers) != 3
-            or not one.named(TAKES)
-            or numbers[0] % len(whole.shape) != along
+            or not operator.named(TAKES)
+            or numbers[0] % len(sorted_tensor.shape) != along
             or numbers[1] != 0
         ):
             return None
@@ -109,19 +109,19 @@ def taken_by_topk(tape: Tape) -> Tape | None:
     """`topk` in place of such sorts; None without any."""
     found = tape.source.joined.memo(sorts_of_few)
     of_op = tape.of_launches(tape.source.linked.tree.outer_operator)
-    mine = found.sorts[of_op]
-    if not mine.any():
+    in_sort = found.sorts[of_op]
+    if not in_sort.any():
         return None
-    first = mine & where_changed(of_op)
+    first = in_sort & where_changed(of_op)
     needs = topk_ns(found.bytes[of_op], tape.source.linked.limit("bandwidth")[tape.row])
     number = np.cumsum(first)
-    spent = np.bincount(number[mine], tape.duration[mine])[number]
+    spent = np.bincount(number[in_sort], tape.duration[in_sort])[number]
     left = tape.retimed(np.where(first, np.minimum(needs, spent), tape.duration)).without_launches(
-        mine & ~first
+        in_sort & ~first
     )
-    there = tape.events_of(first)
-    calling = tape.events_of(mine)
-    number = np.cumsum(there)
+    first_events = tape.events_of(first)
+    calling = tape.events_of(in_sort)
+    number = np.cumsum(first_events)
     calls = np.bincount(number[calling], tape.dispatch[calling])[number]
     most = np.minimum(int(tape.usual_dispatch_ns(tape.compute)) * LAUNCHES, calls).astype(np.int64)
-    return left.with_dispatch(np.where(there, most, left.dispatch))
+    return left.with_dispatch(np.where(first_events, most, left.dispatch))

@@ -71,9 +71,9 @@ def prepared_before(tape: Tape, pattern: str) -> Tape | None:
 def no_work_of_its_own(tape: Tape) -> Tape | None:
     """No host work between launches that is the program's own, but what has a name (and a remedy)
     of its own: allocation, first use, compilation, building of graphs; None without any."""
-    mine, ends = programs_own(tape)
+    user_work, ends = user_host_work(tape)
     named = np.minimum(_time(tape, *tape.source.timed.memo(host_work_times)), tape.work)
-    left = np.where(mine, named, tape.work)
+    left = np.where(user_work, named, tape.work)
     tail = tape.tail._replace(work=0) if ends else tape.tail
     return (
         replace(tape, work=left, tail=tail)
@@ -85,9 +85,9 @@ def no_work_of_its_own(tape: Tape) -> Tape | None:
 def nothing_before_copies(tape: Tape) -> Tape | None:
     """No work of the host's own, and nothing that the program itself does before it copies data to
     the device; None without that. What a loader does has a name."""
-    mine = _before_copies(tape)
+    unnamed_ns = _before_copies(tape)
     left = no_work_of_its_own(tape) or tape
-    return replace(left, loading=left.loading - mine) if mine.any() else None
+    return replace(left, loading=left.loading - unnamed_ns) if unnamed_ns.any() else None
 
 
 def made_on_device(tape: Tape) -> Tape | None:
@@ -101,11 +101,11 @@ def _before_copies(tape: Tape) -> I64:
     """Long work of the host before a copy to the device that no range names as loading, for each
     event, ns."""
     named = tape.before_events(tape.source.timed.timeline.states[HostState.INPUT])
-    mine = tape.loading - np.minimum(named, tape.loading)
-    return np.where(mine >= OWN_WORK_NS, mine, 0)
+    unnamed_ns = tape.loading - np.minimum(named, tape.loading)
+    return np.where(unnamed_ns >= OWN_WORK_NS, unnamed_ns, 0)
 
 
-def programs_own(tape: Tape) -> tuple[Bool, bool]:
+def user_host_work(tape: Tape) -> tuple[Bool, bool]:
     """Before which events the host works for the program, and whether it does so at the end of the
     tape. Short pauses come from PyTorch where there are a few of them a step; autograd and the
     optimizer make their own."""
@@ -113,10 +113,10 @@ def programs_own(tape: Tape) -> tuple[Bool, bool]:
     frameworks = (
         tape.source.joined.in_backward[node] | tape.source.linked.memo(within_optimizer)[node]
     )
-    here = (tape.work > 0) & ~frameworks
-    long = here & (tape.work >= OWN_WORK_NS)
+    user_work = (tape.work > 0) & ~frameworks
+    long = user_work & (tape.work >= OWN_WORK_NS)
     return (
-        here if (here & ~long).sum() >= MANY_PAUSES * tape.steps else long
+        user_work if (user_work & ~long).sum() >= MANY_PAUSES * tape.steps else long
     ), tape.tail.work >= OWN_WORK_NS
 
 

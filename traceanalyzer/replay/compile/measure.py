@@ -91,22 +91,24 @@ def headline_log(logs: Sequence[CompileLog]) -> CompileLog:
     return logs[max(last.values(), key=seconds.__getitem__)]
 
 
-def _row(of: Compilation, stages: dict[str, float]) -> CompilationRow:
-    cache = ", ".join(f"{n} {state}" for state, n in cache_states(of).items())
-    error = of.error or next((m.fail_reason for m in of.metrics if m.fail_reason), "")
+def _row(compilation: Compilation, stages: dict[str, float]) -> CompilationRow:
+    cache = ", ".join(f"{n} {state}" for state, n in cache_states(compilation).items())
+    error = compilation.error or next(
+        (m.fail_reason for m in compilation.metrics if m.fail_reason), ""
+    )
     return CompilationRow(
-        id=of.compile_id,
-        function=of.name,
-        location=of.location,
+        id=compilation.compile_id,
+        function=compilation.name,
+        location=compilation.location,
         seconds=sum(stages.values()),
         stages_s=stages,
-        graphs=of.graphs,
-        operators=of.operators,
+        graphs=compilation.graphs,
+        operators=compilation.operators,
         cache=cache,
-        outcome=breaks.outcome_of(of),
+        outcome=breaks.outcome_of(compilation),
         error=error,
-        restarts=len(of.restarts),
-        dynamic=of.dynamic,
+        restarts=len(compilation.restarts),
+        dynamic=compilation.dynamic,
     )
 
 

@@ -106,15 +106,15 @@ def _is_seam_of(seam: Seam, row: BreakRow, log: CompileLog) -> bool:
     return broken_here or row.location == f"{after.location.rpartition(':')[0]}:{at}"
 
 
-def _with_price(row: BreakRow, mine: list[Seam], traced: TracedCompile) -> BreakRow:
+def _with_price(row: BreakRow, seams: list[Seam], traced: TracedCompile) -> BreakRow:
     rated = traced.rated
     windows = union(
-        *(np.concatenate([getattr(seam, side) for seam in mine]) for side in ("start", "end"))
+        *(np.concatenate([getattr(seam, side) for seam in seams]) for side in ("start", "end"))
     )
     prediction = traced.predict(
         f"without_break {row.location}", lambda tape: without_windows(tape, windows), BASIS
     )
-    forward = (seam.start[: seam.forward] for seam in mine)
+    forward = (seam.start[: seam.forward] for seam in seams)
     steady = sum(int(rated.timed.steady_host(starts).sum()) for starts in forward)
     step, low, high = traced.range_of(prediction)
     row = replace(row, per_step=traced.per_step(steady), idle_ms=idle_in(rated.timed, windows))

@@ -102,13 +102,13 @@ def _backward(code: CompiledCode, before: str, after: str, count: int) -> list[W
     return [window for window in windows if window[1] > window[0]][:count]
 
 
-def _between(code: CompiledCode, one: int, other: int) -> Window:
+def _between(code: CompiledCode, before: int, after: int) -> Window:
     """From the end of the last call of a graph in a host range to the first call in another of its
     thread, ns."""
     ranges = code.joined.trace.host_ranges
-    thread = int(ranges.thread[one])
-    start = ranges.start[[one, other]].tolist()
-    end = ranges.end[[one, other]].tolist()
+    thread = int(ranges.thread[before])
+    start = ranges.start[[before, after]].tolist()
+    end = ranges.end[[before, after]].tolist()
     last_end = code.calls.last_end(thread, start[0], end[0], end[0])
     first_start = code.calls.first_start(thread, start[1], end[1], start[1])
     return last_end, first_start

@@ -40,17 +40,19 @@ PUTS_TOGETHER = re.compile(r"^aten::(add|sub|mul|div|lerp|addcmul|rsub)_?$")
 Run = Sequence[Operator]
 
 
-def has_weights(one: Operator) -> bool:
+def has_weights(operator: Operator) -> bool:
     """Whether an operator may multiply by weights, or look rows of them up."""
-    return one.named(WEIGHTS)
+    return operator.named(WEIGHTS)
 
 
-def _data_and_weights(one: Operator) -> tuple[list[Shape], list[Shape]]:
+def _data_and_weights(operator: Operator) -> tuple[list[Shape], list[Shape]]:
     """What an operator takes beside weights, and the shapes of these."""
-    if not has_weights(one) or one.named(EITHER_DATA):
-        return one.listed or one.shapes, []
-    place = int(one.named(WEIGHTS_FIRST))
-    return one.shapes[place : place + 1], one.shapes[:place] + one.shapes[place + 1 :]
+    if not has_weights(operator) or operator.named(EITHER_DATA):
+        return operator.listed or operator.shapes, []
+    place = int(operator.named(WEIGHTS_FIRST))
+    return operator.shapes[place : place + 1], operator.shapes[:place] + operator.shapes[
+        place + 1 :
+    ]
 
 
 def of_other_size(operators: Run, run: Repeat) -> bool:
@@ -147,10 +149,10 @@ def _carries(call: Run) -> bool:
     return False
 
 
-def _by_size(one: Operator) -> dict[int, Shape]:
+def _by_size(operator: Operator) -> dict[int, Shape]:
     """Batches that an operator takes beside weights, the first of each size."""
     found = dict[int, Shape]()
-    for shape in _data_and_weights(one)[0]:
+    for shape in _data_and_weights(operator)[0]:
         if len(shape) > 1:
             found.setdefault(math.prod(shape), shape)
     return found

@@ -112,17 +112,19 @@ def takes_items(tape: Tape, calls: Bool) -> bool:
     return all(_takes_items(one, end) for one, end in forwards)
 
 
-def _takes_items(of: _Forward, end: int) -> bool:
-    before = of.start < end
-    splits, singles = (_along_first(of, chosen & before) for chosen in (of.splits, of.takes))
+def _takes_items(forward: _Forward, end: int) -> bool:
+    before = forward.start < end
+    splits, singles = (
+        _along_first(forward, chosen & before) for chosen in (forward.splits, forward.takes)
+    )
     if max([len(singles), *map(_parts, splits)]) >= FEWEST_ITEMS:
         return True
     numbers = defaultdict[tuple[int, str], list[int]](list)
-    for i in np.flatnonzero(of.picks & before).tolist():
-        values = (*of.operator[i].values, "", "", "")
+    for i in np.flatnonzero(forward.picks & before).tolist():
+        values = (*forward.operator[i].values, "", "", "")
         dimension, number = values[NUMBER - 1 : NUMBER + 1]
         if number.isdecimal():
-            numbers[int(of.shapes[i]), dimension].append(int(number))
+            numbers[int(forward.shapes[i]), dimension].append(int(number))
     several = [
         (dimension, picked)
         for (_, dimension), picked in numbers.items()
@@ -135,18 +137,18 @@ def _takes_items(of: _Forward, end: int) -> bool:
     )
 
 
-def _along_first(of: _Forward, chosen: Bool) -> list[Operator]:
+def _along_first(forward: _Forward, chosen: Bool) -> list[Operator]:
     """The chosen operators that work along the first of several dimensions."""
-    found = (of.operator[i] for i in np.flatnonzero(chosen).tolist())
+    found = (forward.operator[i] for i in np.flatnonzero(chosen).tolist())
     several = (one for one in found if len(one.first) > 1)
     return [one for one in several if one.values[-1:] in ((), ("0",))]
 
 
-def _parts(one: Operator) -> int:
+def _parts(operator: Operator) -> int:
     """Into how many parts an operator takes the first dimension of a tensor."""
-    size = one.values[1] if len(one.values) > NUMBER else "1"
+    size = operator.values[1] if len(operator.values) > NUMBER else "1"
     if size.isdecimal():
-        return one.first[0] // max(int(size), 1)
+        return operator.first[0] // max(int(size), 1)
     return size.count(",") + 1
 
 
@@ -167,15 +169,15 @@ def _batches(tape: Tape, least_dimensions: int) -> Iterator[list[int]]:
                 yield forward.start[picked[_next_ones(forward, picked, shape[0])]].tolist()
 
 
-def _shape(of: _Forward, batch: int) -> tuple[int, ...]:
+def _shape(forward: _Forward, batch: int) -> tuple[int, ...]:
     """The shape of the first operand of what has this text of shapes."""
-    return of.operator[int((of.shapes == batch).argmax())].first
+    return forward.operator[int((forward.shapes == batch).argmax())].first
 
 
-def _next_ones(of: _Forward, picked: I64, count: int) -> Bool:
+def _next_ones(forward: _Forward, picked: I64, count: int) -> Bool:
     """Which of these take the next of so many items along the first dimension; none unless all are
     taken in turn."""
-    picks = [of.operator[i] for i in picked.tolist()]
+    picks = [forward.operator[i] for i in picked.tolist()]
     along = all(len(one.values) > NUMBER and one.values[NUMBER - 1] == "0" for one in picks)
     numbers = [one.values[NUMBER] if along else "" for one in picks]
     new = np.array([a != b for a, b in pairwise(["", *numbers])], bool)

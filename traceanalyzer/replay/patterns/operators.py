@@ -152,22 +152,22 @@ class Flow(NamedTuple):
     gives: Shape | None
 
 
-def flow(one: Operator) -> Flow:
+def flow(operator: Operator) -> Flow:
     """What an operator takes and gives."""
-    shapes = one.shapes
+    shapes = operator.shapes
     for named, data, weights, gives in PRODUCTS:
-        if len(shapes) > weights and len(shapes[weights]) == 2 and one.named(named):
+        if len(shapes) > weights and len(shapes[weights]) == 2 and operator.named(named):
             return Flow(shapes[data], (*shapes[data][:-1], shapes[weights][gives]))
-    if len(shapes) > 1 and one.named(WRITES):
+    if len(shapes) > 1 and operator.named(WRITES):
         return Flow(shapes[1], shapes[0])
-    return Flow(shapes[0], shapes[0]) if shapes and one.named(SAME_SIZE) else Flow(None, None)
+    return Flow(shapes[0], shapes[0]) if shapes and operator.named(SAME_SIZE) else Flow(None, None)
 
 
-def output_shape(one: Operator) -> Shape | None:
+def output_shape(operator: Operator) -> Shape | None:
     """The shape of what an operator gives; None where that is not known."""
-    if one.shapes and one.named(LARGER):
-        return max(one.shapes, key=math.prod)
-    return flow(one).gives
+    if operator.shapes and operator.named(LARGER):
+        return max(operator.shapes, key=math.prod)
+    return flow(operator).gives
 
 
 def is_shared(shape: Shape, by: Shape) -> bool:

@@ -199,17 +199,19 @@ def _waves(tape: Tape, loads: Loads, limits: GpuLimits) -> F64:
     return np.minimum(np.where(known, waves, of_copies), most)
 
 
-def on_gpu_ns(tape: Tape, time: F64, load: OpLoad, here: GpuLimits, there: GpuLimits) -> F64:
+def on_gpu_ns(
+    tape: Tape, time: F64, load: OpLoad, limits_now: GpuLimits, limits_then: GpuLimits
+) -> F64:
     """The time of each op on another GPU, ns: what is limited by the memory goes with its
     bandwidth, the rest beyond the start with the rate of its cores."""
     start = np.minimum(start_ns(tape), MOST_START * time)
-    from_memory = load.bytes > CACHED * np.nan_to_num(here.cache)
-    traffic = np.nan_to_num(load.bytes / here.bandwidth) * NS_PER_S * from_memory
-    arithmetic = np.nan_to_num(load.flops / here.peak) * NS_PER_S
+    from_memory = load.bytes > CACHED * np.nan_to_num(limits_now.cache)
+    traffic = np.nan_to_num(load.bytes / limits_now.bandwidth) * NS_PER_S * from_memory
+    arithmetic = np.nan_to_num(load.flops / limits_now.peak) * NS_PER_S
     limited = np.clip(traffic / np.maximum(time, 1.0) / OF_BANDWIDTH, 0.0, 1.0)
     limited = np.where(arithmetic > traffic, 0.0, limited)
-    of_cores = np.nan_to_num(here.peak / there.peak, nan=1.0)
-    of_memory = np.nan_to_num(here.bandwidth / there.bandwidth, nan=1.0)
+    of_cores = np.nan_to_num(limits_now.peak / limits_then.peak, nan=1.0)
+    of_memory = np.nan_to_num(limits_now.bandwidth / limits_then.bandwidth, nan=1.0)
     ratio = (1.0 - limited) * of_cores + limited * of_memory
     moved = start + (time - start) * ratio
     stays = tape.copy | tape.communication

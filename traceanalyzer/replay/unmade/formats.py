@@ -77,46 +77,53 @@ def in_format(tape: Tape, load: OpLoad, limits: GpuLimits, precision: str) -> Fo
 
 
 def _narrowed(
-    tape: Tape, load: OpLoad, here: GpuLimits, there: GpuLimits, chosen: Bool
+    tape: Tape, load: OpLoad, limits_now: GpuLimits, limits_then: GpuLimits, chosen: Bool
 ) -> Formatted:
     half = OpLoad(load.flops, load.bytes / np.where(chosen, TWICE, 1.0), load.elements)
-    time = _products(tape, load, half, here, there, chosen) * np.where(chosen, 1 + CAST_SHARE, 1.0)
+    time = _products(tape, load, half, limits_now, limits_then, chosen) * np.where(
+        chosen, 1 + CAST_SHARE, 1.0
+    )
     stays, cast = kept_in_fp32(tape)
     time = time + tape.moving_ns(chosen * cast)
     wide = isin_few(tape.source.roofline.precision[tape.row], WIDE)
     large = tape.duration >= LONGEST_SMALL_NS
     moving = wide & large & _between(tape) & ~stays
     left = np.where(kernels_named(tape, INDEXING), INDEXED_LEFT, TRAFFIC_LEFT)
-    shorter = time * (1.0 - (1.0 - left) * _limited(tape, load, here))
+    shorter = time * (1.0 - (1.0 - left) * _limited(tape, load, limits_now))
     time = np.where(moving, shorter, time)
     moved = OpLoad(load.flops, half.bytes / np.where(moving, TWICE, 1.0), load.elements)
     narrowed = with_casts(tape, chosen).retimed(np.minimum(time, tape.duration))
-    return Formatted(narrowed, moved, there, chosen | moving)
+    return Formatted(narrowed, moved, limits_then, chosen | moving)
 
 
 def _widened(
-    tape: Tape, load: OpLoad, here: GpuLimits, there: GpuLimits, chosen: Bool, narrow: Bool
+    tape: Tape,
+    load: OpLoad,
+    limits_now: GpuLimits,
+    limits_then: GpuLimits,
+    chosen: Bool,
+    narrow: Bool,
 ) -> Formatted:
     moving = narrow & _between(tape)
     more = np.where((chosen | moving) & narrow, TWICE, 1.0)
     moved = OpLoad(load.flops, load.bytes * more, load.elements)
-    time = _products(tape, load, moved, here, there, chosen)
-    longer = time * (1.0 + (TWICE - 1.0) * _limited(tape, load, here))
+    time = _products(tape, load, moved, limits_now, limits_then, chosen)
+    longer = time * (1.0 + (TWICE - 1.0) * _limited(tape, load, limits_now))
     widened = tape.retimed(np.where(moving, longer, time))
-    return Formatted(widened, moved, there, chosen | moving)
+    return Formatted(widened, moved, limits_then, chosen | moving)
 
 
 def _products(
     tape: Tape,
     now: OpLoad,
     then: OpLoad,
-    here: GpuLimits,
-    there: GpuLimits,
+    limits_now: GpuLimits,
+    limits_then: GpuLimits,
     chosen: Bool,
 ) -> F64:
     """The time of each op, of products with their other rate and traffic, ns."""
     start = start_ns(tape)
-    grows = product_growth(ideal_ns(now, here), ideal_ns(then, there))
+    grows = product_growth(ideal_ns(now, limits_now), ideal_ns(then, limits_then))
     usable = chosen & np.isfinite(grows)
     time: F64 = np.where(usable, start + (tape.duration - start) * grows, tape.duration)
     return time

@@ -100,11 +100,13 @@ def with_host(part: PlannedTape, tape: Tape, base: Tape, kernels: float) -> Tape
     return _loaded(tape.with_dispatch(tape.dispatch + casts), times).retimed(duration)
 
 
-def _on_gpu(tape: Tape, load: OpLoad, here: GpuLimits, gpu: Hardware) -> tuple[Tape, GpuLimits]:
+def _on_gpu(
+    tape: Tape, load: OpLoad, limits_now: GpuLimits, gpu: Hardware
+) -> tuple[Tape, GpuLimits]:
     gpus: dict[int, Hardware | None] = dict.fromkeys(tape.source.linked.gpus, gpu)
     limits_then = limits_on(tape, gpus, tape.source.roofline.precision[tape.row])
     return tape.retimed(
-        on_gpu_ns(tape, tape.duration.astype(np.float64), load, here, limits_then)
+        on_gpu_ns(tape, tape.duration.astype(np.float64), load, limits_now, limits_then)
     ), limits_then
 
 

@@ -119,7 +119,7 @@ class Resizer:
 
     def _product(
         self,
-        made: Call,
+        resized: Call,
         call: Call,
         places: tuple[int, int],
         *,
@@ -130,16 +130,16 @@ class Resizer:
         left = call.optional(places[0])
         right = call.optional(places[1])
         if left is None or right is None or min(len(left.shape), len(right.shape)) < 2:
-            return made
+            return resized
         if len(left.shape) != 2 or len(right.shape) != 2 or left.strides is None:
-            return _agreed(made, call, places)
+            return _agreed(resized, call, places)
         if backward and left.strides[0] < left.strides[1]:
             inner = self.sizes.batched(left.shape[1]) or left.shape[1]
-            return _with_operands(made, places, (left.shape[0], inner), (inner, right.shape[1]))
+            return _with_operands(resized, places, (left.shape[0], inner), (inner, right.shape[1]))
         if self.parameters.has(right):
             first = self.tensor(left, casts=False).shape
-            return _with_operands(made, places, (first[0], left.shape[1]), right.shape)
-        return _agreed(made, call, places)
+            return _with_operands(resized, places, (first[0], left.shape[1]), right.shape)
+        return _agreed(resized, call, places)
 
     def _shape(self, tensor: Tensor) -> Shape:
         order = _outermost_first(tensor)
@@ -218,21 +218,21 @@ def _with_operands(call: Call, places: tuple[int, int], left: Shape, right: Shap
     return replace(call, inputs=tuple(inputs))
 
 
-def _agreed(made: Call, call: Call, places: tuple[int, int]) -> Call:
+def _agreed(resized: Call, call: Call, places: tuple[int, int]) -> Call:
     """The call with inner dimensions of a product that agree: where one operand's goes with the
     sizes, so does the other's."""
-    left = made.optional(places[0])
-    right = made.optional(places[1])
+    left = resized.optional(places[0])
+    right = resized.optional(places[1])
     before = call.optional(places[0])
     if left is None or right is None or before is None:
-        return made
+        return resized
     inner = left.shape[-1]
     other = right.shape[-2]
     if inner == other:
-        return made
+        return resized
     changed = inner if inner != before.shape[-1] else other
     return _with_operands(
-        made,
+        resized,
         places,
         (*left.shape[:-1], changed),
         (*right.shape[:-2], changed, right.shape[-1]),

@@ -54,31 +54,31 @@ class _Worker:
     free: dict[str, I64] = field(default_factory=dict)
     """When what was launched before each call of a type had ended, [step, which]."""
 
-    def rows_of(self, kind: str, whole: Bool) -> I64:
+    def rows_of(self, kind: str, complete: Bool) -> I64:
         """Rows of a type in the steps that all have as many, [step, which]."""
         table, rows = self.rows[kind]
-        is_whole = np.isin(table.step[rows], self.steps[whole])
-        return rows[is_whole].reshape(int(whole.sum()), -1)
+        is_complete = np.isin(table.step[rows], self.steps[complete])
+        return rows[is_complete].reshape(int(complete.sum()), -1)
 
-    def of_steps(self, kind: str, whole: Bool) -> OperationTimes:
+    def of_steps(self, kind: str, complete: Bool) -> OperationTimes:
         """When they ran."""
         table = self.rows[kind][0]
-        rows = self.rows_of(kind, whole)
+        rows = self.rows_of(kind, complete)
         return OperationTimes(table.start[rows] - self.clock, table.end[rows] - self.clock)
 
-    def busy_of(self, kind: str, whole: Bool) -> I64:
+    def busy_of(self, kind: str, complete: Bool) -> I64:
         """How long the device computed in each; nothing in calls."""
         computes = kind in (FORWARD, BACKWARD)
         return (
-            self.digest.pieces.busy[self.rows_of(kind, whole)]
+            self.digest.pieces.busy[self.rows_of(kind, complete)]
             if computes
             else np.zeros_like(self.times[kind].start)
         )
 
-    def free_of(self, kind: str, whole: Bool) -> I64:
+    def free_of(self, kind: str, complete: Bool) -> I64:
         """When what was launched before these calls had ended; the step's begin, for the first."""
         digest = self.digest
-        rows = self.rows_of(kind, whole)
+        rows = self.rows_of(kind, complete)
         never = np.iinfo(np.int64).min
         ends = np.append(np.maximum.accumulate(digest.pieces.end), never)
         begun = digest.steps.start[digest.calls.step[rows]]
@@ -109,13 +109,13 @@ def operations_of(digests: Sequence[RankDigest], offset: I64 | None) -> Operatio
     return _laid_out(workers, recorded)
 
 
-def _settle_times(workers: Sequence[Sequence[_Worker]], whole: Bool) -> None:
+def _settle_times(workers: Sequence[Sequence[_Worker]], complete: Bool) -> None:
     """When data travelled, what follows the last computation, and when each could have begun."""
     for worker, following in chain.from_iterable(map(pairwise, workers)):
         _exchange(worker, _FORWARD_SEND, following, _FORWARD_RECEIVE)
         _exchange(following, _BACKWARD_SEND, worker, _BACKWARD_RECEIVE)
     for worker in chain.from_iterable(workers):
-        _at_the_end(worker, whole)
+        _at_the_end(worker, complete)
         _begun(worker)
 
 
@@ -166,10 +166,10 @@ def _followed(
     return chain if at is None else []
 
 
-def _first_calls(one: RankDigest) -> _First:
+def _first_calls(digest: RankDigest) -> _First:
     """In its first steady step."""
-    calls = one.calls
-    first_step = (calls.step == one.steps.warmup) & (calls.peer >= 0)
+    calls = digest.calls
+    first_step = (calls.step == digest.steps.warmup) & (calls.peer >= 0)
     received = np.flatnonzero(first_step & (calls.kind == _RECEIVE))[:1]
     sent = np.flatnonzero(first_step & (calls.kind == _SEND))[:1]
     source = int(calls.peer[received[0]]) if len(received) else None
@@ -199,9 +199,9 @@ def _worker(
     return _Worker(digest, np.array([place[name] for name in names], np.int64), rows)
 
 
-def _counted(one: _Worker, steps: I32 | I64) -> I64:
+def _counted(worker: _Worker, steps: I32 | I64) -> I64:
     """How often each of its steps is among these."""
-    return np.bincount(steps, minlength=len(one.digest.steps))[one.steps]
+    return np.bincount(steps, minlength=len(worker.digest.steps))[worker.steps]
 
 
 def _whole(workers: Sequence[_Worker]) -> Bool:
@@ -234,7 +234,7 @@ def _whole(workers: Sequence[_Worker]) -> Bool:
     return recorded
 
 
-def _on_one_clock(chain: Sequence[_Worker], whole: Bool, clocks: Sequence[int]) -> list[_Worker]:
+def _on_one_clock(chain: Sequence[_Worker], complete: Bool, clocks: Sequence[int]) -> list[_Worker]:
     """The times of all on one clock. Nothing arrives before it was sent, either way: clocks that
     say so are apart by as much as what is sent one way seems to take longer, and what is sent back
     shorter."""
@@ -244,15 +244,15 @@ def _on_one_clock(chain: Sequence[_Worker], whole: Bool, clocks: Sequence[int]) 
         settled = replace(worker, clock=known + apart, times={}, free={})
         if done:
             sent = done[-1].times[_FORWARD_SEND].start
-            forth = int((settled.of_steps(_FORWARD_RECEIVE, whole).end - sent).min())
+            forth = int((settled.of_steps(_FORWARD_RECEIVE, complete).end - sent).min())
             got_back = done[-1].times[_BACKWARD_RECEIVE].end
-            back = int((got_back - settled.of_steps(_BACKWARD_SEND, whole).start).min())
+            back = int((got_back - settled.of_steps(_BACKWARD_SEND, complete).start).min())
             if forth < 0 or back < 0:
                 apart += (forth - back) // 2
                 settled = replace(settled, clock=known + apart)
-        settled.times.update({kind: settled.of_steps(kind, whole) for kind in settled.rows})
+        settled.times.update({kind: settled.of_steps(kind, complete) for kind in settled.rows})
         settled.free.update(
-            {kind: settled.free_of(kind, whole) for kind in PEERS if kind in settled.rows}
+            {kind: settled.free_of(kind, complete) for kind in PEERS if kind in settled.rows}
         )
         done.append(settled)
     return done
@@ -270,29 +270,29 @@ def _exchange(sender: _Worker, send: str, receiver: _Worker, receive: str) -> No
     )
 
 
-def _at_the_end(one: _Worker, whole: Bool) -> None:
+def _at_the_end(worker: _Worker, complete: Bool) -> None:
     """Collectives that end after the last backward computation, as one, and the optimizer."""
-    calls = one.digest.calls
-    pieces = one.digest.pieces
-    steps = one.steps[whole]
-    done = one.times[BACKWARD].end.max(axis=1)
+    calls = worker.digest.calls
+    pieces = worker.digest.pieces
+    steps = worker.steps[complete]
+    done = worker.times[BACKWARD].end.max(axis=1)
     optimizer = _first_to_last(pieces, np.flatnonzero(pieces.role == Role.OPTIMIZER), steps)
     until = np.full(len(steps), np.iinfo(np.int64).max)
     if optimizer is not None:
         until = optimizer.start
-    rows = _collectives_between(one, steps, done + one.clock, until)
+    rows = _collectives_between(worker, steps, done + worker.clock, until)
     gradients = _first_to_last(calls, rows, steps)
     for kind, found in ((by.GRADIENTS, gradients), (by.OPTIMIZER, optimizer)):
         if found is not None:
-            start = np.maximum(found.start - one.clock, done)
-            end = found.end - one.clock
-            one.times[kind] = OperationTimes(start[:, None], end[:, None])
+            start = np.maximum(found.start - worker.clock, done)
+            end = found.end - worker.clock
+            worker.times[kind] = OperationTimes(start[:, None], end[:, None])
 
 
-def _collectives_between(one: _Worker, steps: I64, after: I64, before: I64) -> I64:
+def _collectives_between(worker: _Worker, steps: I64, after: I64, before: I64) -> I64:
     """Rows of collectives in these steps that end after and start before a moment of each."""
-    calls = one.digest.calls
-    place = np.full(len(one.digest.steps), -1)
+    calls = worker.digest.calls
+    place = np.full(len(worker.digest.steps), -1)
     place[steps] = np.arange(len(steps))
     in_group = ~np.isin(calls.kind, SENDS)
     rows = np.flatnonzero(in_group & (place[calls.step] >= 0))
@@ -312,16 +312,16 @@ def _first_to_last(table: DigestedCalls | Pieces, rows: I64, steps: I64) -> Oper
     return OperationTimes(table.start[rows[first]], table.end[rows[after - 1]])
 
 
-def _begun(one: _Worker) -> None:
+def _begun(worker: _Worker) -> None:
     """Computations begin when they could have: after the rank computed, communicated with a group,
     or sent."""
-    calls = one.digest.calls
-    times = one.times
+    calls = worker.digest.calls
+    times = worker.times
     receives = np.isin(calls.row, calls.row[calls.kind == _RECEIVE])
     alone = (calls.kind == _SEND) & ~receives
     called = calls.end[alone | ~np.isin(calls.kind, SENDS)]
-    begins = one.digest.steps.start[one.steps]
-    ends = np.sort(np.concatenate((one.digest.pieces.end, called, begins))) - one.clock
+    begins = worker.digest.steps.start[worker.steps]
+    ends = np.sort(np.concatenate((worker.digest.pieces.end, called, begins))) - worker.clock
     for kind, receive in (
         (FORWARD, _FORWARD_RECEIVE),
         (BACKWARD, _BACKWARD_RECEIVE),
@@ -334,12 +334,12 @@ def _begun(one: _Worker) -> None:
             times[kind] = OperationTimes(np.minimum(np.maximum(begun, came), start), end)
 
 
-def _laid_out(workers: Sequence[Sequence[_Worker]], whole: Bool) -> Operations:
+def _laid_out(workers: Sequence[Sequence[_Worker]], complete: Bool) -> Operations:
     """In the form of a log: what all replicas have."""
     parts: list[_Part] = []
     count = 0
     for stage, of_stage in enumerate(zip(*workers, strict=True)):
-        stage_parts = _parts_of(stage, of_stage, whole, count)
+        stage_parts = _parts_of(stage, of_stage, complete, count)
         parts += stage_parts
         count += sum(len(part.which) for part in stage_parts)
     start = np.concatenate([part.start for part in parts])
@@ -347,7 +347,7 @@ def _laid_out(workers: Sequence[Sequence[_Worker]], whole: Bool) -> Operations:
     stages = np.concatenate([np.full_like(part.which, part.stage) for part in parts])
     which = np.concatenate([part.which for part in parts])
     kinds = [np.full_like(part.which, KINDS.index(part.kind)) for part in parts]
-    left_out = int((~whole).sum())
+    left_out = int((~complete).sum())
     note = f"{left_out:,} steps do not have the same operations on all ranks, and are left out."
     return Operations(
         kind=np.concatenate(kinds),
@@ -359,7 +359,7 @@ def _laid_out(workers: Sequence[Sequence[_Worker]], whole: Bool) -> Operations:
         start=(start - base) / NS_PER_S,
         end=(np.concatenate([part.end for part in parts]) - base) / NS_PER_S,
         worker=_ranks_of(workers),
-        step=workers[0][0].steps[whole],
+        step=workers[0][0].steps[complete],
         after=np.concatenate([part.after for part in parts]),
         busy=np.concatenate([part.busy for part in parts]) / NS_PER_S,
         notes=(note,) if left_out else (),
@@ -385,7 +385,7 @@ class _Part:
     busy: I64
 
 
-def _parts_of(stage: int, replicas: Sequence[_Worker], whole: Bool, begin: int) -> list[_Part]:
+def _parts_of(stage: int, replicas: Sequence[_Worker], complete: Bool, begin: int) -> list[_Part]:
     """The parts of a stage; rows before `begin` are of other stages."""
     shared = set.intersection(*(set(worker.times) for worker in replicas))
     parts = []
@@ -393,13 +393,13 @@ def _parts_of(stage: int, replicas: Sequence[_Worker], whole: Bool, begin: int) 
         if kind not in shared:
             continue
         times = [worker.times[kind] for worker in replicas]
-        busy = [worker.busy_of(kind, whole) for worker in replicas]
+        busy = [worker.busy_of(kind, complete) for worker in replicas]
         parts.append(
             _Part(
                 stage=stage,
                 kind=kind,
                 which=np.arange(times[0].start.shape[1]),
-                after=_after(replicas[0], kind, whole, begin),
+                after=_after(replicas[0], kind, complete, begin),
                 start=_by_operation([each.start for each in times]),
                 end=_by_operation([each.end for each in times]),
                 busy=_by_operation(busy),
@@ -413,13 +413,13 @@ def _by_operation(of_replicas: Sequence[I64]) -> I64:
     return np.moveaxis(np.array(of_replicas), -1, 0)
 
 
-def _after(one: _Worker, kind: str, whole: Bool, begin: int) -> I64:
+def _after(worker: _Worker, kind: str, complete: Bool, begin: int) -> I64:
     """For each call of the first step the row of the computation that was launched last before it;
     -1 for none, and for what is no call. Rows of the stage's computations, forward then backward,
     follow each other from `begin` on."""
-    if kind not in one.free:
-        return np.full(one.times[kind].start.shape[1], -1)
-    pieces = one.digest.calls.after[one.rows_of(kind, whole)[0]] - 1
-    computed = np.concatenate([one.rows_of(of, whole)[0] for of in (FORWARD, BACKWARD)])
+    if kind not in worker.free:
+        return np.full(worker.times[kind].start.shape[1], -1)
+    pieces = worker.digest.calls.after[worker.rows_of(kind, complete)[0]] - 1
+    computed = np.concatenate([worker.rows_of(of, complete)[0] for of in (FORWARD, BACKWARD)])
     same = pieces[:, None] == computed
     return np.where(same.any(axis=1), begin + same.argmax(axis=1), -1)

@@ -112,11 +112,11 @@ class _Groups:
         return [*self.types.values(), *self.dps.values(), *self.stages.values()]
 
 
-def _times_s(of: Pipeline, groups: _Groups) -> F64:
+def _times_s(job: Pipeline, groups: _Groups) -> F64:
     """[scenario, step]: where all take what they took, where none does, and where one group alone
     does."""
-    everything = np.ones(of.took.shape[:2], bool)
-    return step_times_s(of, [everything, ~everything, *groups.masks])
+    everything = np.ones(job.took.shape[:2], bool)
+    return step_times_s(job, [everything, ~everything, *groups.masks])
 
 
 @dataclass(frozen=True)
@@ -129,11 +129,11 @@ class _Ratios:
     stages: dict[str, float]
 
 
-def slowdown(of: Pipeline) -> tuple[PipelineSlowdown, list[WorkerRow], list[PipelineStep]]:
+def slowdown(job: Pipeline) -> tuple[PipelineSlowdown, list[WorkerRow], list[PipelineStep]]:
     """The slowdown of a job with what explains it, its workers by S_w, and its steps."""
-    ops = of.ops
-    groups = _groups(of)
-    times_s = _times_s(of, groups)
+    ops = job.ops
+    groups = _groups(job)
+    times_s = _times_s(job, groups)
     base_s, ideal_s, *others_s = times_s.mean(axis=1).tolist()
     if not ideal_s:
         raise TraceAnalyzerError("its operations take no time")
@@ -141,7 +141,7 @@ def slowdown(of: Pipeline) -> tuple[PipelineSlowdown, list[WorkerRow], list[Pipe
     workers = _worker_rows(ops, ratios.dps, ratios.stages)
     worst = workers[: ceil(len(workers) * WORST_SHARE)]
     last_stage = groups.stages[str(ops.stages - 1)]
-    gains_s = times_s[0] - step_times_s(of, [~_mask_of(of, worst), ~last_stage])
+    gains_s = times_s[0] - step_times_s(job, [~_mask_of(job, worst), ~last_stage])
     shares = (None, None)
     if base_s > ideal_s:
         shares = gains_s.mean(axis=1) / (base_s - ideal_s)
@@ -192,11 +192,11 @@ def _worker_rows(
     return sorted(rows, key=lambda row: (-row.s_w, row.rank))
 
 
-def _mask_of(of: Pipeline, workers: Sequence[WorkerRow]) -> Bool:
+def _mask_of(job: Pipeline, workers: Sequence[WorkerRow]) -> Bool:
     """[operation, data-parallel rank]: those of these workers."""
-    mask = np.zeros(of.took.shape[:2], bool)
+    mask = np.zeros(job.took.shape[:2], bool)
     for worker in workers:
-        mask[:, worker.dp_rank] |= of.ops.stage == worker.stage
+        mask[:, worker.dp_rank] |= job.ops.stage == worker.stage
     return mask
 
 
@@ -215,13 +215,13 @@ def _step_rows(ops: Operations, recorded_s: F64, times_s: F64) -> list[PipelineS
     return rows
 
 
-def _groups(of: Pipeline) -> _Groups:
-    shape = of.took.shape[:2]
-    types = np.array([_type_of(kind) for kind in KINDS])[of.ops.kind]
+def _groups(job: Pipeline) -> _Groups:
+    shape = job.took.shape[:2]
+    types = np.array([_type_of(kind) for kind in KINDS])[job.ops.kind]
     return _Groups(
         types=_masks(types[:, None], shape),
         dps=_masks(np.arange(shape[1])[None], shape),
-        stages=_masks(of.ops.stage[:, None], shape),
+        stages=_masks(job.ops.stage[:, None], shape),
     )
 
 
@@ -283,33 +283,33 @@ def pipeline(ops: Operations) -> Pipeline:
     return Pipeline(ops, order, took, ideal)
 
 
-def step_times_s(of: Pipeline, recorded: Sequence[Bool]) -> F64:
+def step_times_s(job: Pipeline, recorded: Sequence[Bool]) -> F64:
     """[scenario, step]: how long each step takes, s, where the operations that a scenario marks
     ([operation, data-parallel rank]) take what they took, and the others what is ideal.
 
     Data-parallel ranks of which a scenario marks nothing are alike: one stands for them."""
-    steps = of.took.shape[2]
+    steps = job.took.shape[2]
     replicas = [_replicas_of(mask) for mask in recorded]
     result = np.zeros((len(recorded), steps))
     for width in {len(chosen) for chosen in replicas}:
         alike = [i for i, chosen in enumerate(replicas) if len(chosen) == width]
-        many = max(AT_ONCE // (len(of.took) * width), 1)
+        many = max(AT_ONCE // (len(job.took) * width), 1)
         for i in range(0, len(alike), many):
             scenarios = alike[i : i + many]
             which = np.stack([recorded[j][:, replicas[j]] for j in scenarios])
-            took = of.took[:, [replicas[j] for j in scenarios]]
+            took = job.took[:, [replicas[j] for j in scenarios]]
             at_once = max(many // len(scenarios), 1)
-            result[scenarios] = _simulated_steps(of, which, took, at_once)
+            result[scenarios] = _simulated_steps(job, which, took, at_once)
     return result
 
 
-def _simulated_steps(of: Pipeline, recorded: Bool, took: F64, at_once: int) -> F64:
+def _simulated_steps(job: Pipeline, recorded: Bool, took: F64, at_once: int) -> F64:
     """[scenario, step]: as `_simulated`, so many steps at a time, which bounds the memory."""
     _, scenarios, _, steps = took.shape
     result = np.zeros((scenarios, steps))
     for step in range(0, steps, at_once):
         part = slice(step, step + at_once)
-        result[:, part] = _simulated(of, recorded, took[..., part])
+        result[:, part] = _simulated(job, recorded, took[..., part])
     return result
 
 
@@ -320,14 +320,14 @@ def _replicas_of(mask: Bool) -> I64:
     return np.append(marked, others[:1])
 
 
-def _simulated(of: Pipeline, recorded: Bool, took: F64) -> F64:
+def _simulated(job: Pipeline, recorded: Bool, took: F64) -> F64:
     """`recorded`: [scenario, operation, replica]; `took`: [operation, scenario, replica, step]."""
     end = np.zeros(took.shape)
-    for meeting in of.meetings:
+    for meeting in job.meetings:
         start = end[list(meeting.waits_for)].max(axis=0, initial=0.0)
         if meeting.across:
             start = start.max(axis=1, keepdims=True)
         for member in meeting.members:
-            took_s = np.where(recorded[:, member, :, None], took[member], of.ideal[member])
+            took_s = np.where(recorded[:, member, :, None], took[member], job.ideal[member])
             end[member] = start + took_s
     return end.max(axis=(0, 2))

@@ -144,8 +144,8 @@ def _runs(tape: Tape, size: I64) -> list[I64]:
     waited = np.cumsum(tape.waits)[tape.event]
     for_compute = (on >= 0) & ~tape.communication[np.maximum(on, 0)]
     new = ~for_compute[buckets]
-    for one in (tape.stream, tape.step_of_op, waited):
-        new |= where_changed(one[buckets])
+    for column in (tape.stream, tape.step_of_op, waited):
+        new |= where_changed(column[buckets])
     new[1:] |= needed[buckets[:-1]] < buckets[1:]
     alike: dict[tuple[int, ...], list[I64]] = {}
     next_step = where_changed(tape.step_of_op[buckets])[1:]
@@ -221,11 +221,11 @@ def _without_seeming_waits(tape: Tape, runs: list[I64]) -> Dependencies:
 def _less_dispatch(tape: Tape, runs: list[I64], buckets: list[_Buckets]) -> I64:
     """The host's dispatch where fewer reductions are sent, ns."""
     dispatch = tape.dispatch.copy()
-    for run, made in zip(runs, buckets, strict=True):
+    for run, new_buckets in zip(runs, buckets, strict=True):
         # A call ends after its launch: what is left of it lies before the next event.
         following = np.minimum(tape.event[run] + 1, len(dispatch) - 1)
         calling = np.union1d(tape.event[run], following)
-        spared = tape.sending[calling] * (1.0 - min(len(made.after) / len(run), 1.0))
+        spared = tape.sending[calling] * (1.0 - min(len(new_buckets.after) / len(run), 1.0))
         dispatch[calling] = np.maximum(dispatch[calling] - spared, 0)
     return dispatch
 

@@ -241,9 +241,9 @@ def smaller_messages(tape: Tape, left: float, computation: float) -> Tape | None
     step = tape.step_of_op
     between = np.zeros(len(exchanges), bool)
     for rows in each_step(step, exchanges):
-        here = np.flatnonzero(step == step[rows[0]])
+        in_step = np.flatnonzero(step == step[rows[0]])
         if len(rows) % 2 == 0:
-            between[here] = np.cumsum(exchanges[here]) % 2 == 1
+            between[in_step] = np.cumsum(exchanges[in_step]) % 2 == 1
     times = np.where(between & tape.compute, tape.duration * computation, tape.duration)
     spared = np.where(exchanges, 1.0 - left, np.where(wide, 0.5, 0.0))
     return tape.retimed(times - spared * transfers(tape)).without_launches(

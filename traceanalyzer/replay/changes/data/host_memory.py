@@ -76,10 +76,10 @@ def _moved(tape: Tape, outermost: Outermost, copies: Bool) -> Iterator[tuple[int
             yield i, place, mover.shapes[0]
 
 
-def _table(one: Operator, rows: Shape) -> Shape | None:
+def _table(operator: Operator, rows: Shape) -> Shape | None:
     """The shape of the table that an operator picks these rows from; None if it does no such
     thing."""
-    table = one.first_tensor if one.named(PICKS) else ()
+    table = operator.first_tensor if operator.named(PICKS) else ()
     if not table or len(rows) != len(table):
         return None
     fewer = table[0] > rows[0] > 0
@@ -93,17 +93,17 @@ def picked_on_device(tape: Tape) -> Tape | None:
     copies = tape.memo(picked_on_host).copies
     if not copies.any():
         return None
-    there = tape.events_of(copies)
+    copy_events = tape.events_of(copies)
     least = np.maximum(_passes_ns(tape, PICKING_PASSES), LEAST_COPY_NS)
     left = tape.retimed(
         np.where(copies, np.minimum(least, tape.duration), tape.duration)
-    ).without_work(there)
+    ).without_work(copy_events)
     left = replace(
         left,
-        loading=np.where(there, 0, left.loading),
+        loading=np.where(copy_events, 0, left.loading),
         waits=left.waits & ~waiting_for(tape, copies),
     )
-    return left.dispatch_at_most(there, tape.usual_dispatch_ns(tape.compute))
+    return left.dispatch_at_most(copy_events, tape.usual_dispatch_ns(tape.compute))
 
 
 def _passes_ns(tape: Tape, passes: float) -> F64:

@@ -303,13 +303,13 @@ def _first_use(outermost: Outermost, place: int, uses: int, *, turned: bool) -> 
     mover = next(following)
     moved = _without_ones(mover.first_tensor) if mover.named(MOVES) else ()
     passes = (TURNS, *GIVES_THE_SAME) if turned else GIVES_THE_SAME
-    for one in following if moved else ():
-        sizes = [order(_without_ones(shape)) for shape in one.shapes]
+    for operator in following if moved else ():
+        sizes = [order(_without_ones(shape)) for shape in operator.shapes]
         taken = sizes.index(order(moved)) if order(moved) in sizes else -1
-        if taken > 0 or (taken == 0 and not one.named(*passes)):
-            return _stays(one, taken), taken > 0 and one.named(PARAMETERS)
-        order = sorted if taken == 0 and one.named(TURNS) else order
-        if not one.named(MOVES):
+        if taken > 0 or (taken == 0 and not operator.named(*passes)):
+            return _stays(operator, taken), taken > 0 and operator.named(PARAMETERS)
+        order = sorted if taken == 0 and operator.named(TURNS) else order
+        if not operator.named(MOVES):
             uses -= 1
         if not uses:
             break
@@ -321,20 +321,20 @@ def _without_ones(shape: Shape) -> Shape:
     return tuple(size for size in shape if size != 1)
 
 
-def _stays(one: Operator, place: int) -> bool:
+def _stays(operator: Operator, place: int) -> bool:
     """Whether an operator takes the operand at this place as something that stays."""
-    shapes = one.shapes
-    moved = one.shapes[place]
-    if one.named(TABLE):
+    shapes = operator.shapes
+    moved = operator.shapes[place]
+    if operator.named(TABLE):
         return place == 0 and len(_without_ones(moved)) > 1
-    if one.named(PRODUCT):
+    if operator.named(PRODUCT):
         return place == 1 and len(moved) == 2
-    if one.named(ATTENTION):
+    if operator.named(ATTENTION):
         return place == MASK and is_shared(moved, shapes[0])
-    if one.named(CONVOLUTION):
+    if operator.named(CONVOLUTION):
         return place == 1
     is_smaller = math.prod(moved) < max(map(math.prod, shapes))
-    return place > 0 and one.named(SPREAD) and is_smaller
+    return place > 0 and operator.named(SPREAD) and is_smaller
 
 
 def results_worked_on(tape: Tape) -> Bool:

@@ -52,8 +52,8 @@ def lookups_joined(tape: Tape) -> Tape | None:
     if not forward[1].any():
         return None
     place = np.cumsum(np.diff(tape.nodes[tape.event], prepend=-1) != 0)
-    made = tape.backward_of(outer >= 0) & (call < 0)
-    backward = _runs(tape, np.where(made, place, -1))
+    backward_ops = tape.backward_of(outer >= 0) & (call < 0)
+    backward = _runs(tape, np.where(backward_ops, place, -1))
     kept = forward[0] | backward[0]
     gone = forward[1] | backward[1]
     gone |= after_each(gone) & launched_within(tape, JOINING) & ~kept
@@ -127,10 +127,10 @@ def members(tape: Tape) -> Members | None:
     for step in distinct(steps.of_op[tape.row]).tolist():
         begin = steps.host_start[step]
         end = steps.host_end[step]
-        here = np.flatnonzero((tree.start[outer] >= begin) & (tree.start[outer] < end))
-        for run in ENSEMBLE.find(tape, outer[here], code[here])[:MOST_ENSEMBLES]:
-            first[outer[here[run.first : run.first + run.period]]] = True
-            others[outer[here[run.first + run.period : run.stop]]] = True
+        in_step = np.flatnonzero((tree.start[outer] >= begin) & (tree.start[outer] < end))
+        for run in ENSEMBLE.find(tape, outer[in_step], code[in_step])[:MOST_ENSEMBLES]:
+            first[outer[in_step[run.first : run.first + run.period]]] = True
+            others[outer[in_step[run.first + run.period : run.stop]]] = True
             counts.append(run.times)
     return Members(first, others, float(np.mean(counts))) if counts else None
 
@@ -146,10 +146,10 @@ def calls_joined(tape: Tape) -> Tape | None:
     first, others = np.zeros((2, len(calls.node)), bool)
     count = np.ones(len(calls.node), np.int64)
     for run in found:
-        mine = calls.forward[run.first : run.stop]
-        first[mine[: run.period]] = True
-        others[mine[run.period :]] = True
-        count[mine] = run.times
+        in_run = calls.forward[run.first : run.stop]
+        first[in_run[: run.period]] = True
+        others[in_run[run.period :]] = True
+        count[in_run] = run.times
     kept, learned = _with_backward(tape, calls, first)
     gone = np.logical_or(*_with_backward(tape, calls, others)) & ~kept
     if not mostly_small(tape, gone):
@@ -170,9 +170,9 @@ def _usual_share(tape: Tape, calls: Launching, runs: list[Repeat]) -> F64:
     spent = np.bincount(entry, tape.dispatch[event], len(calls.node)).astype(np.int64)
     usual = spent.copy()
     for run in runs:
-        mine = calls.forward[run.first : run.stop]
-        later = spent[mine].reshape(run.times, run.period)[1:]
-        usual[mine[: run.period]] = np.median(later, axis=0)
+        in_run = calls.forward[run.first : run.stop]
+        later = spent[in_run].reshape(run.times, run.period)[1:]
+        usual[in_run[: run.period]] = np.median(later, axis=0)
     return np.minimum(usual / np.maximum(spent, 1), 1.0)
 
 

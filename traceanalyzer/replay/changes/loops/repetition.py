@@ -130,8 +130,12 @@ def batched(tape: Tape) -> Tape | None:
     last = np.maximum.accumulate(np.where(joining, -1, np.arange(len(inside))))
     after_call = joining & (last >= 0) & inside[np.maximum(last, 0)]
     gone = (inside & ~first) | after_call
-    there = between(tape, gone)
-    left = grown(tape, first, gone, calls.per_step).without_dispatch(there).without_work(there)
+    gone_events = between(tape, gone)
+    left = (
+        grown(tape, first, gone, calls.per_step)
+        .without_dispatch(gone_events)
+        .without_work(gone_events)
+    )
     share = _usual_share(tape, number, first)
     return left.with_dispatch(left.dispatch * np.where(tape.events_of(first), share, 1.0))
 
@@ -180,10 +184,10 @@ def _with_cut_call(tape: Tape, calls: Calls) -> Calls:
     number = calls.number.copy()
     call = calls.number[launched.first]
     for i, inside in enumerate(each_step(launched.step, call >= 0)):
-        here = np.flatnonzero(launched.step == launched.step[inside[0]])
+        in_step = np.flatnonzero(launched.step == launched.step[inside[0]])
         usual = launched.name[inside[call[inside] == call[inside[0]]]]
-        before = here[here < inside[0]]
-        after = here[here > inside[-1]]
+        before = in_step[in_step < inside[0]]
+        after = in_step[in_step > inside[-1]]
         left = len(usual) - len(before)
         cut = np.append(after[:left], before)
         if not 0 < left < len(usual) or not np.array_equal(launched.name[cut], usual):
@@ -203,10 +207,10 @@ def _stretches(tape: Tape) -> tuple[I64, int, int]:
     items = item_starts(tape)
     reads = read_at_once(tape)[tape.event] & tape.copies_of(CopyKind.DEVICE_TO_HOST)
     within = np.zeros(len(items), bool)
-    for mine in each_step(step, items):
-        if len(mine) > 1:
-            usual = int(np.median(np.diff(mine)))
-            within[mine[0] : mine[-1] + usual - 1] = True
+    for item_rows in each_step(step, items):
+        if len(item_rows) > 1:
+            usual = int(np.median(np.diff(item_rows)))
+            within[item_rows[0] : item_rows[-1] + usual - 1] = True
     if reads[within].sum() * FEWEST_IF_READ <= within.sum():
         reads &= ~within
     starts = (

@@ -109,26 +109,26 @@ def tensor_loops(tape: Tape) -> Loops | None:
     number = np.full(len(sizes), -1, np.int64)
     names = set[str]()
     changes = where_changed(np.where(usable, calls.step, -1))
-    for mine in split_where(np.arange(len(sizes)), changes[1:]):
-        own_sizes = sizes[mine[0] : mine[-1] + 1]
-        if usable[mine[0]] and _is_loop(calls.name[mine], own_sizes):
-            number[mine] = number.max() + 1
-            names |= {one.name for one in known.of_nodes(calls.node[mine])}
+    for run in split_where(np.arange(len(sizes)), changes[1:]):
+        own_sizes = sizes[run[0] : run[-1] + 1]
+        if usable[run[0]] and _is_loop(calls.name[run], own_sizes):
+            number[run] = number.max() + 1
+            names |= {one.name for one in known.of_nodes(calls.node[run])}
     return Loops(calls.of_ops(number, len(tape.row)), tuple(sorted(names))) if names else None
 
 
-def _size(one: Operator) -> Shape | None:
+def _size(operator: Operator) -> Shape | None:
     """The one size of the tensors that an operator for lists works on, () for a number; None for
     other operators."""
     if (
-        not one.inputs
-        or any(len(listed) != 1 for listed in one.lists)
-        or not one.named(ELEMENTWISE)
+        not operator.inputs
+        or any(len(listed) != 1 for listed in operator.lists)
+        or not operator.named(ELEMENTWISE)
     ):
         return None
     sizes = {
         shape
-        for shape in (*one.shapes, *(listed[0] for listed in one.lists))
+        for shape in (*operator.shapes, *(listed[0] for listed in operator.lists))
         if math.prod(shape) > 1
     }
     return None if len(sizes) > 1 else next(iter(sizes), ())

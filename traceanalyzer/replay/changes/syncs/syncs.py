@@ -100,12 +100,12 @@ def read_chains(tape: Tape) -> tuple[Bool, int]:
     name = tape.of_operators(operator, tape.source.trace.host_ranges.name)
     summary = are_named(tape.source.linked, operator, SUMMARY)
     while count < READ_CHAIN_OPERATORS:
-        here = row[np.maximum(reads - count - 1, 0)]
+        preceding = row[np.maximum(reads - count - 1, 0)]
         if (
-            not (summary[here] & ~read[here] & (reads > count)).all()
-            or len(distinct(name[here])) > 1
+            not (summary[preceding] & ~read[preceding] & (reads > count)).all()
+            or len(distinct(name[preceding])) > 1
         ):
             break
-        gone |= np.isin(operator, operator[here])
+        gone |= np.isin(operator, operator[preceding])
         count += 1
     return gone, count

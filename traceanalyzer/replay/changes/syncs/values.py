@@ -52,19 +52,19 @@ def masks_spread(tape: Tape) -> Tape | None:
     if not len(picks):
         return None
     forward = np.isin(outer, picks)
-    mine = (forward | made_by(tape.source.linked, forward))[tape.nodes]
-    group = np.where(mine, outer[tape.nodes], -1)
+    of_picks = (forward | made_by(tape.source.linked, forward))[tape.nodes]
+    group = np.where(of_picks, outer[tape.nodes], -1)
     of_op = group[tape.event]
     last = (of_op >= 0) & where_changed(of_op[::-1])[::-1]
     passes = np.maximum(tape.duration, _pass_ns(tape, picks))
     kept = tape.events_of(last)
     left = tape.retimed(np.where(last, passes, tape.duration))
     left = left.without_launches((of_op >= 0) & ~last)
-    left = left.without_dispatch(mine & ~kept)
+    left = left.without_dispatch(of_picks & ~kept)
     found, first, index = np.unique(group, return_index=True, return_inverse=True)
     begins = np.where(found >= 0, tape.dispatch[first], 0)[index]
     dispatch = tape.dispatch + np.where(np.arange(len(group)) == first[index], 0, begins)
-    return left.with_dispatch(np.where(kept & mine, dispatch, left.dispatch))
+    return left.with_dispatch(np.where(kept & of_picks, dispatch, left.dispatch))
 
 
 def _picks(tape: Tape, outer: I32) -> I64:
@@ -176,10 +176,10 @@ def kept_as_tensors(tape: Tape, events: Bool, launches: float) -> Tape:
     return tape.with_dispatch(np.where(events, tape.dispatch + more, tape.dispatch))
 
 
-def _plain(one: Operator) -> bool:
+def _plain(operator: Operator) -> bool:
     """Whether an operator takes a number of Python's beside a tensor: without a size, and of
     another format."""
-    tensors = [found for found in one.typed if isinstance(found, Tensor)]
+    tensors = [found for found in operator.typed if isinstance(found, Tensor)]
     formats = {found.dtype for found in tensors}
     if len(tensors) != 2 or len(formats) == 1:
         return False
