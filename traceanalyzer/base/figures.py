@@ -45,9 +45,9 @@ maybe = partial(
 )  # a figure that only some recordings, or some versions of the report, have
 
 
-def text_kind_of(of: Field[Any]) -> Text:
+def text_kind_of(data_field: Field[Any]) -> Text:
     """What the text in a field is."""
-    return of.metadata.get("text", "name")
+    return data_field.metadata.get("text", "name")
 
 
 @dataclass(frozen=True)
@@ -87,9 +87,9 @@ def ms(ns: float) -> float:
     return float(ns) / NS_PER_MS
 
 
-def ratio(part: float | None, whole: float | None) -> float | None:
-    """What part of the whole this is; None where either is not known, or the whole is nothing."""
-    return part / whole if part is not None and whole else None
+def ratio(part: float | None, total: float | None) -> float | None:
+    """What part of the total this is; None where either is not known, or the total is nothing."""
+    return part / total if part is not None and total else None
 
 
 def plural(noun: str, count: float) -> str:

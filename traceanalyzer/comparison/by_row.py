@@ -162,8 +162,10 @@ def _launch_us(row: IterationRow) -> float | None:
     return 1e3 * row.host_ms / _launches(row) if row.host_ms and _launches(row) else None
 
 
-def _median(rows: list[IterationRow], of: Callable[[IterationRow], float | None]) -> float | None:
-    known = [value for value in map(of, rows) if value is not None]
+def _median(
+    rows: list[IterationRow], value_of: Callable[[IterationRow], float | None]
+) -> float | None:
+    known = [value for value in map(value_of, rows) if value is not None]
     return float(np.median(known)) if known else None
 
 

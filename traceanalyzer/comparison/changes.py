@@ -52,18 +52,18 @@ PHRASES = {
 }
 
 
-def changes_between(a: list[StepPart], b: list[StepPart], whole: BothSteps) -> list[Change]:
+def changes_between(a: list[StepPart], b: list[StepPart], steps: BothSteps) -> list[Change]:
     """All changes, those beyond noise first, then by size."""
     found = []
     for group in match_parts(a, b):
         kind = _kind(group)
         found.append(
             Change(
-                **figures(StepWork.of(group.a), StepWork.of(group.b), whole),
+                **figures(StepWork.of(group.a), StepWork.of(group.b), steps),
                 part=group.part,
                 cls=max(group.a or group.b, key=lambda p: p.ms).cls,
                 kind=kind,
-                title=_title(group, kind, whole),
+                title=_title(group, kind, steps),
                 details=_details(group),
             )
         )
@@ -96,31 +96,31 @@ def _by_sign(difference: float, more: str, less: str) -> str:
     return more if difference > 0 else less
 
 
-def _title(group: LinkGroup, kind: str, whole: BothSteps) -> str:
+def _title(group: LinkGroup, kind: str, steps: BothSteps) -> str:
     if group.part == "idle":
         return (
             f"{PHRASES[kind]}, "
-            f"{IDLE_TITLES.get(group.label, group.label)}{_waited_for(group, whole)}"
+            f"{IDLE_TITLES.get(group.label, group.label)}{_waited_for(group, steps)}"
         )
     if kind == "replaced":
         return f"{_names(group.a)} → {_names(group.b)}"
     if kind == "other_shapes" and not group.label:
         return f"the same operators on other shapes ({_names(group.a)})"
     if kind == "other_shapes" and group.part == "exposed_communication":
-        return f"{group.label}: other sizes{_from_to(group, 'more_calls', whole.each)}"
+        return f"{group.label}: other sizes{_from_to(group, 'more_calls', steps.each)}"
     title = PART_TITLES.get(group.part, group.part)
     names = group.label or _names([*group.a, *group.b]) or title
-    return f"{names}: {PHRASES[kind]}{_from_to(group, kind, whole.each)}"
+    return f"{names}: {PHRASES[kind]}{_from_to(group, kind, steps.each)}"
 
 
-def _waited_for(group: LinkGroup, whole: BothSteps) -> str:
+def _waited_for(group: LinkGroup, steps: BothSteps) -> str:
     """In brackets how many launches there are to wait for, or the call that most of a change goes
     back to."""
     if group.label == "launch":
-        a, b = whole.launches
+        a, b = steps.launches
         if a is None or b is None or abs(b - a) <= SAME_CALLS * max(a, b):
             return ""
-        return f" ({a:.4g} → {b:.4g}{whole.each})"
+        return f" ({a:.4g} → {b:.4g}{steps.each})"
     largest = group.largest
     call = (largest.a or largest.b)[0].kernel
     difference = sum(link.difference_ms for link in group.links)

@@ -147,9 +147,9 @@ def _of_memory(a: Report, b: Report) -> str:
     return " ".join(found)
 
 
-def _step(parts: tuple[list[StepPart], list[StepPart]], whole: BothSteps) -> Difference:
+def _step(parts: tuple[list[StepPart], list[StepPart]], steps: BothSteps) -> Difference:
     a, b = map(StepWork.of, parts)
-    return Difference(**figures(a, b, whole))
+    return Difference(**figures(a, b, steps))
 
 
 def _memory(a: list[Site], b: list[Site]) -> list[LineChange]:
@@ -173,7 +173,7 @@ def _least_listed(sites: list[Site]) -> int:
     return sites[-1].bytes if len(sites) >= TOP_ROWS else 0
 
 
-def _budget(a: list[StepPart], b: list[StepPart], whole: BothSteps) -> list[PartDifference]:
+def _budget(a: list[StepPart], b: list[StepPart], steps: BothSteps) -> list[PartDifference]:
     """Parts of the budget, and after `idle` its causes."""
     every = (*a, *b)
     causes = [(p.part, p.cls) for p in every if p.part == "idle"]
@@ -187,7 +187,7 @@ def _budget(a: list[StepPart], b: list[StepPart], whole: BothSteps) -> list[Part
     for part, cls in sorted(keys, key=place_of):
         x, y = (_work_of(side, part, cls) for side in (a, b))
         name = part if cls is None else f"{part}.{cls}"
-        rows.append(PartDifference(**figures(x, y, whole), name=name))
+        rows.append(PartDifference(**figures(x, y, steps), name=name))
     return rows
 
 

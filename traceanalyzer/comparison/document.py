@@ -169,16 +169,16 @@ class Several(Result):
         base = RunRow(first.a.name, _times(first)[0], "", None, "the first", "")
         return [base, *(self._row(one) for one in self.comparisons)]
 
-    def _row(self, one: Comparison) -> RunRow:
-        largest = one.changes[0] if one.changes else None
-        changed = one.verdict not in ("no_change", "not_comparable")
-        verdict = one.verdict.replace("_", " ").replace("not comparable", "cannot tell")
+    def _row(self, comparison: Comparison) -> RunRow:
+        largest = comparison.changes[0] if comparison.changes else None
+        changed = comparison.verdict not in ("no_change", "not_comparable")
+        verdict = comparison.verdict.replace("_", " ").replace("not comparable", "cannot tell")
         return RunRow(
-            run=one.b.name,
-            step_ms=_times(one)[1],
-            change=f"{_ratio(one) - 1.0:+.1%}",
-            speedup=1.0 / _ratio(one) if changed else None,
-            verdict=f"{verdict}, best" if one is self.best else verdict,
+            run=comparison.b.name,
+            step_ms=_times(comparison)[1],
+            change=f"{_ratio(comparison) - 1.0:+.1%}",
+            speedup=1.0 / _ratio(comparison) if changed else None,
+            verdict=f"{verdict}, best" if comparison is self.best else verdict,
             largest=f"{largest.title} ({largest.difference_ms:+.3g} ms)"
             if largest and changed
             else "",
@@ -206,13 +206,17 @@ class Several(Result):
         return Printed(document, values, rows, screen=screen)
 
 
-def _times(one: Comparison) -> tuple[float, float]:
+def _times(comparison: Comparison) -> tuple[float, float]:
     """The step of both by which they are judged."""
-    if one.basis == "unprofiled" and one.a.unprofiled_step_ms and one.b.unprofiled_step_ms:
-        return one.a.unprofiled_step_ms, one.b.unprofiled_step_ms
-    return one.a.step_ms, one.b.step_ms
+    if (
+        comparison.basis == "unprofiled"
+        and comparison.a.unprofiled_step_ms
+        and comparison.b.unprofiled_step_ms
+    ):
+        return comparison.a.unprofiled_step_ms, comparison.b.unprofiled_step_ms
+    return comparison.a.step_ms, comparison.b.step_ms
 
 
-def _ratio(one: Comparison) -> float:
-    before, after = _times(one)
+def _ratio(comparison: Comparison) -> float:
+    before, after = _times(comparison)
     return after / before if before else 1.0

@@ -177,11 +177,11 @@ class Plots:
         )
 
 
-def shown(report: Report, of: MeasuredRanks | None = None) -> NotebookReport:
-    """The report as a notebook shows it; `of` is what it was made from, for its page."""
+def shown(report: Report, measured_run: MeasuredRanks | None = None) -> NotebookReport:
+    """The report as a notebook shows it; `measured_run` is what it was made from, for its page."""
     result = NotebookReport(**{f.name: getattr(report, f.name) for f in fields(Report)})
-    if of is not None:
-        object.__setattr__(result, "_details", Details.of(of))
+    if measured_run is not None:
+        object.__setattr__(result, "_details", Details.of(measured_run))
     return result
 
 

@@ -134,12 +134,12 @@ class Figures(TypedDict):
     significant: bool | None
 
 
-def figures(a: StepWork, b: StepWork, whole: BothSteps) -> Figures:
+def figures(a: StepWork, b: StepWork, steps: BothSteps) -> Figures:
     """The fields of a `Difference`. Work that a side lacks took no time in any batch of the
-    `whole`'s."""
+    `steps`'s."""
     batches = [
         work.batch_ms or tuple(0.0 for _ in side)
-        for work, side in zip((a, b), whole.batches, strict=True)
+        for work, side in zip((a, b), steps.batches, strict=True)
     ]
     interval = difference_interval(batches[0], batches[1], b.ms - a.ms)
     low, high = interval or (None, None)

@@ -44,7 +44,7 @@ TYPES = {
 }  # of columns, by the letter of numpy's kind; text has others
 
 
-def write_sqlite(of: MeasuredRanks, path: Path, hidden: Hidden = None) -> dict[str, int]:
+def write_sqlite(measured: MeasuredRanks, path: Path, hidden: Hidden = None) -> dict[str, int]:
     """Write every table of the measured ranks to a new SQLite database, with `INDEXES` and `VIEWS`.
     Takes the place of a file of that name only when it is whole. Rows written, by table. Raises
     TraceAnalyzerError where the file cannot be written."""
@@ -58,7 +58,7 @@ def write_sqlite(of: MeasuredRanks, path: Path, hidden: Hidden = None) -> dict[s
             "PRAGMA synchronous = OFF"
         )  # the file is of no use to anybody before it is whole
         with database.conn:
-            for name, frame in table_frames(of, hidden):
+            for name, frame in table_frames(measured, hidden):
                 _insert(database, name, frame)
                 written[name] = len(frame)
             for table in (one for one in INDEXES if one in written):
@@ -96,7 +96,7 @@ def _objects(values: Any) -> list[Any]:
     return values.tolist()
 
 
-def write_parquet(of: MeasuredRanks, folder: Path, hidden: Hidden = None) -> dict[str, int]:
+def write_parquet(measured: MeasuredRanks, folder: Path, hidden: Hidden = None) -> dict[str, int]:
     """Write every table of the measured ranks to a folder, a Parquet file each. Rows written, by
     table. Needs pyarrow. Raises TraceAnalyzerError where that is not installed, or the folder
     cannot be written."""
@@ -111,7 +111,7 @@ def write_parquet(of: MeasuredRanks, folder: Path, hidden: Hidden = None) -> dic
     written = {}
     with _whole(folder) as scratch:
         scratch.mkdir()
-        for name, frame in table_frames(of, hidden):
+        for name, frame in table_frames(measured, hidden):
             table = pa.Table.from_pandas(frame, preserve_index=False)
             # Opened here: Arrow takes names in UTF-8 alone.
             with (scratch / f"{name}.parquet").open("wb") as file:

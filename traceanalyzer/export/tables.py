@@ -36,19 +36,21 @@ Hidden = (
 )  # names to hide with paths, hosts and users; None: nothing is hidden
 
 
-def table_frames(of: MeasuredRanks, hidden: Hidden = None) -> "Iterator[tuple[str, pd.DataFrame]]":
+def table_frames(
+    measured: MeasuredRanks, hidden: Hidden = None
+) -> "Iterator[tuple[str, pd.DataFrame]]":
     """Name and rows of each table that has any. Where several ranks were recorded, events and
     measurements of single ranks have a column `rank`."""
     if hidden is None:
-        yield from _frames(of)
+        yield from _frames(measured)
         return
-    texts = chain.from_iterable(m.trace.strings for m in of.each)
+    texts = chain.from_iterable(m.trace.strings for m in measured.each)
     secrets = Secrets.of(
-        [(m.trace.path, m.trace.source) for m in of.each],
+        [(m.trace.path, m.trace.source) for m in measured.each],
         texts,
     )
     aliases = Aliases(hidden)
-    for name, frame in _frames(of):
+    for name, frame in _frames(measured):
         for column in frame.select_dtypes(["object", "category", "string"]):
             values = frame[column].astype(object)
             clean = {text: secrets.clean(text) for text in values.unique() if isinstance(text, str)}
@@ -58,43 +60,45 @@ def table_frames(of: MeasuredRanks, hidden: Hidden = None) -> "Iterator[tuple[st
         yield name, frame.assign(path=secrets.inputs) if name == RECORDING else frame
 
 
-def _frames(of: MeasuredRanks) -> "Iterator[tuple[str, pd.DataFrame]]":
-    yield RECORDING, _recordings(of)
+def _frames(measured: MeasuredRanks) -> "Iterator[tuple[str, pd.DataFrame]]":
+    yield RECORDING, _recordings(measured)
     for name in EVENTS:
-        yield from _of_ranks(name, [event_frame(m, name) for m in of.each], of)
+        yield from _of_ranks(name, [event_frame(m, name) for m in measured.each], measured)
     for table in TABLES:
         if table.of_the_run:
-            frame = _frame(of, of.critical, table)
+            frame = _frame(measured, measured.critical, table)
             if len(frame):
                 yield table.name, frame
         else:
-            yield from _of_ranks(table.name, [_frame(of, m, table) for m in of.each], of)
+            yield from _of_ranks(
+                table.name, [_frame(measured, m, table) for m in measured.each], measured
+            )
 
 
-def events_frame(of: MeasuredRanks, table: str) -> "pd.DataFrame":
+def events_frame(measured: MeasuredRanks, table: str) -> "pd.DataFrame":
     """The events of all ranks (see `event_frame`), with a column `rank` where there are several."""
-    frames = [event_frame(m, table) for m in of.each]
-    for _, rows in _of_ranks(table, frames, of):
+    frames = [event_frame(m, table) for m in measured.each]
+    for _, rows in _of_ranks(table, frames, measured):
         rows.attrs = {"definitions": meanings(table, list(rows.columns))}
         return rows
     return frames[0]
 
 
 def _of_ranks(
-    name: str, made: "list[pd.DataFrame]", of: MeasuredRanks
+    name: str, frames: "list[pd.DataFrame]", measured: MeasuredRanks
 ) -> "Iterator[tuple[str, pd.DataFrame]]":
     import pandas as pd
 
-    by_rank = zip((m.trace.rank for m in of.each), made, strict=True)
+    by_rank = zip((m.trace.rank for m in measured.each), frames, strict=True)
     filled = [(rank, frame) for rank, frame in by_rank if len(frame)]
-    for rank, of_rank in filled if len(of.each) > 1 else ():
+    for rank, of_rank in filled if len(measured.each) > 1 else ():
         if "rank" not in of_rank:
             of_rank.insert(0, "rank", rank)
     if filled:
         yield name, pd.concat([one for _, one in filled], ignore_index=True)
 
 
-def _recordings(of: MeasuredRanks) -> "pd.DataFrame":
+def _recordings(measured: MeasuredRanks) -> "pd.DataFrame":
     import pandas as pd
 
     rows = [
@@ -102,15 +106,15 @@ def _recordings(of: MeasuredRanks) -> "pd.DataFrame":
         | {"epoch_ns": m.trace.epoch_ns}
         | {"gpu": next((device.name for device in m.trace.devices if device.name), None)}
         | {"step_source": m.timed.steps.source}
-        for m in of.each
+        for m in measured.each
     ]
     return pd.DataFrame(rows)
 
 
-def _frame(of: MeasuredRanks, m: Measurements, table: TableEntry) -> "pd.DataFrame":
+def _frame(measured: MeasuredRanks, m: Measurements, table: TableEntry) -> "pd.DataFrame":
     import pandas as pd
 
-    rows = table.rows(of, m, RowFilter())
+    rows = table.rows(measured, m, RowFilter())
     columns = {}
     for f in fields(table.row):
         values = [_plain(getattr(row, f.name)) for row in rows]

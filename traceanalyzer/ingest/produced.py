@@ -19,10 +19,10 @@ class Produced:
         self._path = path
         self._left = LEAST_BYTES + TIMES * text_bytes(path)
 
-    def add(self, made: int) -> None:
+    def add(self, byte_count: int) -> None:
         """Count so many bytes. Raises UnreadableInputError where they are more than a recording of
         this size can say."""
-        self._left -= made
+        self._left -= byte_count
         if self._left < 0:
             raise UnreadableInputError(
                 f"{self._path}: the file names the same texts so often that they take more than "

@@ -50,24 +50,25 @@ def build_report(
     return report_of(measured(run, selection, knowledge), top)
 
 
-def report_of(of: MeasuredRanks, top: int = TOP_ROWS) -> Report:
+def report_of(measured_run: MeasuredRanks, top: int = TOP_ROWS) -> Report:
     """The report of a measured run."""
-    m = of.critical
+    m = measured_run.critical
     (found, (path_time, path)), (metrics, tables) = in_halves(
         m,
         lambda: (diagnose(m), m.path_tables),
-        lambda: (_metrics(m), report_tables(of, top, without=PATH)),
+        lambda: (_metrics(m), report_tables(measured_run, top, without=PATH)),
     )
     of_memory, for_memory = _on_memory(m)
     notes = sorted(
-        [*_notes(of.run, m), *of.ranks.notes], key=lambda note: isinstance(note, MinorNote)
+        [*_notes(measured_run.run, m), *measured_run.ranks.notes],
+        key=lambda note: isinstance(note, MinorNote),
     )
     report = Report(
         tool=Tool("traceanalyzer", __version__),
-        inputs=[_input(trace) for trace in (*of.run.traces, *of.run.logs)],
+        inputs=[_input(trace) for trace in (*measured_run.run.traces, *measured_run.run.logs)],
         summary=found.summary,
         metrics=replace(metrics, critical_path=path_time),
-        devices=[row for one in of.each for row in one.devices],
+        devices=[row for one in measured_run.each for row in one.devices],
         findings=[*found.findings, *of_memory],
         recommendations=[*found.recommendations, *for_memory],
         tables=in_order({**tables, PATH: path[:top]}),
@@ -87,9 +88,9 @@ def _for_vendor(report: Report, vendor: str | None) -> Report:
     def told(text: str) -> str:
         return in_words_for(vendor, text)
 
-    def next_step(one: Evidence) -> Evidence:
-        is_advice = one.metric == "next step" and isinstance(one.value, str)
-        return replace(one, value=told(str(one.value))) if is_advice else one
+    def next_step(evidence: Evidence) -> Evidence:
+        is_advice = evidence.metric == "next step" and isinstance(evidence.value, str)
+        return replace(evidence, value=told(str(evidence.value))) if is_advice else evidence
 
     return replace(
         report,

@@ -15,28 +15,28 @@ LEAST_ROWS_OF_ROOFLINE = 1_000_000  # for the roofline alone: that of 330,000 ro
 def in_halves(
     m: Measurements,
     child: Callable[[], A],
-    here: Callable[[], B],
+    parent: Callable[[], B],
 ) -> tuple[A, B]:
     """The results of both functions of these measurements. Of a long recording one is computed by
     another process, and the columns that both need are made before."""
     if not worth_a_child(_rows(m)):
-        return child(), here()
+        return child(), parent()
     with_roofline(
         m,
         lambda: (m.causes.gaps, m.phases, m.replay, m.launches, m.shape_rows),
         least=0,
     )
     _made_before(m.unprofiled, m.unprofiled_path_time)
-    return run_both(child, here, worth=True)
+    return run_both(child, parent, worth=True)
 
 
-def with_roofline(m: Measurements, here: Callable[[], A], least: int = LEAST_ROWS_OF_ROOFLINE) -> A:
-    """What `here` makes, while another process computes the roofline of a recording of at least so
+def with_roofline(m: Measurements, work: Callable[[], A], least: int = LEAST_ROWS_OF_ROOFLINE) -> A:
+    """What `work` makes, while another process computes the roofline of a recording of at least so
     many rows."""
     if m.rated.has(counted_roofline) or not worth_a_child(_rows(m), least):
-        return here()
+        return work()
     _made_before(m.linked.tree)
-    roofline, result = run_both(lambda: counted_roofline(m.rated), here, worth=True)
+    roofline, result = run_both(lambda: counted_roofline(m.rated), work, worth=True)
     m.rated.keep(counted_roofline, roofline)
     return result
 

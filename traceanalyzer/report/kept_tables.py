@@ -50,26 +50,26 @@ def page_of_tables(
     return answered_page(("tables", *facts, tuple(inputs), reading().iteration), inputs)
 
 
-def keep_tables(page: CachedPage, of: "MeasuredRanks") -> None:
+def keep_tables(page: CachedPage, measured: "MeasuredRanks") -> None:
     """Keep the rows of each table that a report has worked out: not those of ranks that it does not
     speak of, nor those that come with more than rows."""
-    of_one_rank = len(of.each) == 1
-    made = [
+    of_one_rank = len(measured.each) == 1
+    tables = [
         table
         for table in TABLES
         if (of_one_rank or not table.of_every_rank) and table.summary is no_summary
     ]
-    kept = {table.name: _kept(of, table) for table in made}
+    kept = {table.name: _kept(measured, table) for table in tables}
     keep_page(page, kept_text({name: rows for name, rows in kept.items() if rows is not None}))
 
 
-def _kept(of: "MeasuredRanks", table: TableEntry) -> KeptTable | None:
+def _kept(measured: "MeasuredRanks", table: TableEntry) -> KeptTable | None:
     """The rows of a table; None where they would not come back as they are."""
-    first = measured_rows(of, table.name, RowFilter(MOST_ROWS + 1))
+    first = measured_rows(measured, table.name, RowFilter(MOST_ROWS + 1))
     with suppress(ValueError, TypeError):
         if len(first) > MOST_ROWS:
             return KeptTable(_text(table, first_of(table, first, MOST_ROWS)), MORE)
-        every = measured_rows(of, table.name, RowFilter()) if table.events else first
+        every = measured_rows(measured, table.name, RowFilter()) if table.events else first
         return KeptTable(_text(table, first), _text(table, every))
     return None
 

@@ -34,11 +34,11 @@ def table(
     return measured_rows(measured(run, selection, knowledge), name, wanted)
 
 
-def measured_rows(of: "MeasuredRanks", name: str, wanted: RowFilter) -> list[Any]:
+def measured_rows(measured_run: "MeasuredRanks", name: str, wanted: RowFilter) -> list[Any]:
     """Rows of a table of what was measured, as `table` has them."""
     table = table_named(name)
-    speaking = of.each if table.of_every_rank else [of.critical]
-    rows = [row for m in speaking for row in table.rows(of, m, wanted)]
+    speaking = measured_run.each if table.of_every_rank else [measured_run.critical]
+    rows = [row for m in speaking for row in table.rows(measured_run, m, wanted)]
     if table.name == "gaps":
         rows.sort(key=lambda row: row.start_ns)
     return first_of(table, rows, wanted.top)
@@ -61,14 +61,16 @@ def longest(rows: list[Any], column: str, top: int | None) -> list[Any]:
 
 
 def report_tables(
-    of: "MeasuredRanks",
+    measured_run: "MeasuredRanks",
     top: int,
     without: str | None = None,
 ) -> dict[str, list[Any]]:
     """The tables of a report, of the critical rank: of long ones the first `top` rows, of gaps the
     longest first."""
     tables = {
-        one.name: one.rows(of, of.critical, RowFilter(top)) for one in TABLES if one.name != without
+        one.name: one.rows(measured_run, measured_run.critical, RowFilter(top))
+        for one in TABLES
+        if one.name != without
     }
     tables["gaps"].sort(key=lambda row: -row.duration_ns)
     return with_first_rows(tables, top)

@@ -116,7 +116,7 @@ class AttachedTrial:
 
     def _finish(self) -> None:
         self._fingerprint.take(self._steps)
-        self._write(whole=True)
+        self._write(finished=True)
         self._leave()
         for stream in (sys.stdout, sys.stderr):
             with suppress(Exception):
@@ -129,16 +129,16 @@ class AttachedTrial:
         """The program ends by itself, before enough steps were timed."""
         if not self._over and threading.current_thread() is threading.main_thread():
             with suppress(Exception):
-                self._write(whole=False)
+                self._write(finished=False)
 
-    def _write(self, *, whole: bool) -> None:
+    def _write(self, *, finished: bool) -> None:
         measured = None
         if self._clock is not None:
             with suppress(Exception):
-                measured = self._clock.measured() if whole else self._clock.measured_so_far()
+                measured = self._clock.measured() if finished else self._clock.measured_so_far()
         value = {
             "rank": current_rank(),
-            "whole": whole,
+            "whole": finished,
             "steps": self._steps,
             "timed": measured,
             "losses": self._probe.read_losses(self._loss_counts),

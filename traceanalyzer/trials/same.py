@@ -113,34 +113,38 @@ def _difference(trial: TrialRun, base: TrialRun, what: str) -> LargestDifference
     return max(found, key=lambda one: one.weight)
 
 
-def _values(mine: RankResult, theirs: RankResult) -> Iterator[LargestDifference]:
-    yield from _series("loss", mine.losses, theirs.losses)
-    yield from _series("gradient norm", mine.norms, theirs.norms)
-    for number, (some, other) in enumerate(zip(mine.outputs, theirs.outputs, strict=False), 1):
+def _values(trial: RankResult, theirs: RankResult) -> Iterator[LargestDifference]:
+    yield from _series("loss", trial.losses, theirs.losses)
+    yield from _series("gradient norm", trial.norms, theirs.norms)
+    for number, (some, other) in enumerate(zip(trial.outputs, theirs.outputs, strict=False), 1):
         for trial_value, two in zip(some, other, strict=False):
             yield _relative("output", number, trial_value, two, abs(two))
 
 
-def _series(what: str, mine: list[float], theirs: list[float]) -> Iterator[LargestDifference]:
-    if bool(mine) != bool(theirs):
+def _series(what: str, trial: list[float], theirs: list[float]) -> Iterator[LargestDifference]:
+    if bool(trial) != bool(theirs):
         yield LargestDifference(math.inf, what, 1)
         return
     first = abs(theirs[0]) if theirs else 0.0
-    for step, (trial_value, two) in enumerate(zip(mine, theirs, strict=False), 1):
+    for step, (trial_value, two) in enumerate(zip(trial, theirs, strict=False), 1):
         yield _relative(what, step, trial_value, two, max(abs(two), SMALL_LOSS_SHARE * first))
 
 
-def _relative(what: str, step: int, one: float, two: float, scale: float) -> LargestDifference:
-    if math.isnan(one) and math.isnan(two):
+def _relative(
+    what: str, step: int, trial_value: float, two: float, scale: float
+) -> LargestDifference:
+    if math.isnan(trial_value) and math.isnan(two):
         return LargestDifference(0.0, what, step)
-    if not math.isfinite(one):
+    if not math.isfinite(trial_value):
         return LargestDifference(math.inf, what, step)
-    return LargestDifference(abs(one - two) / scale if scale else float(one != two), what, step)
+    return LargestDifference(
+        abs(trial_value - two) / scale if scale else float(trial_value != two), what, step
+    )
 
 
-def _updates(mine: RankResult, theirs: RankResult) -> Iterator[LargestDifference]:
-    for step in sorted(mine.weights.keys() & theirs.weights.keys(), key=int):
-        trial_weights = mine.weights[step]
+def _updates(trial: RankResult, theirs: RankResult) -> Iterator[LargestDifference]:
+    for step in sorted(trial.weights.keys() & theirs.weights.keys(), key=int):
+        trial_weights = trial.weights[step]
         two = theirs.weights[step]
         if len(trial_weights) != len(two):
             yield LargestDifference(math.inf, "number of weights", int(step))

@@ -103,22 +103,22 @@ def worth_a_child(rows: int, least: int | None = None) -> bool:
 
 def run_both(
     child: Callable[[], A],
-    here: Callable[[], B],
+    parent: Callable[[], B],
     *,
     worth: bool,
 ) -> tuple[A, B]:
-    """The results of both functions: `child` is computed by a fork, at the same time as `here` by
+    """The results of both functions: `child` is computed by a fork, at the same time as `parent` by
     this process. `child` computes and nothing else (see `children.py`), and its result can be
     pickled. Where a process is not worth it (`worth`), not allowed or cannot be had, this process
-    computes `child`, then `here`. Raises what they raise."""
+    computes `child`, then `parent`. Raises what they raise."""
     if not worth or sys.platform != "linux" or reading().jobs < 2:
-        return child(), here()
+        return child(), parent()
     from traceanalyzer.base.parallel.children import children
 
     release_free_memory()
     with children(lambda: [child()], 1) as started:
         release_free_memory()
-        own = here()
+        own = parent()
         results = [value for one in started for value in one.values()]
     release_free_memory()
     return (results[0] if results else child()), own

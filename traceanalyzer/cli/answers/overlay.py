@@ -54,19 +54,20 @@ def write_overlay(
         write_pieces(gzipped(pieces) if file.suffix == ".gz" else pieces, file)
 
 
-def merged_pieces(made: "Overlay") -> Iterator[bytes]:
+def merged_pieces(recording_overlay: "Overlay") -> Iterator[bytes]:
     """The recording with its overlay, a piece at a time. Raises TraceAnalyzerError where it cannot
     be merged."""
     from traceanalyzer.base.errors import TraceAnalyzerError
     from traceanalyzer.export.perfetto.chrome_trace import merged_traces
     from traceanalyzer.ingest.stream import open_stream
 
-    if not made.opens_in_viewer:
+    if not recording_overlay.opens_in_viewer:
         raise TraceAnalyzerError(
-            f"{made.path}: only Kineto traces can be merged with their overlay; leave out --merge"
+            f"{recording_overlay.path}: only Kineto traces can be merged with their overlay; "
+            "leave out --merge"
         )
-    with open_stream(Path(made.path)) as stream:
-        yield from merged_traces(made, iter(stream.read, b""))
+    with open_stream(Path(recording_overlay.path)) as stream:
+        yield from merged_traces(recording_overlay, iter(stream.read, b""))
 
 
 def gzipped(pieces: Iterator[bytes]) -> Iterator[bytes]:

@@ -26,7 +26,7 @@ def progress(what: str) -> Iterator[Callable[..., None]]:
 
 
 @contextmanager
-def counting(what: str, of: str) -> Iterator[Callable[[int, int], None]]:
+def counting(what: str, noun: str) -> Iterator[Callable[[int, int], None]]:
     """As `progress`, of things that are counted: with how many of them are done a second, and the
     time that is left."""
     begun = time.monotonic()
@@ -34,7 +34,7 @@ def counting(what: str, of: str) -> Iterator[Callable[[int, int], None]]:
 
         def count(done: int, total: int) -> None:
             rate = done / max(time.monotonic() - begun, UPDATE_S)
-            update(done, total, f"{what} {done:,} of {total:,} {of}, {rate:.3g} a second")
+            update(done, total, f"{what} {done:,} of {total:,} {noun}, {rate:.3g} a second")
 
         yield count
 

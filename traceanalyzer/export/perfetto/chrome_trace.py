@@ -103,11 +103,11 @@ def _said(label: Label) -> dict[str, Any]:
     return {"name": name, "args": {"detail": label.detail}} if label.detail else {"name": name}
 
 
-def _rests(said: Iterable[dict[str, Any]], **where: Any) -> NDArray[np.object_]:
+def _rests(shared: Iterable[dict[str, Any]], **where: Any) -> NDArray[np.object_]:
     """The ends of events: values that many of them share, as JSON. Written once: there may be a
     million events."""
     return np.array(
-        ["," + _json(where | one)[1:].decode() for one in said],
+        ["," + _json(where | one)[1:].decode() for one in shared],
         object,
     )
 

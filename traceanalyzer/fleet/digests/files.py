@@ -130,26 +130,26 @@ class _About(msgspec.Struct):
     clock_mhz: float | None = None
 
 
-def row_of_rank(one: DigestedRank | LeftOut) -> dict[str, Any]:
+def row_of_rank(rank: DigestedRank | LeftOut) -> dict[str, Any]:
     """The value of each column."""
-    if isinstance(one, LeftOut):
+    if isinstance(rank, LeftOut):
         left_out = {
-            "path": one.path,
+            "path": rank.path,
             "gpu": "",
             "devices": 0,
-            "failure": one.why,
-            "claimed": one.rank,
+            "failure": rank.why,
+            "claimed": rank.rank,
             "notes": [],
         }
         return {
             ABOUT: orjson.dumps(left_out).decode(),
             **{name: [] for name in (NAMES, STEPS, CALLS, PIECES, MORE)},
         }
-    digest = one.digest
-    why = one.why
+    digest = rank.digest
+    why = rank.why
     steps = digest.steps
     calls = digest.calls
-    about = _of(one, *_KNOWN) | {"failure": "", "claimed": None, "notes": one.notes}
+    about = _of(rank, *_KNOWN) | {"failure": "", "claimed": None, "notes": rank.notes}
     about |= _of(digest, *_OF_DIGEST) | _of(steps, *_OF_STEPS)
     about |= {"claim": list(digest.claim), "groups": [list(group) for group in digest.groups]}
     numbers = [*_of(steps, *_TIMES).values(), *_of(digest, *_SPENT).values()]
@@ -242,8 +242,8 @@ def _table(kind: type[T], columns: dict[str, I64]) -> T:
     return kind(*typed)
 
 
-def _of(one: object, *names: str) -> dict[str, Any]:
-    return {name: getattr(one, name) for name in names}
+def _of(record: object, *names: str) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in names}
 
 
 def _why_of(
@@ -311,10 +311,10 @@ def _short(text: str) -> str:
     return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=6).hexdigest()
 
 
-def encoded(one: DigestedRank | LeftOut) -> bytes:
+def encoded(rank: DigestedRank | LeftOut) -> bytes:
     """The file of a digest."""
     pa = arrow()
-    row = row_of_rank(one)
+    row = row_of_rank(rank)
     columns = {name: _column(pa, kind, row[name]) for name, kind in COLUMNS.items()}
     table = pa.table(columns).replace_schema_metadata(
         {METADATA: orjson.dumps({"schema": SCHEMA, "version": __version__})}

@@ -46,18 +46,18 @@ def _of_trace(trace: Trace, url: str) -> DigestedRank | LeftOut:
     )
 
 
-def make(one: RecordingPlace, folder: str) -> Made:
+def make(place: RecordingPlace, folder: str) -> Made:
     """Digest one recording into a folder, or below an address. The first of several ranks is
     written last: where it is, all are. Raises TraceAnalyzerError where nothing can be written
     there."""
     try:
-        with fetched(one) as path, reading_as(cache=False):
-            ranks = digests_of(path, plain(one.url))
+        with fetched(place) as path, reading_as(cache=False):
+            ranks = digests_of(path, plain(place.url))
     except TraceAnalyzerError as error:
-        named = rank_in_name(Path(one.url))
-        ranks = [LeftOut(plain(one.url), plain(str(error)), named)]
-    stem = digest_name(one.url, one.stamp)
+        named = rank_in_name(Path(place.url))
+        ranks = [LeftOut(plain(place.url), plain(str(error)), named)]
+    stem = digest_name(place.url, place.stamp)
     names = tuple(f"{stem}-{i}{SUFFIX}" for i in range(len(ranks)))
     for name, rank in reversed(list(zip(names, ranks, strict=True))):
         write_to(folder, name, encoded(rank))
-    return Made(one.url, names, ranks[0].why if isinstance(ranks[0], LeftOut) else "")
+    return Made(place.url, names, ranks[0].why if isinstance(ranks[0], LeftOut) else "")

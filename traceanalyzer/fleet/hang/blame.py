@@ -100,40 +100,41 @@ def waits_in(flight: Flight) -> list[Wait]:
     return found
 
 
-def _of_collectives(here: dict[int, GroupProgress]) -> dict[int, GroupProgress]:
+def _of_collectives(progress: dict[int, GroupProgress]) -> dict[int, GroupProgress]:
     # The counters of a status count sends and receives, too.
-    both = any(state.pairs_enqueued >= 0 and not state.from_status for state in here.values())
-    return {rank: state for rank, state in here.items() if not (both and state.from_status)}
+    both = any(state.pairs_enqueued >= 0 and not state.from_status for state in progress.values())
+    return {rank: state for rank, state in progress.items() if not (both and state.from_status)}
 
 
 def _collectives(
     index: int,
     ranks: tuple[int, ...],
-    here: dict[int, GroupProgress],
+    progress: dict[int, GroupProgress],
     first: dict[int, int],
 ) -> Iterator[Wait]:
-    standing_at = {rank: here.get(rank, NOT_THERE).head for rank in ranks}
+    standing_at = {rank: progress.get(rank, NOT_THERE).head for rank in ranks}
     heads = {rank: head for rank, head in standing_at.items() if head is not None}
     for seq in sorted({head.seq for head in heads.values()}):
-        places = _places(ranks, here, {*first}, seq)
+        places = _places(ranks, progress, {*first}, seq)
         standing = [(rank, heads[rank]) for rank in places["waiting"]]
-        known = {rank: state.tail[seq] for rank, state in here.items() if seq in state.tail}
+        known = {rank: state.tail[seq] for rank, state in progress.items() if seq in state.tail}
         yield Wait(
             index,
             _known(seq, standing, known.values()),
             elsewhere=_elsewhere(standing, first),
             signatures=tuple(known.items()),
-            unseen=any(here[rank].ended_unseen for rank in places.get("passed", ())),
+            unseen=any(progress[rank].ended_unseen for rank in places.get("passed", ())),
             **places,
         )
 
 
 def _places(
-    ranks: Iterable[int], here: dict[int, GroupProgress], first: set[int], seq: int
+    ranks: Iterable[int], progress: dict[int, GroupProgress], first: set[int], seq: int
 ) -> dict[str, tuple[int, ...]]:
     places: dict[str, list[int]] = defaultdict(list)
     for rank in ranks:
-        places[_place(here.get(rank, NOT_THERE), seq) if rank in first else "unknown"].append(rank)
+        place = _place(progress.get(rank, NOT_THERE), seq) if rank in first else "unknown"
+        places[place].append(rank)
     return {name: tuple(found) for name, found in places.items()}
 
 
@@ -163,12 +164,12 @@ def _known(seq: int, standing: Iterable[tuple[int, Op]], signatures: Iterable[Si
 def _pairs(
     index: int,
     ranks: tuple[int, ...],
-    here: dict[int, GroupProgress],
+    progress: dict[int, GroupProgress],
     first: dict[int, int],
 ) -> Iterator[Wait]:
     """Sends and receives: the two ends are matched by direction and peer."""
     place = {rank: i for i, rank in enumerate(ranks)}
-    ops = _in_flight(here)
+    ops = _in_flight(progress)
     done: set[_End] = set()
     for end, op in ops.items():
         rank = end[0]
@@ -177,7 +178,7 @@ def _pairs(
         other_end = (peer, place.get(rank, -1), OPPOSITE.get(op.kind, ""))
         if other_end not in ops:  # nothing in flight would match
             # only two ranks count alike
-            is_past = len(ranks) == 2 and here.get(peer, NOT_THERE).pairs_enqueued >= op.seq
+            is_past = len(ranks) == 2 and progress.get(peer, NOT_THERE).pairs_enqueued >= op.seq
             yield _one_sided(index, op, rank, peers, is_past, is_known=peer in first)
         elif other_end not in done:
             done.add(end)
@@ -188,9 +189,9 @@ def _pairs(
             )
 
 
-def _in_flight(here: dict[int, GroupProgress]) -> dict[_End, Op]:
+def _in_flight(progress: dict[int, GroupProgress]) -> dict[_End, Op]:
     """The sends and receives of all ranks, by their own end."""
-    return {(rank, op.peer, op.kind): op for rank, state in here.items() for op in state.pairs}
+    return {(rank, op.peer, op.kind): op for rank, state in progress.items() for op in state.pairs}
 
 
 def _one_sided(

@@ -241,12 +241,12 @@ def _screen(hang: Hang) -> list[Section]:
     ]
 
 
-def _culprit(one: HangCulprit) -> str:
-    where = f" on {one.host}" if one.host else ""
-    last = f"; last issued {one.issued_last}" if one.issued_last else ""
+def _culprit(culprit: HangCulprit) -> str:
+    where = f" on {culprit.host}" if culprit.host else ""
+    last = f"; last issued {culprit.issued_last}" if culprit.issued_last else ""
     return (
-        f"rank {one.rank}{where}: {one.kind.replace('_', ' ')} at {one.operation} of "
-        f"{one.group}{last}"
+        f"rank {culprit.rank}{where}: {culprit.kind.replace('_', ' ')} at {culprit.operation} of "
+        f"{culprit.group}{last}"
     )
 
 

@@ -324,16 +324,16 @@ def _groups(flight: Flight, waits: Sequence[Wait], found: Iterable[Blame]) -> It
         yield _group(flight.groups[index], first.get(index, NO_WAIT), states[index])
 
 
-def _group(group: FlightGroup, at: Wait, here: Sequence[GroupProgress]) -> GroupState:
+def _group(group: FlightGroup, at: Wait, progress: Sequence[GroupProgress]) -> GroupState:
     blockers = (*at.absent, *at.unknown) or at.earlier or at.elsewhere
     return GroupState(
         group=group.label,
-        ranks=len(group.ranks) or len(here),
+        ranks=len(group.ranks) or len(progress),
         stands_at=operation_text(at) if at.waiting else None,
         waiting=len(at.waiting),
         held_up_by=ranks_text(blockers) or None,
-        completed=min((state.completed for state in here), default=None),
-        issued=max((state.enqueued for state in here), default=None),
+        completed=min((state.completed for state in progress), default=None),
+        issued=max((state.enqueued for state in progress), default=None),
     )
 
 

@@ -306,11 +306,11 @@ def _parts(compute: I64, idle: I64) -> "np.ndarray[tuple[int], np.dtype[np.float
     return np.array([compute.sum(), by_host, by_input], np.float64)
 
 
-def _before_calls(one: DigestedRank) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+def _before_calls(rank: DigestedRank) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
     """Compute, idle time by the host and by input before the collectives of a mean steady step,
     ns."""
-    digest = one.digest
-    why = one.why
+    digest = rank.digest
+    why = rank.why
     if why is None or not len(why.compute_before):
         return np.zeros(3)
     steady = digest.calls.step >= digest.steps.warmup
@@ -319,10 +319,10 @@ def _before_calls(one: DigestedRank) -> "np.ndarray[tuple[int], np.dtype[np.floa
     )
 
 
-def _in_steps(one: DigestedRank) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+def _in_steps(rank: DigestedRank) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
     """Compute, idle time by the host and by input in all of a mean steady step, ns."""
-    digest = one.digest
-    why = one.why
+    digest = rank.digest
+    why = rank.why
     if why is None:
         return np.zeros(3)
     return (
@@ -342,14 +342,14 @@ def _same_work(late: DigestedRank, others: Sequence[DigestedRank]) -> bool:
     return bool((np.abs(own / np.maximum(middle, 1e-9) - 1.0) <= SAME_WORK).all())
 
 
-def _work(one: DigestedRank) -> "np.ndarray[tuple[int], np.dtype[np.float64]] | None":
-    if one.why is None or any(family.threads < 0 for family in one.why.families):
+def _work(rank: DigestedRank) -> "np.ndarray[tuple[int], np.dtype[np.float64]] | None":
+    if rank.why is None or any(family.threads < 0 for family in rank.why.families):
         return None
     sums = [
-        sum(family.launches for family in one.why.families),
-        sum(family.threads for family in one.why.families),
+        sum(family.launches for family in rank.why.families),
+        sum(family.threads for family in rank.why.families),
     ]
-    return np.array(sums, np.float64) / one.digest.steps.steady_count
+    return np.array(sums, np.float64) / rank.digest.steps.steady_count
 
 
 def summary_of(

@@ -97,13 +97,13 @@ def _of_pipeline(job: JobRanks, pipeline: PipelineJob) -> list[JobChange]:
     return _explaining(rows, float(pipeline.base_ms.mean()))
 
 
-def _links_of(one: JobCulprit) -> str:
+def _links_of(culprit: JobCulprit) -> str:
     """What is taken away of a rank that is late, or of links that are slow."""
-    if one.cause != "slow_link":
-        return f"rank {one.rank}"
+    if culprit.cause != "slow_link":
+        return f"rank {culprit.rank}"
     return (
         "the excess of the links of "
-        f"{f'host {one.host}' if one.host else f'the group of rank {one.rank}'}"
+        f"{f'host {culprit.host}' if culprit.host else f'the group of rank {culprit.rank}'}"
     )
 
 

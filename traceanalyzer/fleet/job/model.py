@@ -172,10 +172,10 @@ def range_ms(per_step: F64, mean_ms: float | None = None) -> tuple[float | None,
     return (low, high) if mean_ms is None else (min(low, mean_ms), max(high, mean_ms))
 
 
-def ends_of(one: JobCulprit | JobChange) -> str:
+def ends_of(row: JobCulprit | JobChange) -> str:
     """The range as text, empty where there is none."""
     return (
         ""
-        if one.low_ms is None or one.high_ms is None
-        else f"{digits(one.low_ms)} to {digits(one.high_ms)}"
+        if row.low_ms is None or row.high_ms is None
+        else f"{digits(row.low_ms)} to {digits(row.high_ms)}"
     )

@@ -76,11 +76,11 @@ def job_of(
 
     hosts: dict[str, str] = {}
 
-    def unnamed(one: DigestedRank) -> DigestedRank:
-        if hidden is None or one.digest.host is None:
-            return one
-        host = hosts.setdefault(one.digest.host, f"host-{len(hosts) + 1}")
-        return replace(one, digest=replace(one.digest, host=host))
+    def unnamed(rank: DigestedRank) -> DigestedRank:
+        if hidden is None or rank.digest.host is None:
+            return rank
+        host = hosts.setdefault(rank.digest.host, f"host-{len(hosts) + 1}")
+        return replace(rank, digest=replace(rank.digest, host=host))
 
     def seen(ranks: Sequence[DigestedRank]) -> Analyzed | None:
         # What reads and diagnoses recordings takes as long to load as the answer.
@@ -102,9 +102,9 @@ def job_of(
     return cleaned
 
 
-def _digests(made: Sequence[Made], folder: str, lines: list[LeftOut]) -> list[RecordingPlace]:
-    lines += [LeftOut(one.url, one.failure) for one in made if not one.digests]
-    names = {name for one in made for name in one.digests}
+def _digests(outcomes: Sequence[Made], folder: str, lines: list[LeftOut]) -> list[RecordingPlace]:
+    lines += [LeftOut(one.url, one.failure) for one in outcomes if not one.digests]
+    names = {name for one in outcomes for name in one.digests}
     return [
         place for place in places_in([folder], SUFFIX)[0] if place.name.rpartition("/")[2] in names
     ]

@@ -110,11 +110,11 @@ def _of_one_time(
     return kept, notes
 
 
-def _moved(one: DigestedRank, late_ns: int) -> DigestedRank:
-    digest = one.digest
-    claim = one.digest.claim
+def _moved(rank: DigestedRank, late_ns: int) -> DigestedRank:
+    digest = rank.digest
+    claim = rank.digest.claim
     claim = claim._replace(start_ns=claim.start_ns - late_ns, end_ns=claim.end_ns - late_ns)
-    return replace(one, digest=replace(digest, claim=claim, epoch_ns=digest.epoch_ns - late_ns))
+    return replace(rank, digest=replace(digest, claim=claim, epoch_ns=digest.epoch_ns - late_ns))
 
 
 def _at_one_time(ranks: Sequence[DigestedRank]) -> list[list[DigestedRank]]:

@@ -71,8 +71,8 @@ def _row(a: JobCulprit | None, b: JobCulprit | None) -> CulpritChange:
     return CulpritChange(rank, host, cause_a, cause_b, gain_a, gain_b)
 
 
-def _who(one: JobCulprit) -> str:
-    return f"stage {one.stage}" if one.cause == "heavy_stage" else f"rank {one.rank}"
+def _who(culprit: JobCulprit) -> str:
+    return f"stage {culprit.stage}" if culprit.cause == "heavy_stage" else f"rank {culprit.rank}"
 
 
 def _headline(a: Job, b: Job) -> str:

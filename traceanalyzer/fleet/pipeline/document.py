@@ -189,8 +189,8 @@ def slowdown_facts(found: PipelineSlowdown) -> Facts:
     )
 
 
-def _ratios(name: str, of: Mapping[str, float]) -> TextTable:
-    rows = [(one, f"{value:.4f}") for one, value in of.items()][:SHOWN]
+def _ratios(name: str, slowdowns: Mapping[str, float]) -> TextTable:
+    rows = [(one, f"{value:.4f}") for one, value in slowdowns.items()][:SHOWN]
     return TextTable((name, "slowdown"), (False, True), rows, noun="types")
 
 

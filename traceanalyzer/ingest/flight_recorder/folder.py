@@ -287,10 +287,10 @@ def _ranks_of(folder: Path, found: Sequence[Read]) -> list[int | None]:
     return ranks
 
 
-def _allowed(one: Read, rank: int | None) -> bool:
+def _allowed(file: Read, rank: int | None) -> bool:
     # a larger number in a name is a time
     return rank is not None and (
-        rank in one.candidates if one.candidates else rank < limits().ranks
+        rank in file.candidates if file.candidates else rank < limits().ranks
     )
 
 

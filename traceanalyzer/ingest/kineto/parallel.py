@@ -225,10 +225,10 @@ def _read_here(
 
 
 def _together(
-    count: int, mine: dict[int, StretchRows], helpers: list[Child[tuple[int, StretchRows]]]
+    count: int, own_parts: dict[int, StretchRows], helpers: list[Child[tuple[int, StretchRows]]]
 ) -> KinetoRows | None:
     """The rows of so many parts in the order of the file; None where any is missing."""
-    by_reader = [mine, *(dict(helper.values()) for helper in helpers)]
+    by_reader = [own_parts, *(dict(helper.values()) for helper in helpers)]
     readers = {number: reader for reader, parts in enumerate(by_reader) for number in parts}
     if len(readers) < count:
         return None

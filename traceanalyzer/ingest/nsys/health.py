@@ -39,7 +39,7 @@ _SHORTEST_SECRET = 4
 
 
 def remarks(
-    database: Database, about: About, *, there: float, processes: Collection[int] = ()
+    database: Database, about: About, *, share_there: float, processes: Collection[int] = ()
 ) -> list[str]:
     """Notes on what was collected or not, and what nsys reported; `processes` are keys of those
     with a trace."""
@@ -55,9 +55,9 @@ def remarks(
             "CUDA graphs were recorded as a whole: how long each ran is known, which kernels ran in it, and what "
             "limits them, is not; nsys profile --cuda-graph-trace=node records them"
         )
-    if there < 1:
+    if share_there < 1:
         notes.append(
-            f"The file is cut off at {there:.0%} of the database: tables may be missing. "
+            f"The file is cut off at {share_there:.0%} of the database: tables may be missing. "
             "Copy it again"
         )
     if database.damaged:

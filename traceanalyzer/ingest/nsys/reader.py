@@ -93,11 +93,11 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
                 if database.damaged or share_there < 1
                 else _nothing(path, tables.about, database)
             )
-        return make_traces(path, database, tables, there=share_there)
+        return make_traces(path, database, tables, share_there=share_there)
 
 
-def _damaged(path: Path, there: float) -> UnreadableInputError:
-    cut = f"cut off at {there:.0%}" if there < 1 else "damaged"
+def _damaged(path: Path, share_there: float) -> UnreadableInputError:
+    cut = f"cut off at {share_there:.0%}" if share_there < 1 else "damaged"
     return UnreadableInputError(
         f"{path}: the database is {cut}, and no event of it can be read; copy or export it again"
     )

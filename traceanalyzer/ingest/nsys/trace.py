@@ -76,7 +76,9 @@ def gpu_metrics(database: Database, strings: Strings) -> GpuMetrics:
     return GpuMetrics.from_columns(joined_columns(parts, ("name", "start", "device", "value")))
 
 
-def make_traces(path: Path, database: Database, tables: NsysTables, *, there: float) -> list[Trace]:
+def make_traces(
+    path: Path, database: Database, tables: NsysTables, *, share_there: float
+) -> list[Trace]:
     """One trace a process, ordered by rank. What concerns the whole file is in the first one's
     health."""
     names = thread_names(database)
@@ -97,9 +99,9 @@ def make_traces(path: Path, database: Database, tables: NsysTables, *, there: fl
             trace, gpu_metrics=own_samples, range_details=details.get(key, RangeDetails.empty())
         )
     traces.sort(key=lambda trace: (trace.rank or 0, trace.process.pid or 0))
-    truncated = there < 1 or bool(database.damaged)
+    truncated = share_there < 1 or bool(database.damaged)
     remarks_told = (
-        *remarks(database, tables.about, there=there, processes=list(processes)),
+        *remarks(database, tables.about, share_there=share_there, processes=list(processes)),
         *notes,
         *tables.tally.notes,
     )

@@ -45,7 +45,7 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
             )
             if read_database:
                 traces = read_database(
-                    path, database, progress or (lambda _: None), there=share_there
+                    path, database, progress or (lambda _: None), share_there=share_there
                 )
             elif any(name.startswith("compute_") for name in database.columns):
                 raise UnreadableInputError(

@@ -73,10 +73,10 @@ class _Part:
 
 
 def read_rocpd(
-    path: Path, database: Database, progress: Callable[[float], None], *, there: float
+    path: Path, database: Database, progress: Callable[[float], None], *, share_there: float
 ) -> list[Trace]:
-    """A trace for each process that used a GPU, or else called HIP; none where none did. `there`:
-    the share of the file that is there."""
+    """A trace for each process that used a GPU, or else called HIP; none where none did.
+    `share_there`: the share of the file that is there."""
     tally = Tally()
     texts = StringCodes()
     suffixes = suffixes_of(database)
@@ -89,7 +89,7 @@ def read_rocpd(
             f"Tables are damaged, and were read up to the damage: {len(database.damaged)} of them."
         )
     return traces_of(
-        path, "rocpd", found, texts, tally, truncated=there < 1 or bool(database.damaged)
+        path, "rocpd", found, texts, tally, truncated=share_there < 1 or bool(database.damaged)
     )
 
 

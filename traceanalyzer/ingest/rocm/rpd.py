@@ -38,10 +38,10 @@ def is_rpd(database: Database) -> bool:
 
 
 def read_rpd(
-    path: Path, database: Database, progress: Callable[[float], None], *, there: float
+    path: Path, database: Database, progress: Callable[[float], None], *, share_there: float
 ) -> list[Trace]:
-    """A trace for each process; none where nothing was recorded. `there`: the share of the file
-    that is there."""
+    """A trace for each process; none where nothing was recorded. `share_there`: the share of the
+    file that is there."""
     tally = Tally()
     texts = StringCodes()
     columns = {
@@ -68,7 +68,7 @@ def read_rpd(
         own = (amd.of_process(rows, pid) for rows in tables)
         found.append(ProcessRows(Process(pid), {}, *own))
     progress(1.0)
-    truncated = there < 1 or bool(database.damaged)
+    truncated = share_there < 1 or bool(database.damaged)
     return traces_of(path, "rpd", found, texts, tally, truncated=truncated)
 
 

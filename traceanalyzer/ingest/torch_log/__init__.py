@@ -78,24 +78,24 @@ class _Graph:
         self._round: list[NotFused] = []
         self._operators: dict[str, str] = {}
 
-    def take(self, said: str) -> None:
+    def take(self, line: str) -> None:
         """Note a line."""
-        pair = _PAIR.match(said)
-        fused = _ROUND.match(said)
+        pair = _PAIR.match(line)
+        fused = _ROUND.match(line)
         if pair is not None:
             if len(self._round) < MAX_PAIRS:
                 first, second = map(self._with_operators, (pair["first"], pair["second"]))
                 self._round.append(
                     NotFused(self.compile_id, first, second, pair["reason"][:MAX_REASON])
                 )
-        elif said.startswith("fuse_nodes_once"):
+        elif line.startswith("fuse_nodes_once"):
             self._round = []
-        elif said.startswith("found 0 possible") or (
+        elif line.startswith("found 0 possible") or (
             fused is not None and fused["before"] == fused["after"]
         ):
             self.left = self._round
-        elif "SchedulerNode(name=" in said and len(self._operators) < MAX_NODES:
-            for node in _NODE.finditer(said):
+        elif "SchedulerNode(name=" in line and len(self._operators) < MAX_NODES:
+            for node in _NODE.finditer(line):
                 self._operators.setdefault(
                     node["name"], next(iter(_ORIGINS.findall(node["about"])), "")
                 )

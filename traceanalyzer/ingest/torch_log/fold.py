@@ -75,15 +75,15 @@ class SpanBuilder:
                 self._close(key, self._last_ns[key])
         return tuple(sorted(self._spans, key=lambda span: (span.start_ns, span.depth)))
 
-    def _nest(self, key: _Key, phase: str, one: tuple[str, int, str, str]) -> None:
+    def _nest(self, key: _Key, phase: str, event: tuple[str, int, str, str]) -> None:
         stack = self._open[key]
         if phase == "B" and len(stack) < MAX_DEPTH:
-            stack.append(one)
-        elif phase == "E" and one[0] in map(itemgetter(0), stack):
-            while stack[-1][0] != one[0]:
+            stack.append(event)
+        elif phase == "E" and event[0] in map(itemgetter(0), stack):
+            while stack[-1][0] != event[0]:
                 self.unfinished += 1
-                self._close(key, one[1])
-            self._close(key, one[1])
+                self._close(key, event[1])
+            self._close(key, event[1])
 
     def _close(self, key: _Key, end_ns: int) -> None:
         name, start_ns, compile_id, kernel = self._open[key].pop()

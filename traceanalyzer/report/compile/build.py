@@ -59,10 +59,10 @@ def logs_with_trace(
     )
 
 
-def compile_part(logs: Sequence[CompileLog], of: MeasuredRanks) -> CompileReport | None:
+def compile_part(logs: Sequence[CompileLog], measured: MeasuredRanks) -> CompileReport | None:
     """What the logs of torch.compile in a capture say, of the rank that its report speaks of; None
     without one."""
-    return replace(logs_with_trace(logs, of.critical), note=COUNTED_ONCE) if logs else None
+    return replace(logs_with_trace(logs, measured.critical), note=COUNTED_ONCE) if logs else None
 
 
 def fitting(run: Run, logs: Sequence[CompileLog]) -> Trace:

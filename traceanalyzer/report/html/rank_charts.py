@@ -91,11 +91,11 @@ def _compute(timeline: Timeline) -> IntervalSet:
     return union(starts, ends)
 
 
-def _visible(of: IntervalSet, start: int, end: int) -> Iterable[tuple[int, int]]:
+def _visible(intervals: IntervalSet, start: int, end: int) -> Iterable[tuple[int, int]]:
     """Starts and ends of the set, with gaps closed that are too short to be seen between these
     moments."""
     least = (end - start) // FINEST
-    merged = union(of.start, of.end + least)
+    merged = union(intervals.start, intervals.end + least)
     return zip(merged.start.tolist(), (merged.end - least).tolist(), strict=True)
 
 
@@ -112,7 +112,7 @@ def _strip(
     return Rects(name, colour, boxes)
 
 
-def _named(message: CollectiveMessage, place: int, whole: int) -> Box:
+def _named(message: CollectiveMessage, place: int, window_ns: int) -> Box:
     """The name of a collective, or its number where there is no room, in a box that is not seen."""
     name = f"{message.kind} {message.number}/{message.count}"
     length = message.end - message.start
@@ -127,7 +127,9 @@ def _named(message: CollectiveMessage, place: int, whole: int) -> Box:
             f"{name}{group}{size}: {figure(length, 'ns')}, {figure(message.exposed, 'ns')} "
             "of it exposed"
         ),
-        name if length * USUAL_PX > (len(name) + 1) * CHARACTER_PX * whole else str(message.number),
+        name
+        if length * USUAL_PX > (len(name) + 1) * CHARACTER_PX * window_ns
+        else str(message.number),
         "exposed-communication" if 2 * message.exposed > length else "idle-communication",
         0.0,
     )

@@ -110,5 +110,5 @@ def _areas(
         base = top
 
 
-def _label(one: Consumer) -> str:
-    return one.name.replace("_", " ") if one.kind == "category" else one.name
+def _label(consumer: Consumer) -> str:
+    return consumer.name.replace("_", " ") if consumer.kind == "category" else consumer.name

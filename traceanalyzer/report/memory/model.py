@@ -90,11 +90,11 @@ def as_document(report: MemoryReport) -> dict[str, Any]:
 
 
 def compared(
-    mine: tuple[MemoryOfDevice, ...], others: tuple[MemoryOfDevice, ...]
+    own: tuple[MemoryOfDevice, ...], others: tuple[MemoryOfDevice, ...]
 ) -> tuple[Compared, ...]:
     """The GPUs that both snapshots have, by line, the largest change first."""
     by_device = {other.device: other for other in others}
-    pairs = [(one, by_device[one.device]) for one in mine if one.device in by_device]
+    pairs = [(one, by_device[one.device]) for one in own if one.device in by_device]
     return tuple(
         Compared(
             one.device,

@@ -41,11 +41,11 @@ def places_of_gaps(_: "MeasuredRanks", m: "Measurements", wanted: RowFilter) -> 
     return gap_places(m.timed, m.causes.gaps, wanted.min_us) if wanted.min_us else m.gap_places
 
 
-def traffic_rows(of: "MeasuredRanks", _: "Measurements", __: RowFilter) -> list[Any]:
+def traffic_rows(measured: "MeasuredRanks", _: "Measurements", __: RowFilter) -> list[Any]:
     """Sends and receives between pairs of ranks."""
     from traceanalyzer.analysis.ranks.skew import traffic
 
-    return list(traffic([m.timed for m in of.each]))
+    return list(traffic([m.timed for m in measured.each]))
 
 
 def ranks_by_worth(ranks: Any) -> list[Any]:

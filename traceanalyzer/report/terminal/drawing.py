@@ -87,9 +87,9 @@ class TerminalPage:
             table.add_row(Text(plain(name), style or "cyan"), Text(plain(value), style))
         self.draw(Padding(table, (0, 0, 0, INDENT)))
 
-    def grid(self, grid: Grid, whole: str = "csv") -> None:
+    def grid(self, grid: Grid, every_column_in: str = "csv") -> None:
         """A table with its remarks; a table of few rows that is too wide is turned, one field a
-        line. `whole` is the format that has all columns of it."""
+        line. `every_column_in` is the format that has all columns of it."""
         chosen, left_out = _fitting(grid.columns, self.width - INDENT)
         remarks = grid.remarks
         if left_out and grid.rows <= TURNED_ROWS:
@@ -108,7 +108,7 @@ class TerminalPage:
         if left_out:
             more = f"{len(left_out)} more {plural('column', len(left_out))}"
             kept = remarks[:1] if grid.constant else []
-            remarks = [*kept, f"{more}: --format {whole} has all."]
+            remarks = [*kept, f"{more}: --format {every_column_in} has all."]
         for remark in remarks:
             self.line(remark, "dim", INDENT)
 

@@ -120,14 +120,15 @@ def launch_queue(m: Measurements) -> Queue | None:
     return Queue(time[first], np.maximum.reduceat(depth, first))
 
 
-def steps_of_ranks(of: MeasuredRanks) -> list[StepsOfRank]:
+def steps_of_ranks(measured: MeasuredRanks) -> list[StepsOfRank]:
     """The first steps of the ranks; of more than there is room for those that hold up the run
     first, the others put together by their longest times. Empty for one rank."""
-    waited = of.ranks.waited_ns or (None,) * len(of.each)
+    waited = measured.ranks.waited_ns or (None,) * len(measured.each)
     found = []
-    for i in of.ranks.worst_first if len(of.each) > MAX_RANKS else range(len(of.each)):
-        steps = of.each[i].timed.steps
-        rank = of.ranks.rows[i].rank
+    in_order = range(len(measured.each))
+    for i in measured.ranks.worst_first if len(in_order) > MAX_RANKS else in_order:
+        steps = measured.each[i].timed.steps
+        rank = measured.ranks.rows[i].rank
         if steps.found:
             times = (steps.duration[:MAX_STEPS] / NS_PER_MS).tolist()
             waits = waited[i] or ()

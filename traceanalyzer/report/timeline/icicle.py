@@ -145,15 +145,15 @@ class _Branch:
             branch.ns += ns
         branch.sort = sort
 
-    def boxes(self, made: list[IcicleBox], level: int, begin: float, least: float) -> None:
+    def boxes(self, drawn: list[IcicleBox], level: int, begin: float, least: float) -> None:
         """The boxes of what is below, widest first."""
         for name, branch in sorted(self.below.items(), key=lambda item: -item[1].ns):
             if branch.ns >= least:
                 end = begin + branch.ns / NS_PER_MS
-                made.append(
+                drawn.append(
                     IcicleBox(
                         cut(name, MAX_NAME), level, begin, end, "" if branch.below else branch.sort
                     )
                 )
-                branch.boxes(made, level + 1, begin, least)
+                branch.boxes(drawn, level + 1, begin, least)
                 begin = end

@@ -54,10 +54,10 @@ class DrawnBlocks(Table):
     row: I64 = column(np.int64)  # where its name is found, if it is one event
 
 
-def overview(of: Sequence[DrawnStretch], origin_ns: int, title: str) -> Timeline:
+def overview(stretches: Sequence[DrawnStretch], origin_ns: int, title: str) -> Timeline:
     """The stretches below each other on one clock, whose origin is this moment of the recording."""
     drawing = _Overview()
-    for stretch in of:
+    for stretch in stretches:
         drawing.add(stretch)
     names = ("lane", "category", "start", "end", "filled", "count", "row")
     together = {
@@ -71,7 +71,7 @@ def overview(of: Sequence[DrawnStretch], origin_ns: int, title: str) -> Timeline
     texts = of_step.encoded_texts(drawing.names(blocks))
     same = {name: getattr(blocks, name) for name in names[:4]}
     filled = np.rint(100 * blocks.filled / np.maximum(blocks.end - blocks.start, 1))
-    ends = [moment + one.shift for one in of for moment in (one.start, one.end)]
+    ends = [moment + one.shift for one in stretches for moment in (one.start, one.end)]
     return Timeline(
         step=None,
         origin_ns=origin_ns,
@@ -118,22 +118,22 @@ class _Overview:
         self.least = 1
         self._names: list[Names] = []
 
-    def add(self, one: DrawnStretch) -> None:
+    def add(self, stretch: DrawnStretch) -> None:
         """The lanes of a rank."""
-        self.least = max(self.least, (one.end - one.start) // FINEST)
-        if one.steps:
-            steps = one.m.timed.steps
+        self.least = max(self.least, (stretch.end - stretch.start) // FINEST)
+        if stretch.steps:
+            steps = stretch.m.timed.steps
             self._lane(
-                one,
+                stretch,
                 "steps",
                 np.arange(len(steps)),
                 np.full(len(steps), int(Category.ANNOTATION)),
                 (steps.start, steps.end),
                 lambda i: [f"step {steps.first + n}" for n in i],
             )
-        self._idle(one)
-        self._streams(one)
-        self._threads(one)
+        self._idle(stretch)
+        self._streams(stretch)
+        self._threads(stretch)
 
     def names(self, blocks: DrawnBlocks) -> list[str]:
         """What each is called: an event by its own name, several by their number."""
@@ -148,7 +148,7 @@ class _Overview:
 
     def _lane(
         self,
-        one: DrawnStretch,
+        stretch: DrawnStretch,
         title: str,
         rows: I64,
         category: I64,
@@ -156,8 +156,8 @@ class _Overview:
         names: Names,
         level: int = 0,
     ) -> None:
-        clipped = (np.clip(time[rows], one.start, one.end) for time in times)
-        start, end = (time + one.shift for time in clipped)
+        clipped = (np.clip(time[rows], stretch.start, stretch.end) for time in times)
+        start, end = (time + stretch.shift for time in clipped)
         lane = np.full(len(rows), len(self.lanes))
         columns = {
             "lane": lane,
@@ -168,25 +168,27 @@ class _Overview:
             "row": rows,
         }
         self.made.append(merged_blocks(DrawnBlocks.from_columns(columns), self.least))
-        self.lanes.append(Lane(one.prefix + title, level))
+        self.lanes.append(Lane(stretch.prefix + title, level))
         self._names.append(names)
 
-    def _inside(self, one: DrawnStretch, what: str, rows: I64, start: Column, end: Column) -> I64:
+    def _inside(
+        self, stretch: DrawnStretch, what: str, rows: I64, start: Column, end: Column
+    ) -> I64:
         found = blockwise_found(
-            lambda i: i[(end[i] > one.start) & (start[i] < one.end)],
+            lambda i: i[(end[i] > stretch.start) & (start[i] < stretch.end)],
             rows,
         )
         self.shown[what] = self.shown.get(what, 0) + len(found)
         return found
 
-    def _idle(self, one: DrawnStretch) -> None:
-        gaps = one.m.causes.gaps
-        rows = self._inside(one, "idle gaps", np.arange(len(gaps)), gaps.start, gaps.end)
+    def _idle(self, stretch: DrawnStretch) -> None:
+        gaps = stretch.m.causes.gaps
+        rows = self._inside(stretch, "idle gaps", np.arange(len(gaps)), gaps.start, gaps.end)
         for device in distinct(gaps.device[rows]).tolist():
             of_device = rows[gaps.device[rows] == device]
             kind = gaps.cause[of_device].astype(np.int64) + Category.IDLE_LAUNCH
             self._lane(
-                one,
+                stretch,
                 f"GPU {device} idle",
                 of_device,
                 kind,
@@ -194,10 +196,10 @@ class _Overview:
                 lambda i: [f"idle: {IdleCause(cause).label}" for cause in gaps.cause[i].tolist()],
             )
 
-    def _streams(self, one: DrawnStretch) -> None:
-        ops = one.m.trace.device_ops
-        text = one.m.trace.text
-        rows = self._inside(one, "device ops", np.arange(len(ops)), ops.start, ops.end)
+    def _streams(self, stretch: DrawnStretch) -> None:
+        ops = stretch.m.trace.device_ops
+        text = stretch.m.trace.text
+        rows = self._inside(stretch, "device ops", np.arange(len(ops)), ops.start, ops.end)
         devices = ops.device[rows].astype(np.int64)
         device_stream = (devices << 32) + ops.stream[rows] + 1
         places, group = np.unique(device_stream, return_inverse=True)
@@ -211,10 +213,10 @@ class _Overview:
             device = int(places[g]) >> 32
             stream = (int(places[g]) & 0xFFFFFFFF) - 1
             self._lane(
-                one,
+                stretch,
                 f"GPU {device} stream {stream}",
                 of_stream,
-                of_step.device_categories(one.m, of_stream),
+                of_step.device_categories(stretch.m, of_stream),
                 (ops.start, ops.end),
                 lambda i: [
                     of_step.shown_name(short_name(text(code) or ""))
@@ -222,10 +224,10 @@ class _Overview:
                 ],
             )
 
-    def _threads(self, one: DrawnStretch) -> None:
-        tree = one.m.linked.tree
-        shallow = np.flatnonzero(tree.depth < one.levels)
-        rows = self._inside(one, "host ranges and calls", shallow, tree.start, tree.end)
+    def _threads(self, stretch: DrawnStretch) -> None:
+        tree = stretch.m.linked.tree
+        shallow = np.flatnonzero(tree.depth < stretch.levels)
+        rows = self._inside(stretch, "host ranges and calls", shallow, tree.start, tree.end)
         threads, group = np.unique(tree.thread[rows], return_inverse=True)
         time = np.bincount(
             group,
@@ -236,16 +238,16 @@ class _Overview:
             ),
             len(threads),
         )
-        for g in np.argsort(-time, kind="stable")[: one.threads].tolist():
+        for g in np.argsort(-time, kind="stable")[: stretch.threads].tolist():
             of_thread = rows[group == g]
             for level in distinct(tree.depth[of_thread]).tolist():
                 of_level = of_thread[tree.depth[of_thread] == level]
                 self._lane(
-                    one,
-                    of_step.thread_title(one.m, int(threads[g])),
+                    stretch,
+                    of_step.thread_title(stretch.m, int(threads[g])),
                     of_level,
-                    of_step.host_categories(one.m, of_level),
+                    of_step.host_categories(stretch.m, of_level),
                     (tree.start, tree.end),
-                    lambda i: of_step.node_names(one.m, i),
+                    lambda i: of_step.node_names(stretch.m, i),
                     level,
                 )

@@ -22,9 +22,9 @@ MAX_THREADS = 2  # of the host, where all steps are drawn
 LEVELS = 4
 
 
-def timelines(of: MeasuredRanks, logs: Sequence[CompileLog] = ()) -> list[Timeline]:
+def timelines(measured: MeasuredRanks, logs: Sequence[CompileLog] = ()) -> list[Timeline]:
     """All of them; empty where nothing was recorded event by event."""
-    m = of.critical
+    m = measured.critical
     first = step_timeline(m, lanes.compile_spans(logs, m.trace))
     if first is None:
         return []
@@ -34,7 +34,7 @@ def timelines(of: MeasuredRanks, logs: Sequence[CompileLog] = ()) -> list[Timeli
         drawn = step_timeline(m, None, step)
         if drawn is not None:
             others.append(replace(drawn, title=_title(m, step, which)))
-    return [first, *others, *_all_steps(m), *_of_ranks(of)]
+    return [first, *others, *_all_steps(m), *_of_ranks(measured)]
 
 
 def _title(m: Measurements, step: int, which: str) -> str:
@@ -60,31 +60,33 @@ def _all_steps(m: Measurements) -> Iterator[Timeline]:
         yield overview([recorded], start, f"{rank}all {len(steps)} steps")
 
 
-def _of_ranks(of: MeasuredRanks) -> Iterator[Timeline]:
+def _of_ranks(measured: MeasuredRanks) -> Iterator[Timeline]:
     """One step of every rank, on the critical one's clock, where the clocks can be
     compared."""
-    offsets = of.ranks.offset_ns
-    step = representative(of.critical.timed.steps)
-    if len(of.each) < 2 or offsets is None:
+    offsets = measured.ranks.offset_ns
+    step = representative(measured.critical.timed.steps)
+    if len(measured.each) < 2 or offsets is None:
         return
     # Recordings need not begin with the same step: the one at the same time is meant.
-    origin = int(of.critical.timed.steps.start[step])
-    begun = origin - offsets[of.ranks.critical]
+    origin = int(measured.critical.timed.steps.start[step])
+    begun = origin - offsets[measured.ranks.critical]
     parts = []
-    for i in of.ranks.worst_first[:MAX_RANKS]:
-        m = of.each[i]
+    for i in measured.ranks.worst_first[:MAX_RANKS]:
+        m = measured.each[i]
         shift = offsets[i] + begun
         nearest = int(np.abs(m.timed.steps.start - shift).argmin())
         window = int(m.timed.steps.start[nearest]), int(m.timed.steps.end[nearest])
         rank = i if m.trace.rank is None else m.trace.rank
         parts.append(DrawnStretch(m, *window, -shift, f"rank {rank} "))
     which = (
-        f"step {of.critical.timed.steps.first + step}"
-        if of.critical.timed.steps.found
+        f"step {measured.critical.timed.steps.first + step}"
+        if measured.critical.timed.steps.found
         else "everything"
     )
     some = (
-        "" if len(parts) == len(of.each) else f" of {len(of.each)}, those that hold up the run most"
+        ""
+        if len(parts) == len(measured.each)
+        else f" of {len(measured.each)}, those that hold up the run most"
     )
     yield overview(parts, origin, f"{len(parts)} ranks{some}, {which}")
 
@@ -99,41 +101,41 @@ def timelines_together(parts: Sequence[tuple[str, Timeline]], title: str) -> Tim
     return replace(together, extent=together.window, title=title)
 
 
-def _with_below(whole: Timeline, one: Timeline) -> Timeline:
+def _with_below(timeline: Timeline, lower: Timeline) -> Timeline:
     """Both; the codes of the lower one's events count on from those of the upper one's."""
-    upper = whole.events
-    above = len(whole.lanes)
+    upper = timeline.events
+    above = len(timeline.lanes)
     last_own = max(upper.own.max(initial=-1), upper.link.max(initial=-1))
     owned = int(last_own) + 1
     before = {
         "lane": above,
-        "name": len(whole.names),
-        "detail": len(whole.detail),
-        "facts": len(whole.facts),
+        "name": len(timeline.names),
+        "detail": len(timeline.detail),
+        "facts": len(timeline.facts),
         "own": owned,
         "link": owned,
     }
     columns = {}
     for f in fields(DrawnEvents):
-        codes = getattr(one.events, f.name)
+        codes = getattr(lower.events, f.name)
         if f.name in before:
             codes = np.where(codes >= 0, codes + before[f.name], -1)
         columns[f.name] = np.concatenate([getattr(upper, f.name), codes])
     lists: dict[str, Any] = {
-        name: [*getattr(whole, name), *getattr(one, name)]
+        name: [*getattr(timeline, name), *getattr(lower, name)]
         for name in ("lanes", "names", "detail", "facts")
     }
-    begin = min(whole.window[0], one.window[0])
-    end = max(whole.window[1], one.window[1])
+    begin = min(timeline.window[0], lower.window[0])
+    end = max(timeline.window[1], lower.window[1])
     return replace(
-        whole,
+        timeline,
         **lists,
         window=(begin, end),
         events=DrawnEvents.from_columns(columns),
-        shown=_added(whole.shown, one.shown),
+        shown=_added(timeline.shown, lower.shown),
         path=[
-            *whole.path,
-            *((start, end, lane + above) for start, end, lane in one.path),
+            *timeline.path,
+            *((start, end, lane + above) for start, end, lane in lower.path),
         ],
     )
 
