@@ -67,10 +67,10 @@ while IFS= read -r line; do
 done <<< "$AT_LEAST"
 [ $against = 0 ] || [ ${#base[@]} -gt 0 ] || echo "::notice::limits against a baseline are not checked: there is none"
 [ -z "$POLICY" ] || limits+=(--policy "$POLICY")
-[ ${#base[@]} = 0 ] || limits+=(--baseline "${base[0]}")
 
 status=0
-if printf '%s\n' "${limits[@]-}" | grep -qE '^--(max|min|policy)$'; then
+if [ ${#limits[@]} -gt 0 ]; then
+  [ ${#base[@]} = 0 ] || limits+=(--baseline "${base[0]}")
   traceanalyzer check "${limits[@]}" --format github -- "$report" || status=$?
   traceanalyzer check "${limits[@]}" --format junit -o "$OUTPUT/check.xml" -- "$report" || true
 fi
