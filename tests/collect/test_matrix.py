@@ -105,7 +105,7 @@ RUNS = {
         "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\ntrain()\nprint('lives')"
     ),
     "waits for all its children": (
-        "import subprocess\ntrain()\nsubprocess.Popen(['true'])\n"
+        "import subprocess\ntrain()\nchild = subprocess.Popen(['true'])\n"
         "print(os.waitstatus_to_exitcode(os.waitpid(-1, 0)[1]))"
     ),
     "has no other children": "train()\ntry: os.waitpid(-1, 0)\nexcept ChildProcessError: print('none')",
