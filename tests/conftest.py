@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,12 @@ pytest.register_assert_rewrite("tests.report.snapshots", "tests.brute_force", "t
 os.environ["TRACEANALYZER_CACHE"] = ""
 """Tests leave nothing in the cache of whoever runs them; those of the cache name a folder of their
 own."""
+
+for name in ("SIGINT", "SIGQUIT", "SIGHUP"):
+    number = getattr(signal, name, None)
+    if number is not None and signal.getsignal(number) is signal.SIG_IGN:
+        # a shell's background job ignores them, and so would every command that a test starts
+        signal.signal(number, signal.SIG_DFL)
 
 settings.register_profile("default", deadline=None, max_examples=30)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True, max_examples=30)

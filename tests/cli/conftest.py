@@ -7,6 +7,7 @@ import pytest
 import traceanalyzer.diagnosis.question
 import traceanalyzer.ingest
 import traceanalyzer.report.build
+import traceanalyzer.report.kept_tables  # it must not first be loaded while functions are replaced
 import traceanalyzer.report.tables
 from tests.report.reports import full, tables
 from traceanalyzer.analysis.serving.rows import IterationRow
