@@ -55,3 +55,41 @@ for step in range(100):
 dist.destroy_process_group()
 """
 """Two backward passes a step, each of which exchanges."""
+
+COSTLY = """
+import torch
+from torch.utils.checkpoint import checkpoint
+
+torch.set_num_threads(1)
+torch.autograd.set_detect_anomaly(True)
+first = torch.nn.Sequential(torch.nn.Linear(64, 512), torch.nn.Tanh(), torch.nn.Linear(512, 64))
+last = torch.nn.Linear(64, 4)
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = first, last
+
+    def forward(self, x):
+        return self.last(checkpoint(self.first, x, use_reentrant=False))
+
+model = Model()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for _ in range(100):
+    with torch.autocast("cpu", torch.bfloat16, enabled=False):
+        x = torch.randn(64, 64)
+        loss = model(x).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+"""Recomputes activations, looks for NaNs, and has a context of autocast that is off."""
+
+SERVES = """
+import torch
+torch.set_num_threads(1)
+model = torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(20))).eval()
+for _ in range(200):
+    model(torch.randn(8, 64)).argmax(1)
+"""
+"""Infers with gradients on."""

@@ -38,8 +38,23 @@ def test_a_program_gets_the_switches_that_change_it():
     why = {one.switch.id: one.why for one in left}
     assert why["bucket_size"] == "one rank"
     assert why["persistent_workers"] == "no DataLoader with workers was made"
-    assert "from outside" in why["deferred_reads"]
+    assert why["deferred_reads"] == "no .item() in the recording"
+    assert why["no_recompute"] == "checkpoint is not called"
+    assert why["no_gradients"] == "the program trains"
     assert {*names, *why} == set(BY_ID)
+
+
+def test_a_program_gets_what_its_calls_and_its_recording_ask_for():
+    costly = replace(
+        GPU,
+        calls={"checkpoint": 12, "empty_cache": 3},
+        settings={"anomaly_detection": True},
+        operators=frozenset({"aten::item"}),
+    )
+    names = {one.switch.id for one in candidates(costly, None)[0]}
+    assert {"deferred_reads", "no_recompute", "keep_cache", "no_anomaly_detection"} <= names
+    served = replace(GPU, backwards_per_step=0.0, settings={"grad": True})
+    assert "no_gradients" in {one.switch.id for one in candidates(served, None)[0]}
 
 
 def test_a_program_on_the_cpu_gets_those_of_a_cpu():

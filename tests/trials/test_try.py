@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.trials import wrong
-from tests.trials.programs import RANKS, SLOW_LOADER, TRAIN
+from tests.trials.programs import COSTLY, RANKS, SERVES, SLOW_LOADER, TRAIN
 from traceanalyzer.trials import switches
 from traceanalyzer.trials.find import facts_of_run
 from traceanalyzer.trials.same import compare
@@ -69,8 +69,18 @@ def trained(tmp_path_factory):
     """A session, and two runs of its unchanged program."""
     session = _session(tmp_path_factory.mktemp("train"), TRAIN)
     bases = [session.base(), session.run()]
-    session.learn(facts_of_run(bases[0], frozenset()))
+    session.learn(facts_of_run(bases[0]))
     return session, bases
+
+
+@pytest.fixture(scope="module")
+def costly(tmp_path_factory):
+    """A session, a run of its unchanged program, and what is known of it."""
+    session = _session(tmp_path_factory.mktemp("costly"), COSTLY)
+    base = session.base()
+    facts = facts_of_run(base)
+    session.learn(facts)
+    return session, base, facts
 
 
 def test_two_runs_of_a_program_without_a_seed_compute_the_same(trained):
@@ -143,13 +153,42 @@ def test_two_ranks_exchange_once_a_step(tmp_path):
     base = session.base()
     assert base.ok
     assert len(base.ranks) == 2
-    facts = facts_of_run(base, frozenset())
+    facts = facts_of_run(base)
     assert facts.ranks == 2
     assert switches.BY_ID["no_sync"].need(facts) is None
     session.learn(facts)
     run = session.run(["no_sync"])
     assert run.ok, run.failed
     assert compare(run, [base, session.run()], [Numerics.ORDER]).same
+
+
+@pytest.mark.parametrize("name", ["no_recompute", "no_anomaly_detection"])
+def test_what_costs_is_taken_away_and_the_results_are_the_same(costly, name):
+    session, base, facts = costly
+    assert switches.BY_ID[name].need(facts) is None
+    run = session.run([name])
+    assert run.ok, run.failed
+    assert compare(run, [base], [Numerics.EXACT]).same
+    assert run.step_ms < base.step_ms
+
+
+def test_a_context_of_autocast_that_is_off_is_put_on(costly):
+    session, base, facts = costly
+    assert switches.BY_ID["autocast_bf16"].need(facts) is None
+    run = session.run(["autocast_bf16"])
+    verdict = compare(run, [base], [Numerics.HALF])
+    assert verdict.same
+    assert verdict.numerics
+
+
+def test_inference_runs_without_gradients(tmp_path):
+    session = _session(tmp_path, SERVES)
+    base = session.base()
+    need = switches.BY_ID["no_gradients"].need
+    assert need(facts_of_run(base)) is None
+    run = session.run(["no_gradients"])
+    assert compare(run, [base], [Numerics.EXACT]).same
+    assert need(facts_of_run(run)) == "gradients are off"
 
 
 def _try(folder, *options):

@@ -28,7 +28,7 @@ from traceanalyzer.collect.steps.step_function import FunctionCalls
 from traceanalyzer.trials.facts import facts_of_process
 from traceanalyzer.trials.fingerprint import Fingerprint
 from traceanalyzer.trials.probe import Probe, has_parameters
-from traceanalyzer.trials.request import Request
+from traceanalyzer.trials.request import COMPARED_STEPS, Request
 
 KNOWN_SHARE = 0.02  # half width of the median's interval, to which a step is timed
 PARTING_SECONDS = 0.3
@@ -110,12 +110,14 @@ class AttachedTrial:
             request.timed_steps if exactly else request.most_steps,
             exactly=exactly,
             tight_share=KNOWN_SHARE,
+            least_seconds=request.least_seconds,
             seconds=request.most_seconds,
         )
         self._clock.start()
 
     def _finish(self) -> None:
-        self._fingerprint.take(self._steps)
+        if self._steps <= COMPARED_STEPS:
+            self._fingerprint.take(self._steps)
         self._write(finished=True)
         self._leave()
         for stream in (sys.stdout, sys.stderr):
@@ -141,8 +143,8 @@ class AttachedTrial:
             "whole": finished,
             "steps": self._steps,
             "timed": measured,
-            "losses": self._probe.read_losses(self._loss_counts),
-            "norms": self._probe.read_norms(),
+            "losses": self._probe.read_losses(self._loss_counts[:COMPARED_STEPS]),
+            "norms": self._probe.read_norms()[:COMPARED_STEPS],
             "outputs": self._probe.read_outputs(),
             "weights": self._fingerprint.read(),
             "peak_bytes": _peak_bytes(),

@@ -28,7 +28,10 @@ def facts_of_process(probe: Probe, steps: int) -> dict[str, Any]:
             "float32_matmul_precision": torch.get_float32_matmul_precision(),
             "cudnn_benchmark": torch.backends.cudnn.benchmark,
             "autocast": probe.autocast,
+            "grad": probe.grad,
+            "anomaly_detection": torch.is_anomaly_enabled(),
         },
+        "calls": {name: probe.counts[name] for name in ("empty_cache", "checkpoint")},
         "backwards_per_step": probe.counts["backward"] / steps if steps else 0.0,
         "compiled": has_compiled(),
     }

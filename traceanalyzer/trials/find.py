@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from traceanalyzer.comparison.notebook import NotebookReport
 from traceanalyzer.trials import words
 from traceanalyzer.trials.answer import Answer, Row, switch_row, to_json
 from traceanalyzer.trials.measured import steps_of_runs
@@ -15,6 +16,7 @@ from traceanalyzer.trials.recording import (
     candidates,
     record,
     recorded_operators,
+    recorded_remedies,
     recorded_report,
 )
 from traceanalyzer.trials.result import TrialRun
@@ -66,7 +68,7 @@ class Search:
         if trouble is not None:
             self._say(f"not recorded, so nothing is promised: {trouble}")
         report = recorded_report(options.folder) if trouble is None else None
-        self._facts = facts_of_run(base, recorded_operators(report))
+        self._facts = facts_of_run(base, report)
         session.learn(self._facts)
         if report is not None:
             self._say(report.summary.headline)
@@ -135,12 +137,17 @@ class Search:
             self._best = self._final.switches
 
 
-def facts_of_run(base: TrialRun, operators: frozenset[str]) -> ProgramFacts:
-    """The facts that the base run told."""
+def facts_of_run(base: TrialRun, report: NotebookReport | None = None) -> ProgramFacts:
+    """The facts that the base run and its recording told."""
     names = {name for switch in SWITCHES for name in switch.environment}
     names |= {"OMP_NUM_THREADS"}
     variables = {name: os.environ[name] for name in names if name in os.environ}
-    return ProgramFacts(**dict(base.facts), variables=variables, operators=operators)
+    return ProgramFacts(
+        **dict(base.facts),
+        variables=variables,
+        operators=recorded_operators(report),
+        remedies=recorded_remedies(report),
+    )
 
 
 def save(answer: Answer, folder: Path) -> Path:

@@ -4,6 +4,7 @@ from traceanalyzer.trials.switch import Need, ProgramFacts
 
 CUDA_GRAPHS = "mode"
 FUSED = "fused"
+READS = frozenset({"aten::item", "aten::_local_scalar_dense"})
 
 
 def all_of(*needs: Need) -> Need:
@@ -121,6 +122,34 @@ def attention_calls(facts: ProgramFacts) -> str | None:
     return "no scaled_dot_product_attention in the recording"
 
 
+def reads(facts: ProgramFacts) -> str | None:
+    """Values that the host reads from the device."""
+    if facts.operators & READS or "remove_syncs" in facts.remedies:
+        return None
+    return "no .item() in the recording"
+
+
+def called(name: str) -> Need:
+    """A function that the program calls."""
+
+    def need(facts: ProgramFacts) -> str | None:
+        return None if facts.calls.get(name) else f"{name} is not called"
+
+    return need
+
+
+def anomaly_detection(facts: ProgramFacts) -> str | None:
+    """Anomaly detection left on."""
+    return None if facts.settings.get("anomaly_detection") else "anomaly detection is off"
+
+
+def needless_gradients(facts: ProgramFacts) -> str | None:
+    """Models that are called with gradients on, and no backward pass."""
+    if facts.backwards_per_step:
+        return "the program trains"
+    return None if facts.settings.get("grad") else "gradients are off"
+
+
 def ddp(facts: ProgramFacts) -> str | None:
     """DistributedDataParallel over several ranks."""
     if facts.ranks < 2:
@@ -162,8 +191,3 @@ def unset(name: str) -> Need:
         return f"{name} is set already" if name in facts.variables else None
 
     return need
-
-
-def never(why: str) -> Need:
-    """What cannot be put on from outside."""
-    return lambda facts: why

@@ -4,6 +4,7 @@ weights, what it is made of, and where its source makes that.
 Nothing is read back from the device before the timed steps are over: values are kept as tensors."""
 
 import functools
+import importlib
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -30,6 +31,7 @@ class Probe:
         self.optimizers: list[dict[str, Any]] = []
         self.models: dict[int, Any] = {}
         self.autocast = False
+        self.grad = False  # whether models were called with gradients on
         self._hook: Any = None
 
     def install(self) -> None:
@@ -40,6 +42,8 @@ class Probe:
         self._see_clipping(torch)
         self._see_loaders()
         self._see_optimizers(torch)
+        self._count(torch.cuda, "empty_cache")
+        self._count(importlib.import_module("torch.utils.checkpoint"), "checkpoint")
 
     def expect_output(self, module: Any) -> None:
         """An outermost module with weights is about to be called."""
@@ -49,6 +53,7 @@ class Probe:
             self.models[id(module)] = module
             self.places.setdefault("model", self._place())
             self.autocast = self.autocast or torch.is_autocast_enabled()
+            self.grad = self.grad or torch.is_grad_enabled()
         self.forget_hook()
         if len(self.outputs) < MOST_OUTPUTS:
             # there during the call alone: a copy or a script made between calls does not see it
@@ -116,6 +121,18 @@ class Probe:
             return norm
 
         utils.clip_grad_norm_ = utils.clip_grad.clip_grad_norm_ = seen
+
+    def _count(self, owner: Any, name: str) -> None:
+        """Count the calls of a function, and note where the first one is."""
+        original = getattr(owner, name)
+
+        @functools.wraps(original)
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            self.counts[name] += 1
+            self.places.setdefault(name, self._place())
+            return original(*args, **kwargs)
+
+        setattr(owner, name, counted)
 
     def _see_loaders(self) -> None:
         from torch.utils.data import DataLoader

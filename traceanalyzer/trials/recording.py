@@ -72,6 +72,12 @@ def recorded_operators(report: NotebookReport | None) -> frozenset[str]:
     return frozenset(str(getattr(row, "name", "")) for row in rows)
 
 
+def recorded_remedies(report: NotebookReport | None) -> frozenset[str]:
+    """Remedies that the report advises."""
+    advised = report.recommendations if report is not None else ()
+    return frozenset(one.remedy for one in advised if one.remedy is not None)
+
+
 def candidates(
     facts: ProgramFacts,
     report: NotebookReport | None,

@@ -15,8 +15,14 @@ SEED = 20240229  # any number, as long as it is the same in all runs
 CHECKED_STEPS = 10
 """Steps whose results are looked at closely, and which are left out of the time: a program compiles
 and fills its caches in them."""
+COMPARED_STEPS = 60
+"""Results of later steps are not compared: what differs in its last digit only is another value by
+then in a program that is sensitive, such as one that trains two networks against each other."""
 TIMED_STEPS = 20  # enough for a median within 1 % where single steps vary by 4 %
-MOST_STEPS = 400  # timed where the median is not known to 2 % before
+MOST_STEPS = 2000  # timed where that takes less than the seconds below
+LEAST_SECONDS = (
+    2.0  # of timed steps: slow ones that come now and then, as a new epoch's, are among them
+)
 MOST_SECONDS = 60.0
 
 
@@ -32,8 +38,9 @@ class Request:
     seed: int = SEED
     checked_steps: int = CHECKED_STEPS
     timed_steps: int = TIMED_STEPS
-    # more steps are timed until the median is known, at most so many and so long
+    # more steps are timed until the median is known, at least so long, at most so many and so long
     most_steps: int = MOST_STEPS
+    least_seconds: float = LEAST_SECONDS
     most_seconds: float = MOST_SECONDS
     step_on: str | None = None
 

@@ -32,9 +32,11 @@ class ProgramFacts:
     places: dict[str, str] = field(default_factory=dict)  # by what is made there: file and line
     settings: dict[str, Any] = field(default_factory=dict)  # of PyTorch, by name
     variables: dict[str, str] = field(default_factory=dict)
+    calls: dict[str, int] = field(default_factory=dict)  # of functions that cost, by name
     backwards_per_step: float = 0.0
     compiled: bool = False
     operators: frozenset[str] = frozenset()  # that the recording has
+    remedies: frozenset[str] = frozenset()  # that its report advises
 
 
 Need = Callable[[ProgramFacts], str | None]

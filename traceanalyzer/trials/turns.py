@@ -4,7 +4,7 @@ won together."""
 from collections.abc import Sequence
 
 from traceanalyzer.base import dataclass
-from traceanalyzer.trials.measured import SwitchEffect, compare_runs
+from traceanalyzer.trials.measured import LEAST_GAIN, SwitchEffect, compare_runs
 from traceanalyzer.trials.result import TrialRun
 from traceanalyzer.trials.same import Sameness, compare
 from traceanalyzer.trials.session import OTHER_SEED, TrialSession
@@ -12,7 +12,6 @@ from traceanalyzer.trials.switch import Numerics
 from traceanalyzer.trials.switches import BY_ID
 
 RUNS_A_ROUND = 3  # B B A: the A before it is there already
-SLOWER_SHARE = 0.10  # a first run so much slower is not run again
 LEAST_OF_COMBINATION = 0.01
 
 
@@ -41,13 +40,16 @@ class Turns:
         self._session = session
         self._bases = bases  # of the unchanged program, all that have run
         self._others: list[TrialRun] = []
-        self._last: dict[tuple[str, ...], TrialRun] = {(): bases[-1]}
+        self._known: dict[tuple[str, ...], list[TrialRun]] = {(): bases}
 
     def one(self, switches: tuple[str, ...], without: tuple[str, ...] = ()) -> Trial:
-        """Try these switches, in as many rounds as the difference needs and the budget allows."""
-        before = self._last.get(without) or self._run(without)
+        """Try these switches, in as many rounds as the difference needs and the budget allows: one
+        run where that is no faster than the fastest run without them."""
+        known = self._known.get(without)
+        before = known[-1] if known else self._run(without)
         if not before.ok:
             return Trial(switches, without, failed=before.failed)
+        fastest_ms = min(run.step_ms for run in self._known[without])
         plain: list[TrialRun] = [before]
         trials: list[TrialRun] = []
         rounds = 0
@@ -60,7 +62,7 @@ class Turns:
             if not first.ok or trial.verdict is None or not trial.verdict.same:
                 return trial
             trials.append(first)
-            if rounds == 0 and first.step_ms > before.step_ms * (1 + SLOWER_SHARE):
+            if rounds == 0 and first.step_ms > fastest_ms * (1 - LEAST_GAIN):
                 return self._trial(trial, compare_runs(plain, trials, rounds=1))
             second = self._run(switches)
             after = self._run(without)
@@ -80,9 +82,7 @@ class Turns:
     def _run(self, switches: tuple[str, ...]) -> TrialRun:
         run = self._session.run(switches)
         if run.ok:
-            self._last[switches] = run
-            if not switches:
-                self._bases.append(run)
+            self._known.setdefault(switches, []).append(run)
         return run
 
     def _judged(self, run: TrialRun, switches: tuple[str, ...], without: tuple[str, ...]) -> Trial:

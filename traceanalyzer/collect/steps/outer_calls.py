@@ -1,5 +1,5 @@
 """Calls of the outermost module, the one called while no other module runs, and replays of CUDA
-graphs outside of any module.
+graphs outside of any module. What a backward pass calls again, to recompute activations, is none.
 
 A global hook costs every inner module 3 us a call. PyTorch's global pre-hook is therefore there
 only between two outermost calls: the first module to meet it takes it away. Nothing is put on the
@@ -20,6 +20,7 @@ COMPILE_WARNING = r"Using `torch\.compile\(module\)` when there are global hooks
 CALL = "_call_impl"
 LOCAL = "called_always_called_hooks"
 """A set in that function, since PyTorch 2.1; it lives as long as the call."""
+NO_TASK = -1  # id of the running backward pass where there is none
 FRAMES_TO_CALL = 4  # from the hook up to that function
 SITE_FRAMES = 6  # frames above the call that tell from where it is called
 
@@ -60,7 +61,7 @@ class OuterCalls:
     def _entered(self, module: Any, args: Any) -> None:
         import torch
 
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or _in_backward(torch):
             return
         try:
             self._enter(module, sys._getframe(1))
@@ -144,6 +145,12 @@ class GraphReplays:
 def _graph_class() -> Any:
     torch = sys.modules.get("torch")
     return getattr(getattr(torch, "cuda", None), "CUDAGraph", None)
+
+
+def _in_backward(torch: Any) -> bool:
+    """Whether this thread runs a backward pass."""
+    task = getattr(torch._C, "_current_graph_task_id", None)
+    return task is not None and task() != NO_TASK
 
 
 def _call_frame(frame: FrameType) -> FrameType | None:

@@ -103,9 +103,9 @@ def steady_from(
 
 
 class StepClock:
-    """Times at least `steps` consecutive steps, and up to `most` where they are not steady before;
-    `exactly` so many, steady or not, where other ranks must stop at the same step. `drain` waits
-    for a device that is not PyTorch's.
+    """Times at least `steps` consecutive steps and `least_seconds`, and up to `most` steps where they
+    are not steady before; `exactly` so many, steady or not, where other ranks must stop at the same
+    step. `drain` waits for a device that is not PyTorch's.
 
     Call `start` at the end of a step, then `lap` at the end of each."""
 
@@ -117,6 +117,7 @@ class StepClock:
         exactly: bool = False,
         drain: Callable[[], None] | None = None,
         tight_share: float = TIGHT_SHARE,
+        least_seconds: float = 0.0,
         seconds: float = math.inf,
     ) -> None:
         self._least = steps
@@ -124,6 +125,7 @@ class StepClock:
         self._drain = drain
         self._most = max(steps, most or steps)
         self._tight_share = tight_share
+        self._least_seconds = least_seconds
         self._seconds = seconds
         self._walls: list[int] = []
         self._spare: list[Any] = []
@@ -142,8 +144,10 @@ class StepClock:
         """A step has ended; True when it was the last one to time."""
         laps = len(self._walls)
         first = self._most if self._exactly else self._least
-        late = not self._exactly and self._too_long()
-        look = laps >= first and ((laps - first) % STRIDE == 0 or laps >= self._most or late)
+        late = not self._exactly and self._ran_for(self._seconds)
+        early = not self._exactly and not self._ran_for(self._least_seconds)
+        due = (laps - first) % STRIDE == 0 and not early
+        look = laps >= first and (due or laps >= self._most or late)
         self._read(mark=look)
         if not look:
             return False
@@ -155,9 +159,8 @@ class StepClock:
         self._from = steady_from(self._variation()[0], self._least, self._tight_share)
         return True
 
-    def _too_long(self) -> bool:
-        seconds = (time.perf_counter_ns() - self._walls[0]) / NS_PER_S
-        return seconds > self._seconds
+    def _ran_for(self, seconds: float) -> bool:
+        return (time.perf_counter_ns() - self._walls[0]) / NS_PER_S > seconds
 
     def measured_so_far(self) -> dict[str, Any] | None:
         """`measured` of a series that ends before its last step; None for less than five steps."""

@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from traceanalyzer.collect.steps.outer_calls import OuterCalls
 from traceanalyzer.trials.apply.wrap import before_first_call
 
 IMAGE = 4  # dimensions of a batch of images
@@ -59,8 +60,36 @@ def autocast(value: Any) -> None:
     torch.set_autocast_dtype(kind, dtype)
     torch.set_autocast_cache_enabled(True)
     switch(True)
+    _on_where_it_was_left_off(kind, dtype)
     _off_in_backward(switch)
     _off_in_steps(switch)
+
+
+def _on_where_it_was_left_off(kind: str, dtype: Any) -> None:
+    """A program that can run either way has a context that is off around its modules, `enabled=
+    False`: it is on now. Those within a module stay off: they keep in fp32 what needs it."""
+    from torch.amp.autocast_mode import autocast as context
+
+    calls = OuterCalls(lambda module: None, lambda call, module: None, _raised)
+    calls.install()
+    enter = context.__enter__
+
+    @functools.wraps(enter)
+    def entered(this: Any) -> Any:
+        if calls.inside or this._enabled or this.device != kind:
+            return enter(this)
+        before = this._enabled, this.fast_dtype
+        this._enabled, this.fast_dtype = True, dtype
+        try:
+            return enter(this)
+        finally:
+            this._enabled, this.fast_dtype = before
+
+    context.__enter__ = entered
+
+
+def _raised(error: Exception) -> None:
+    raise error
 
 
 def _off_in_backward(switch: Callable[[bool], None]) -> None:

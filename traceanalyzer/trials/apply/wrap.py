@@ -1,6 +1,7 @@
 """Wraps constructors and methods of PyTorch's classes."""
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -9,14 +10,17 @@ from traceanalyzer.trials.probe import has_parameters
 
 
 def change_arguments(owner: Any, name: str, change: Callable[[dict[str, Any]], None]) -> None:
-    """Let `change` alter the keyword arguments of every call of a method or function. Arguments
-    that the program gives by position are left to it."""
+    """Let `change` alter the arguments of every call of a method or function, by name: those that
+    the program gives by position, too."""
     original = getattr(owner, name)
+    parameters = inspect.signature(original).parameters.values()
+    places = [one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD][1:]
 
     @functools.wraps(original)
-    def changed(*args: Any, **kwargs: Any) -> Any:
-        change(kwargs)
-        return original(*args, **kwargs)
+    def changed(this: Any, *args: Any, **kwargs: Any) -> Any:
+        named = dict(zip(places, args, strict=False)) | kwargs
+        change(named)
+        return original(this, *args[len(places) :], **named)
 
     setattr(owner, name, changed)
 
