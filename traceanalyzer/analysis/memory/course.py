@@ -40,9 +40,12 @@ class MemoryLevel(NamedTuple):
 
 @dataclass(frozen=True)
 class StepMemory:
-    """A step: what is allocated and reserved at its end, and the peak of each phase."""
+    """A step: when it was, what is allocated and reserved at its end, and the peak of each phase.
+    Times are seconds since the first event of the history."""
 
     index: int
+    start_s: float
+    end_s: float
     end_bytes: int
     end_reserved_bytes: int
     peak_bytes: int
@@ -92,7 +95,7 @@ def course_of(memory: DeviceMemory, lives: Allocations, timeline: HistoryTimelin
         end_bytes=int(level.bytes[-1]),
         reserved_bytes=reserved.highest(),
         phase_peaks=_phase_peaks(peaks) if timeline.known else {},
-        steps=_steps(timeline, level, reserved, peaks),
+        steps=_steps(timeline, level, reserved, peaks, memory.events),
         moments=moments,
         points=_points(memory.events, moments, level, reserved),
     )
@@ -115,17 +118,28 @@ def _phase_peaks(peaks: _Peaks) -> dict[str, int]:
 
 
 def _steps(
-    timeline: HistoryTimeline, level: MemoryLevel, reserved: Reserved, peaks: _Peaks
+    timeline: HistoryTimeline,
+    level: MemoryLevel,
+    reserved: Reserved,
+    peaks: _Peaks,
+    events: AllocationEvents,
 ) -> tuple[StepMemory, ...]:
     of_steps: dict[int, dict[str, int]] = {}
     for (step, phase), peak in peaks.items():
         of_steps.setdefault(step, {})[PHASES[phase]] = peak
     ends = np.array(timeline.steps.ends, np.int64)
+    if not len(ends):
+        return ()
     allocated_at_ends = level.at(ends).tolist()
     at_ends = zip(allocated_at_ends, reserved.at(ends).tolist(), strict=True)
+    first_rows = np.append(timeline.steps.start, ends[:-1])
+    starts_s = _seconds(events, first_rows).tolist()
+    ends_s = _seconds(events, ends - 1).tolist()
     return tuple(
         StepMemory(
             index=index,
+            start_s=starts_s[index],
+            end_s=ends_s[index],
             end_bytes=allocated,
             end_reserved_bytes=held,
             peak_bytes=max(of_steps.get(index, {}).values(), default=0),
@@ -161,10 +175,15 @@ def _points(
 ) -> tuple[tuple[float, int, int], ...]:
     if not len(moments):
         return ()
-    moment_us = events.since_us[moments - 1].astype(np.int64)
-    seconds = (moment_us - int(events.since_us[0])) / 1e6
+    seconds = _seconds(events, moments - 1)
     allocated = level.at(moments).tolist()
     return tuple(zip(seconds.tolist(), allocated, reserved.at(moments).tolist(), strict=True))
+
+
+def _seconds(events: AllocationEvents, rows: I64) -> F64:
+    """When events are, seconds since the first."""
+    moment_us = events.since_us[rows].astype(np.int64)
+    return (moment_us - int(events.since_us[0])) / 1e6
 
 
 def _peaks(level: MemoryLevel, timeline: HistoryTimeline, starts: I64) -> _Peaks:

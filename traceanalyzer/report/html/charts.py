@@ -20,6 +20,15 @@ NAME_SHARE = 0.45  # of a row this is its name
 
 
 @dataclass(frozen=True)
+class View:
+    """A stretch of a chart's horizontal axis that its page can be told to show alone."""
+
+    name: str
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
 class Chart:
     """A picture with what it shows in words; its numbers stand in a table of the page, too."""
 
@@ -28,6 +37,9 @@ class Chart:
     caption: str
     plot: Plot
     height: int = 300
+    # what `zoom.js` offers; it shows the first of them. Without: the axis cannot be zoomed
+    views: Sequence[View] = ()
+    places: Sequence[tuple[float, str]] = ()  # along the axis, named above it where there is room
 
 
 @dataclass(frozen=True)

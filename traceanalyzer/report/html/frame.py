@@ -1,12 +1,14 @@
 """What every HTML file has around its content: the head, the places of charts, and what the page
 does by itself."""
 
+import json
 import re
 from functools import cache
 from importlib.resources import files
 
 from traceanalyzer.report.html.charts import Chart
 from traceanalyzer.report.html.markup import Markup, join, tag
+from traceanalyzer.report.html.pictures.plot import scale_of
 from traceanalyzer.report.html.pictures.svg import drawn
 
 SENTENCE = re.compile(r"(?<=\.) (?=[A-Z])")
@@ -48,7 +50,23 @@ def chart_place(chart: Chart, remark: str = "") -> Markup:
     legend = tag("ul", *keys, class_="keys") if keys else None
     picture = drawn(chart.plot, chart.height, f"{chart.title}. {chart.caption}{remark}")
     caption = tag("figcaption", chart.caption)
-    return tag("figure", tag("h3", chart.title), legend, picture, caption, id=f"chart-{chart.id}")
+    return tag(
+        "figure",
+        tag("h3", chart.title),
+        legend,
+        picture,
+        caption,
+        id=f"chart-{chart.id}",
+        data_zoom=_zoom(chart) if chart.views else None,
+    )
+
+
+def _zoom(chart: Chart) -> str:
+    """What `zoom.js` needs of a chart."""
+    across = scale_of(chart.plot.x, chart.plot.marks, "x")
+    views = [[view.name, view.low, view.high] for view in chart.views]
+    ends = [across.low, across.high]
+    return json.dumps({"ends": ends, "views": views, "places": [list(p) for p in chart.places]})
 
 
 def heading(answer: str) -> Markup:

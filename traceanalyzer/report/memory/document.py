@@ -29,6 +29,7 @@ from traceanalyzer.report.memory.model import UNTRACED, MemoryReport, as_documen
 from traceanalyzer.report.outline.step_facts import EXPLAINED
 from traceanalyzer.report.printed import Printed
 
+ZOOM = ("zoom.js",)
 TOP_LINES = 12
 TOP_PARTS = 4
 NO_STACK = "a place without a stack"
@@ -74,7 +75,9 @@ def memory_document(report: MemoryReport, full: bool = True) -> Printed:
         found.append(Section("Findings", [Items(list(map(_finding, report.findings)))]))
     screen = None if full else _screen(report)
     return Printed(
-        Document(f"GPU memory: {report.headline}", found), as_document(report), screen=screen
+        Document(f"GPU memory: {report.headline}", found, scripts=ZOOM),
+        as_document(report),
+        screen=screen,
     )
 
 

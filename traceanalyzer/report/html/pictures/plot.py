@@ -91,6 +91,7 @@ class Lines:
         str
     ] = ()  # shown where a point is pointed at; of an area one text for all of it
     base: Numbers = ()  # what an area is filled down to; without: a line
+    fine: bool = False  # whether it can be looked at many times as wide as it is drawn
 
     @property
     def form(self) -> str:

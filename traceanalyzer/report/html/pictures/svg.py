@@ -3,6 +3,7 @@ of the width, texts keep their size. Drawn for a width, it stands alone."""
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 from traceanalyzer.base import dataclass
@@ -24,6 +25,10 @@ NARROW_PX = 330
 LEAST_WORDS = 12
 FEW_TICKS = 4  # of more, a narrow page shows every second one
 FAR = 0.5  # words to the right of what lies farther across stand to its left
+SIDE = 1000
+"""Units of the box in which lines are drawn, on each side."""
+FINE_SIDE = 1_000_000
+"""Units across of a line that can be looked at a thousand times as wide."""
 _ASIDE = re.compile(r" \([^()]*\)")
 
 
@@ -211,8 +216,8 @@ def _written(box: of.Box, width: float, y: float, colour: str) -> Markup | None:
 
 
 def _line(area: _Area, mark: of.Lines) -> Markup:
-    """The line (or the area below it) in a box of a thousand by a thousand, which is stretched; its
-    width is not. Hints of its points are in circles that are not seen."""
+    """The line (or the area below it) in a box of `SIDE` by `SIDE`, which is stretched; its width
+    is not. Hints of its points are in circles that are not seen."""
     dots = [
         tag(
             "circle",
@@ -228,11 +233,12 @@ def _line(area: _Area, mark: of.Lines) -> Markup:
             strict=False,
         )
     ]
-    path = _path(area, mark.x, mark.y, mark.steps, "M")
+    way = _fine_path if mark.fine else _path
+    path = way(area, mark.x, mark.y, mark.steps, "M")
     colour = f"var(--{mark.colour})"
     if mark.base:
         # Back along the base, where a step falls before it goes on.
-        back = _path(
+        back = way(
             area,
             mark.x[::-1],
             mark.base[::-1],
@@ -259,7 +265,7 @@ def _line(area: _Area, mark: of.Lines) -> Markup:
     drawn = tag(
         "svg",
         shape,
-        viewBox="0 0 1000 1000",
+        viewBox=f"0 0 {FINE_SIDE if mark.fine else SIDE} {SIDE}",
         preserveAspectRatio="none",
         width="100%",
         height=area.height,
@@ -279,7 +285,7 @@ def _path(
 ) -> str:
     """The way through some points, as SVG writes it."""
     points = [
-        (1000 * area.across.at(a), 1000 * (area.y(b) / area.height))
+        (SIDE * area.across.at(a), SIDE * (area.y(b) / area.height))
         for a, b in zip(x, y, strict=True)
     ]
     way = (
@@ -288,6 +294,27 @@ def _path(
     return "".join(
         way.format(a, b) if i else f"{first}{a:.4g} {b:.4g}" for i, (a, b) in enumerate(points)
     )
+
+
+def _fine_path(
+    area: _Area,
+    x: Sequence[float],
+    y: Sequence[float],
+    steps: bool,
+    first: str,
+    *,
+    falls_first: bool = False,
+) -> str:
+    """The way through some points in `FINE_SIDE` units across: from each to the next in whole
+    units, which takes the fewest characters."""
+    across = [round(FINE_SIDE * area.across.at(value)) for value in x]
+    down = [round(SIDE * (area.y(value) / area.height)) for value in y]
+    step = ("v{1}h{0}" if falls_first else "h{0}v{1}") if steps else "l{0} {1}"
+    moves = (
+        step.format(right - left, below - above)
+        for (left, right), (above, below) in zip(pairwise(across), pairwise(down), strict=True)
+    )
+    return f"{first}{across[0]} {down[0]}{''.join(moves)}" if across else ""
 
 
 def _dots(area: _Area, mark: of.Dots, *, alone: bool) -> Iterator[Markup]:
