@@ -3,10 +3,13 @@ loads code."""
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from tests.analysis.causes.test_gaps import Program
 from tests.diagnosis.test_remedies import ADD, GEMM, REDUCE, copy, program, step_us, within
+from traceanalyzer.diagnosis.remedies.loops import batch_calls
 from traceanalyzer.replay.changes.fusion import find_runs
 from traceanalyzer.replay.changes.loops.repetition import batched
 from traceanalyzer.replay.recorded import make_tape
@@ -15,6 +18,7 @@ from traceanalyzer.trace import CopyKind, MemoryKind
 
 FUSIBLE = ("elementwise", "reduction", "layout")
 LAYOUT = "void cudnn::engines_precompiled::nchwToNhwcKernel<float, float, float, false, true>"
+SEND = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
 ITEMS = 8
 LAYERS = 12
 
@@ -149,3 +153,20 @@ def test_the_recorders_end_is_not_the_programs_work() -> None:
     tape = make_tape(program(step).rated)
     assert tape is not None
     assert sum(tape.tail) < 100_000
+
+
+def test_microbatches_of_a_pipelines_stage_are_not_joined() -> None:
+    """As one call they would keep the other stages waiting: the schedule is why they are several."""
+
+    def step(p: Program, *, sent: bool) -> None:
+        within(p, "aten::unbind", lambda p: p.spend(5), shapes=f"[[{ITEMS}, 64, 384], []]")
+        for _ in range(ITEMS):
+            within(p, "aten::unsqueeze", lambda p: p.spend(2), shapes="[[64, 384], []]")
+            call(p)
+            if sent:
+                within(p, "c10d::send", lambda p: p.spend(20).launch(SEND, 3))
+
+    alone = batch_calls.offer(program(partial(step, sent=False)))
+    assert alone is not None
+    assert alone.scenario.id == "batch_calls"
+    assert batch_calls.offer(program(partial(step, sent=True))) is None

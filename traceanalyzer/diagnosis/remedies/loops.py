@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from traceanalyzer.analysis.names.collectives import POINT_TO_POINT
 from traceanalyzer.diagnosis.finding import Words
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import program, tape_of
@@ -67,10 +68,11 @@ NORM = {
 def batch_calls(m: Measurements) -> Offer | None:
     """Where calls of one kind repeat within a step, each with its own input, or with an item of a
     tensor and a read, where lookups or calls of a model follow each other, or where each step is
-    one call."""
+    one call. Calls of a pipeline's stage are its microbatches: as one they keep the others
+    waiting."""
     tape = tape_of(m)
     known = program(m)
-    if tape is None or not known.pytorch:
+    if tape is None or not known.pytorch or _is_stage(m):
         return None
     if batched(tape) is not None:
         return Offer(words("batch_calls", "batch_learning" if known.training else "batch"), CALLS)
@@ -83,6 +85,11 @@ def batch_calls(m: Measurements) -> Offer | None:
         if known.training or known.in_graphs
         else Offer(words("batch_calls", "requests"), OVER_STEPS)
     )
+
+
+def _is_stage(m: Measurements) -> bool:
+    """Whether the rank sends to others or receives of them, as stages of a pipeline do."""
+    return any(row.collective in POINT_TO_POINT for row in m.collectives)
 
 
 @remedy("batched_matmul", "launch", "small-matmuls", LEAST_OF_PRODUCTS)
