@@ -170,3 +170,25 @@ def test_microbatches_of_a_pipelines_stage_are_not_joined() -> None:
     assert alone is not None
     assert alone.scenario.id == "batch_calls"
     assert batch_calls.offer(program(partial(step, sent=True))) is None
+
+
+@pytest.mark.parametrize(
+    ("looked_up", "written_us", "kept"),
+    [(100_000, 0, True), (12_000_000, 0, False), (100_000, 5000, False)],
+    ids=["few of many numbers", "most of the numbers", "the host may have written it"],
+)
+def test_numbers_that_the_host_cannot_have_written_stay_where_few_are_looked_up(
+    looked_up: int, written_us: float, *, kept: bool
+) -> None:
+    def bring(p: Program) -> None:
+        copy(p, 900, CopyKind.HOST_TO_DEVICE, 1 << 26, MemoryKind.PAGEABLE).sync()
+
+    def step(p: Program) -> None:
+        p.spend(written_us)
+        within(p, "aten::to", bring, shapes="[[16777216], []]")
+        found = f"[[{looked_up}]]"
+        index = "[[16777216], []]"
+        within(p, "aten::index", lambda p: p.spend(10).launch(ADD, 40), shapes=index)
+        within(p, "aten::mul", lambda p: p.spend(10).launch(ADD, 40), shapes=found)
+
+    assert (step_us(program(step), "keep_on_device") is not None) == kept

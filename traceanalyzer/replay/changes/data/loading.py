@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import isin_few, where_changed
+from traceanalyzer.analysis.algebra import isin_few, measure, union, where_changed
 from traceanalyzer.analysis.groups.input_loading import which_small
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
@@ -40,6 +40,12 @@ COPIES = re.compile(r"^aten::(to|_to_copy|copy_|cpu)$")
 
 TABLE = re.compile(r"^aten::(index|embedding|index_select|gather|take)$")
 """Operators whose first operand is looked up in."""
+MOST_LOOKED_UP = 0.5
+"""Of a table of one dimension a step looks at no more than this share: input of one dimension
+(sound, labels) is used up."""
+WRITTEN_BYTES_PER_NS = 40.0
+"""What a host can write at most, by several threads: what is more than it had the time for was
+there before."""
 PRODUCT = re.compile(r"^aten::(linear|matmul|mm)$")
 """Operators whose second operand is a weight where it has two dimensions."""
 SPREAD = re.compile(r"^aten::(add_?|sub_?|mul_?|div_?|where|masked_fill_?)$")
@@ -281,9 +287,11 @@ def constants(tape: Tape, copies: Bool, smaller: Bool | None = None) -> Bool:
         np.where(np.diff(step, prepend=-2) != 0, kernels - tape.compute, 0)
     )
     outermost = Outermost(tape)
+    unwritten = _beyond_writing(tape)
     for i, place in movers(tape, copies):
         result[i], parameter = _first_use(outermost, place, USE_OPERATORS, turned=bool(begun[i]))
         weights[i] = result[i] and parameter
+        result[i] |= unwritten[i] and _looked_up_in_part(outermost, place)
     together = (
         np.isin(kernels, kernels[weights])
         & ~result
@@ -314,6 +322,28 @@ def _first_use(outermost: Outermost, place: int, uses: int, *, turned: bool) -> 
         if not uses:
             break
     return False, False
+
+
+def _looked_up_in_part(outermost: Outermost, place: int) -> bool:
+    """Whether what is moved at this place has one dimension, and is looked up in right after: the
+    operator after that takes less than half as many numbers."""
+    following = list(outermost.follow(place, 3))
+    if len(following) < 3:
+        return False
+    mover, lookup, user = following
+    table = _without_ones(mover.first_tensor)
+    if len(table) != 1 or not lookup.named(TABLE) or _without_ones(lookup.first_tensor) != table:
+        return False
+    return 0 < math.prod(user.first_tensor) <= MOST_LOOKED_UP * table[0]
+
+
+def _beyond_writing(tape: Tape) -> Bool:
+    """Ops that bring more than the host, between its calls, had the time to write in a step."""
+    steps = tape.source.timed.steps
+    calls = tape.source.trace.api_calls
+    called = measure(union(calls.start, calls.end), steps.host_start, steps.host_end)
+    own_ns = (steps.host_end - steps.host_start - called)[tape.step_of_op]
+    return tape.source.trace.device_ops.bytes[tape.row] > own_ns * WRITTEN_BYTES_PER_NS
 
 
 def _without_ones(shape: Shape) -> Shape:
