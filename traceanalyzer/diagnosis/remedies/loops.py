@@ -15,6 +15,7 @@ from traceanalyzer.diagnosis.remedies.remedy import (
     words,
 )
 from traceanalyzer.replay.changes.kernels import products_batched
+from traceanalyzer.replay.changes.loops.items_joined import turns_joined, turns_of_weights_joined
 from traceanalyzer.replay.changes.loops.joined_calls import (
     calls_joined,
     ensembles_joined,
@@ -43,6 +44,8 @@ FUSED_RNN = scenario_of("fused_rnn", recurrent_fused, figures={"share": CELL_SHA
 fused_rnn = replay_decides(
     "a recurrent cell is called many times", "launch", "launch-bound", FUSED_RNN
 )
+ITEMS = scenario_of("batch_calls", turns_joined, "assumes_items")
+OWN_WEIGHTS = scenario_of("batched_matmul", turns_of_weights_joined, "assumes_ensembles")
 PRODUCTS = scenario_of("batched_matmul", products_batched, "assumes_products")
 ENSEMBLES = scenario_of("batched_matmul", ensembles_joined, "assumes_ensembles")
 LEAST_OF_PRODUCTS = 0.05  # operands have to be put together, and the model is another
@@ -80,11 +83,11 @@ def batch_calls(m: Measurements) -> Offer | None:
         return Offer(words("batch_calls", "tables"), LOOKUPS)
     if calls_joined(tape) is not None:
         return Offer(words("batch_calls", "together"), TWINS)
-    return (
-        None
-        if known.training or known.in_graphs
-        else Offer(words("batch_calls", "requests"), OVER_STEPS)
-    )
+    if turns_joined(tape) is not None:
+        return Offer(words("batch_calls", "items"), ITEMS)
+    if known.training or known.in_graphs:
+        return None
+    return Offer(words("batch_calls", "requests"), OVER_STEPS)
 
 
 def _is_stage(m: Measurements) -> bool:
@@ -96,9 +99,14 @@ def _is_stage(m: Measurements) -> bool:
 def batched_matmul(m: Measurements) -> Offer:
     """Wherever small products of one shape, or small networks of one, follow each other: whichever
     gains more."""
-    if m.replay is not None and m.replay.gain_ms(ENSEMBLES) > m.replay.gain_ms(PRODUCTS):
-        return Offer(words("batched_matmul", "one_network"), ENSEMBLES)
-    return Offer(words("batched_matmul", "one_product"), PRODUCTS)
+    replay = m.replay
+    product = Offer(words("batched_matmul", "one_product"), PRODUCTS)
+    if replay is None:
+        return product
+    networks = (
+        Offer(words("batched_matmul", "one_network"), each) for each in (ENSEMBLES, OWN_WEIGHTS)
+    )
+    return max(product, *networks, key=lambda offer: replay.gain_ms(offer.scenario))
 
 
 @remedy("fused_optimizer", "memory", "optimizer-not-fused")

@@ -79,7 +79,7 @@ def put_together(operators: Run, run: Repeat) -> bool:
 def share_weights_only(operators: Run, steps: I32, run: Repeat) -> bool:
     """Whether these calls share only their weights, and what they give is put together in the same
     step."""
-    if run.times < FEWEST_ITEMS or not _collected(operators, steps, run):
+    if run.times < FEWEST_ITEMS or not is_collected(operators, steps, run):
         return False
     starts = range(run.first, run.stop, run.period)
     calls = [operators[at : at + run.period] for at in starts]
@@ -111,7 +111,7 @@ def _met_again(call: Run, taken: Shape) -> bool:
     return any(taken in one.shapes for one in call[begun + 1 :])
 
 
-def _collected(operators: Run, steps: I32, run: Repeat) -> bool:
+def is_collected(operators: Run, steps: I32, run: Repeat) -> bool:
     """Whether as many tensors as there are calls are made one after them."""
     wanted = min(run.times, MOST_LISTED + 1)
     after = zip(operators[run.stop :], steps[run.stop :].tolist(), strict=True)
