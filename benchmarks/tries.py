@@ -80,11 +80,11 @@ def stopwatch(name: str, environment: dict[str, str], *words: str) -> float | No
     return float(read[1]) if read else None
 
 
-def record_one(name: str, out: Path, gpu: int | None, ends: float, left: int) -> None:
+def record_one(name: str, out: Path, gpu: str | None, ends: float, left: int) -> None:
     """Time the program and its fix, then try it in its share of the time that is left."""
     environment = dict(os.environ)
     if gpu is not None:
-        environment["CUDA_VISIBLE_DEVICES"] = str(gpu)
+        environment["CUDA_VISIBLE_DEVICES"] = gpu
     share_ends = time.monotonic() + (ends - time.monotonic()) / left
     base_ms = stopwatch(name, environment)
     fixed_ms = stopwatch(name, environment, "fix")
@@ -118,10 +118,14 @@ def record(out: Path, minutes: float, only: list[str]) -> None:
 
     out.mkdir(parents=True, exist_ok=True)
     names = [name for name in CASES if not only or name in only]
-    count = max(torch.cuda.device_count(), 1)
-    gpus: Queue[int | None] = Queue()
-    for number in range(count):
-        gpus.put(number if torch.cuda.is_available() else None)
+    found = [str(number) for number in range(torch.cuda.device_count())]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    gpus: Queue[str | None] = Queue()
+    for each in visible.split(",") if visible else found:
+        gpus.put(each)
+    if gpus.empty():
+        gpus.put(None)
+    count = gpus.qsize()
     ends = time.monotonic() + 60 * minutes
 
     def one(at: int) -> None:
