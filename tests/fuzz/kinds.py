@@ -59,6 +59,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TEXTS = {
     "memsum.txt": "memory_summary",
     "oom.txt": "out_of_memory",
+    "watchdog.txt": "watchdog",
     "ncu.csv": "ncu_csv",
     "vllm.txt": "serving_summary",
     "dmon.txt": "gpu_samples",

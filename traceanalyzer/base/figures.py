@@ -27,6 +27,8 @@ NS_PER_MS = 1e6
 NS_PER_US = 1e3
 MS_PER_S = 1e3
 ELLIPSIS = "…"
+ENDINGS = {1: "st", 2: "nd", 3: "rd"}
+"""Of numbers in an order, by their last digit."""
 
 
 def metric(
@@ -95,6 +97,12 @@ def ratio(part: float | None, total: float | None) -> float | None:
 def plural(noun: str, count: float) -> str:
     """The noun for so many: `step` or `steps`."""
     return noun if count == 1 else f"{noun}s"
+
+
+def ordinal(number: int) -> str:
+    """A number in an order: `1st`, `42nd`, `113th`."""
+    ending = "th" if number % 100 in (11, 12, 13) else ENDINGS.get(number % 10, "th")
+    return f"{number:,}{ending}"
 
 
 def cut(text: str, limit: int) -> str:

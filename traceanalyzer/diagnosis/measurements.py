@@ -374,7 +374,7 @@ class Measurements(HasTimed):
             matches = match_collectives([one.timed.memo(digest_of) for one in self.together])
         return collective_stats(self.timed, matches.arrived(self.together.index(self.rated)))
 
-    timing = lazy(lambda m: timings.timing_stats(m.trace.step_timings))
+    timing = lazy(lambda m: timings.timing_stats(m.trace.step_timings, m.trace.logged_means))
     """The program's own step times; None without a timing log."""
     said_unprofiled = lazy(lambda m: timings.unprofiled_time(m.trace))
     """The step without the profiler as the capture says, whether or not the recording agrees."""

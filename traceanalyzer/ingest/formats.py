@@ -283,6 +283,7 @@ FORMATS = (
         sources=(
             FormatSource("out_of_memory", ".txt", keeps_model=False),
             FormatSource("torch_console", ".txt", keeps_model=False),
+            FormatSource("watchdog", ".txt", keeps_model=False),
             FormatSource("printed_averages", ".txt", keeps_model=False),
         ),
         in_folder="printout",

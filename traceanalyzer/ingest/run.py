@@ -20,6 +20,7 @@ from traceanalyzer.ingest.folders import (
     recordings_in,
 )
 from traceanalyzer.ingest.formats import RANKLESS_SOURCES
+from traceanalyzer.ingest.last_words import with_last_words
 from traceanalyzer.ingest.stream import cannot_open
 from traceanalyzer.trace import Failure, Run, Trace
 
@@ -108,7 +109,8 @@ def _read(path: Path, progress: Callable[[float], None] | None, pattern: str | N
     traceback."""
 
     def read() -> list[Trace]:
-        return list(map(_legible, detect(path, pattern).read(path, progress)))
+        traces = list(map(_legible, detect(path, pattern).read(path, progress)))
+        return with_last_words(traces, path)
 
     try:
         return read() if pattern is not None else read_once(path, read)

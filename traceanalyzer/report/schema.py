@@ -24,6 +24,7 @@ VALUES = {
         "annotation",
         "periodicity",
         "timing_log",
+        "logged_epochs",
         "recording",
         "none",
     ),

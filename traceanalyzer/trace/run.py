@@ -40,6 +40,9 @@ class Trace:
     step_timings: events.StepTimings = field(default_factory=events.StepTimings.empty)
     """The timing log of the same process, or all there is where `source` is `timing_log`."""
     logged_phases: tuple[known.LoggedPhase, ...] = ()  # what else that log times
+    logged_epochs: bool = False  # whether a row of that log is an epoch, not a step
+    logged_means: bool = False
+    """Whether the only times of that log are running means, of which none is a single step's."""
     # recordings of the capture of its CUDA graphs, which were given with it
     captures: "tuple[Trace, ...]" = ()
     unprofiled_step_ns: int | None = None

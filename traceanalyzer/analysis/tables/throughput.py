@@ -222,7 +222,7 @@ def throughput(
     )
     tflop = ratio(work.flops, TERA)
     return Throughput(
-        steps_per_s=ratio(1.0, seconds),
+        steps_per_s=None if rated.timed.trace.logged_epochs else ratio(1.0, seconds),
         samples=amounts.samples,
         samples_per_s=_samples_per_s(work),
         ms_per_sample=_ms_per_sample(work),

@@ -74,14 +74,16 @@ MARKED = ("profiler_step", "nvtx", "annotation")
 these do."""
 
 
-def timing_stats(log: StepTimings) -> TimingStats | None:
-    """The figures of a timing log; None where there is none."""
+def timing_stats(log: StepTimings, of_means: bool = False) -> TimingStats | None:
+    """The figures of a timing log; None where there is none. `of_means`: its times are running
+    means, of which none says how long a single step took."""
     if not len(log):
         return None
     steady = _steady(log)
     time = log.duration[steady & (log.duration > 0)].astype(np.float64)
-    slow = stats.outliers(time)
-    (fast_ns, slow_ns, slow_share) = stats.two_modes(time) or (None, None, None)
+    slow = np.zeros(len(time), bool) if of_means else stats.outliers(time)
+    modes = None if of_means else stats.two_modes(time)
+    (fast_ns, slow_ns, slow_share) = modes or (None, None, None)
     data_ms, forward_ms, backward_ms, optimizer_ms = (
         ratio(_mean(times[steady]), NS_PER_MS)
         for times in (log.data, log.forward, log.backward, log.optimizer)

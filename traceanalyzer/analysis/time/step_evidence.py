@@ -183,8 +183,10 @@ def logged_steps(linked: TraceJoins) -> HostSteps | None:
     if not len(rows) or not trace.only_step_times:
         return None
     numbered = zip(rows.tolist(), log.step[rows].tolist(), strict=True)
-    names = tuple(f"step {n}" if n >= 0 else f"line {i}" for i, n in numbered)
-    return HostSteps("timing_log", names, log.start[rows], log.start[rows] + log.duration[rows])
+    unit = "epoch" if trace.logged_epochs else "step"
+    names = tuple(f"{unit} {n}" if n >= 0 else f"line {i}" for i, n in numbered)
+    source = "logged_epochs" if trace.logged_epochs else "timing_log"
+    return HostSteps(source, names, log.start[rows], log.start[rows] + log.duration[rows])
 
 
 def extent(*tables: DeviceOps | HostRanges | ApiCalls) -> tuple[int, int]:

@@ -88,7 +88,7 @@ def profiled_notes(table: Profiled) -> Iterator[str]:
     for row in table.rows:
         if row.name in SPENT_IN and row.calls and row.self_cpu_ms:
             yield (
-                f"{row.name}: {row.calls:.4g} call{'' if row.calls == 1 else 's'}{each}, "
+                f"{row.name}: {digits(row.calls)} call{'' if row.calls == 1 else 's'}{each}, "
                 f"{SPENT_IN[row.name].format(digits(row.self_cpu_ms))}."
             )
 
@@ -97,13 +97,9 @@ def timing_summary(m: Measurements) -> Summary:
     """The verdict on a run of which only step times are known."""
     stats = m.timing
     if stats is None or stats.median_ms is None:
-        rates = (
-            [(stats.tokens_per_s, ",.0f", "tokens"), (stats.samples_per_s, ",.4g", "samples")]
-            if stats
-            else []
-        )
+        rates = [(stats.tokens_per_s, "tokens"), (stats.samples_per_s, "samples")] if stats else []
         rate = next(
-            (f" It says {rate:{form}} {what}/s." for rate, form, what in rates if rate is not None),
+            (f" It says {digits(rate)} {what}/s." for rate, what in rates if rate is not None),
             "",
         )
         return Summary(
@@ -115,7 +111,7 @@ def timing_summary(m: Measurements) -> Summary:
         )
         text = (
             f"Input-bound: waiting for data takes {stats.data_share:.0%} of each "
-            f"{digits(m.mean_step_ms)} ms step."
+            f"{digits(m.mean_step_ms)} ms {'epoch' if m.trace.logged_epochs else 'step'}."
         )
         return Summary("input", round(confidence, 2), text, "recorded", m.mean_step_ms)
     loader = "" if stats.data_share is None else f"; not the data loader ({stats.data_share:.0%})"
@@ -126,26 +122,28 @@ def timing_summary(m: Measurements) -> Summary:
 
 
 def _steps(m: Measurements, stats: TimingStats) -> str:
+    each = "Epoch" if m.trace.logged_epochs else "Step"
     if (
         stats.slow_steps_share is not None
         and stats.fast_mode_ms is not None
         and stats.slow_mode_ms is not None
     ):
         times = f"{digits(stats.fast_mode_ms)} or {digits(stats.slow_mode_ms)} ms"
-        return f"Steps take {times} ({stats.slow_steps_share:.0%} slow)"
+        return f"{each}s take {times} ({stats.slow_steps_share:.0%} slow)"
     if stats.outlier_excess_share >= OUTLIER_SHARE and stats.median_ms is not None:
         slow = (
             f"{stats.outliers} of {stats.steps} take much longer "
             f"({stats.outlier_excess_share:.0%} of the time)"
         )
-        return f"Steps take {digits(stats.median_ms)} ms, and {slow}"
+        return f"{each}s take {digits(stats.median_ms)} ms, and {slow}"
     timed = {
         "forward": stats.forward_ms,
         "backward": stats.backward_ms,
         "optimizer": stats.optimizer_ms,
     }
     phases = ", ".join(f"{name} {digits(time)}" for name, time in timed.items() if time is not None)
-    return f"A step takes {digits(m.mean_step_ms)} ms" + (f" ({phases} ms)" if phases else "")
+    one = "An epoch" if m.trace.logged_epochs else "A step"
+    return f"{one} takes {digits(m.mean_step_ms)} ms" + (f" ({phases} ms)" if phases else "")
 
 
 def timing_parts(m: Measurements) -> dict[str, float]:

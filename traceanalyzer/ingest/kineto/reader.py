@@ -14,12 +14,14 @@ from traceanalyzer.ingest.stream import head_of, open_stream
 from traceanalyzer.trace import Trace
 
 _EVENT_KEYS = (b'"ph"', b'"ts"', b'"traceEvents"')
+"""Of a list of events; an object with `ts` alone is a line of any log."""
 _OBJECT_KEYS = (
     b'"schemaVersion"',
     b'"deviceProperties"',
     b'"distributedInfo"',
     b'"baseTimeNanoseconds"',
-    *_EVENT_KEYS,
+    b'"ph"',
+    b'"traceEvents"',
 )
 _OF_OTHERS = (
     b'"/host:CPU',

@@ -5,11 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from traceanalyzer.ingest.messages import averages
-from traceanalyzer.ingest.texts import console, out_of_memory
+from traceanalyzer.ingest.texts import console, out_of_memory, watchdog
 from traceanalyzer.ingest.texts.reading import TextKind, read_text, text_kind
 from traceanalyzer.trace import Trace
 
 KINDS = (
+    TextKind("watchdog", watchdog.holds, watchdog.told),
     TextKind("out_of_memory", out_of_memory.holds, out_of_memory.told),
     TextKind("torch_console", console.holds, console.told),
     TextKind("printed_averages", averages.holds, averages.told),

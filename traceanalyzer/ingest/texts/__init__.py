@@ -11,10 +11,14 @@ from pathlib import Path
 from traceanalyzer.ingest.texts import (
     compile_events,
     counters,
+    deepspeed_flops,
+    generation,
     gpu_samples,
     memory_summary,
+    nccl_tests,
     serving,
     sums,
+    trtexec,
 )
 from traceanalyzer.ingest.texts.reading import TextKind, read_text, text_kind
 from traceanalyzer.trace import Trace
@@ -22,6 +26,10 @@ from traceanalyzer.trace import Trace
 KINDS = (
     TextKind("memory_summary", memory_summary.holds, memory_summary.told),
     TextKind("ncu_csv", counters.holds, counters.told),
+    TextKind("printed_averages", trtexec.holds, trtexec.told),
+    TextKind("printed_averages", deepspeed_flops.holds, deepspeed_flops.told),
+    TextKind("printed_averages", nccl_tests.holds, nccl_tests.told),
+    TextKind("serving_summary", generation.holds, generation.told),
     TextKind("serving_summary", serving.holds, serving.told),
     TextKind("gpu_samples", gpu_samples.holds, gpu_samples.told),
     TextKind("compile_events", compile_events.holds, compile_events.told),

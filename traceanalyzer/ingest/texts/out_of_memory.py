@@ -1,13 +1,20 @@
-"""The message of an allocation that failed (PyTorch's `OutOfMemoryError`, JAX's
-`RESOURCE_EXHAUSTED`)."""
+"""The message of an allocation that failed: PyTorch's `OutOfMemoryError` on CUDA and HIP, JAX's
+`RESOURCE_EXHAUSTED`, TensorFlow's `OOM when allocating tensor`, CUDA's own `out of memory`."""
 
+import math
 import re
 from pathlib import Path
 
+from traceanalyzer.base import dataclass
 from traceanalyzer.ingest.texts.figures import SIZE, size_of, sized
 from traceanalyzer.trace import Told
 
-_ASKED = re.compile(rf"(?:Tried to allocate|trying to allocate|failed to allocate) {SIZE}", re.I)
+_ASKED = re.compile(
+    rf"(?:Tried to allocate|trying to allocate|failed to allocate(?: request for)?) {SIZE}", re.I
+)
+_TENSOR = re.compile(
+    r"OOM when allocating tensor with shape\s?\[([\d,]{1,200})\] and type (\w{1,20})"
+)
 _FREE = re.compile(rf"of which {SIZE} is free|{SIZE} free[;,.]", re.I)
 _TOTAL = re.compile(rf"total capac(?:i?ty) of {SIZE}|{SIZE} total capacity", re.I)
 _ALLOCATED = re.compile(rf"{SIZE} is allocated by PyTorch|{SIZE} already allocated", re.I)
@@ -15,73 +22,160 @@ _UNUSED = re.compile(rf"{SIZE} is reserved by PyTorch but unallocated", re.I)
 _RESERVED = re.compile(rf"{SIZE} reserved in total", re.I)
 _OTHER = re.compile(rf"(?<!this )\bProcess \d{{1,18}} has {SIZE} memory in use", re.I)
 _THIS = re.compile(rf"this process has {SIZE} memory in use", re.I)
-_MESSAGE = re.compile(r"OutOfMemoryError|out of memory|RESOURCE_EXHAUSTED", re.I)
+_BARE = re.compile(
+    r"(?:CUDA|HIP) error: out of memory|cudaErrorMemoryAllocation|hipErrorOutOfMemory"
+)
+_MESSAGE = re.compile(
+    r"OutOfMemoryError|out of memory|RESOURCE_EXHAUSTED|ResourceExhaustedError", re.I
+)
+_BYTES_OF = {
+    **dict.fromkeys(("double", "float64", "int64", "complex64"), 8),
+    **dict.fromkeys(("float", "float32", "int32"), 4),
+    **dict.fromkeys(("half", "float16", "bfloat16", "int16"), 2),
+    **dict.fromkeys(("int8", "uint8", "bool"), 1),
+}
+"""Bytes of an element, as TensorFlow names types."""
 MUCH_SHARE = 0.05
 """Memory of other processes above this share of the GPU is worth a word: a context takes 0.5 GiB."""
-RECORD = (
+FRAGMENTED_SHARE = 0.05
+"""Of what PyTorch holds, so much has to lie unused before the cache is to blame: a full GPU has some."""
+OWN_SHARE = 0.75
+"""In a container the process does not know its own number and lists itself as another: that one uses
+little more than what PyTorch holds, and the GPU has no room for both."""
+_PYTORCH = (
     "To see what is allocated at the peak: `traceanalyzer collect torch --memory-snapshot -- python "
     "train.py`, or torch.cuda.memory._record_memory_history() before the run and "
     "torch.cuda.memory._dump_snapshot() after the error."
 )
+_JAX = (
+    "To see what is allocated: jax.profiler.save_device_memory_profile() shortly before the error, or "
+    "the buffers that XLA lists below it; XLA takes 75 % of the GPU at the start "
+    "(XLA_PYTHON_CLIENT_MEM_FRACTION)."
+)
+_TENSORFLOW = (
+    "To see what is allocated: the list of chunks that the allocator prints above the error, or the "
+    "memory profile of TensorBoard's profiler."
+)
+
+
+@dataclass(frozen=True)
+class _Message:
+    """What a message says, bytes; None for what it does not say."""
+
+    asked: float | None
+    free: float | None
+    total: float | None
+    allocated: float | None
+    unused: float | None
+    own: float | None  # of this process, also what PyTorch does not know of
+    others: float
+    setting: str  # the environment variable of the allocator
 
 
 def holds(text: str) -> bool:
     """Whether a text has such a message."""
+    if _BARE.search(text) or _TENSOR.search(text):
+        return True
     return _MESSAGE.search(text) is not None and _ASKED.search(text) is not None
 
 
 def told(text: str, path: Path) -> Told | None:
     """What the last such message says."""
+    message = _last(text)
+    if message is None:
+        return None
+    parts = [f"{sized(message.asked)} were asked for"] if message.asked is not None else []
+    if message.free is not None:
+        of_total = f" of {sized(message.total)}" if message.total else ""
+        parts.append(f"{sized(message.free)}{of_total} were free")
+    said = f"{', '.join(parts)}. " if parts else ""
+    return Told(
+        what="The message of an allocation that found no memory",
+        tells=f"{said}{_why(message)}",
+        record=_record(text),
+        notes=tuple(_notes(message)),
+    )
+
+
+def _last(text: str) -> _Message | None:
     asked = None
     at = 0
     for found in _ASKED.finditer(text):
         asked = size_of(found[1], found[2])
         at = found.end()
     if asked is None:
-        return None
-    message = text[at : at + 4_000]
-    free = _size(_FREE, message)
-    total = _size(_TOTAL, message)
-    parts = [f"{sized(asked)} were asked for"]
-    if free is not None:
-        of_total = f" of {sized(total)}" if total else ""
-        parts.append(f"{sized(free)}{of_total} were free")
-    return Told(
-        what="The message of an allocation that found no memory",
-        tells=f"{', '.join(parts)}. {_why(message, asked, total)}".strip(),
-        record=RECORD,
-        notes=tuple(_notes(message, total)),
+        tensors = list(_TENSOR.finditer(text))
+        if not tensors and not _BARE.search(text):
+            return None
+        asked = _of_tensor(tensors[-1]) if tensors else None
+    said = text[at : at + 4_000]
+    allocated = _size(_ALLOCATED, said)
+    unused = _size(_UNUSED, said)
+    reserved = _size(_RESERVED, said)
+    if unused is None and reserved is not None and allocated is not None:
+        unused = max(reserved - allocated, 0.0)
+    others = [size_of(*found) for found in _OTHER.findall(said)]
+    own = _size(_THIS, said)
+    held = (allocated or 0.0) + (unused or 0.0)
+    free = _size(_FREE, said)
+    total = _size(_TOTAL, said)
+    in_use = (total or math.inf) - (free or 0.0)
+    if own is None and len(others) == 1 and held >= max(OWN_SHARE * others[0], in_use - others[0]):
+        own = others.pop()
+    return _Message(
+        asked=asked,
+        free=free,
+        total=total,
+        allocated=allocated,
+        unused=unused,
+        own=own,
+        others=sum(others),
+        setting="PYTORCH_HIP_ALLOC_CONF" if "HIP" in text else "PYTORCH_CUDA_ALLOC_CONF",
     )
 
 
-def _why(message: str, asked: float, total: float | None) -> str:
+def _of_tensor(found: re.Match[str]) -> float | None:
+    """Bytes of a tensor by its shape and type."""
+    each = _BYTES_OF.get(found[2])
+    sizes = [int(size) for size in found[1].split(",") if size]
+    return None if each is None else float(math.prod(sizes) * each)
+
+
+def _why(message: _Message) -> str:
     """Why it failed."""
-    allocated = _size(_ALLOCATED, message)
-    reserved = _size(_RESERVED, message)
-    unused = _size(_UNUSED, message)
-    if unused is None and reserved is not None and allocated is not None:
-        unused = max(reserved - allocated, 0.0)
-    if unused is not None and unused >= asked:
+    allocated = message.allocated
+    unused = message.unused
+    held = (allocated or 0.0) + (unused or 0.0)
+    asked = message.asked or math.inf
+    if unused is not None and unused >= max(asked, FRAGMENTED_SHARE * held):
         return (
             f"PyTorch holds {sized(unused)} that nothing uses: its free blocks are too small "
-            "(fragmentation). PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True mends most of it."
+            f"(fragmentation). {message.setting}=expandable_segments:True mends most of it."
         )
-    others = sum(size_of(*found) for found in _OTHER.findall(message))
-    if total and others > MUCH_SHARE * total:
-        return f"Other processes hold {sized(others)} of the GPU: end them, or take another GPU."
+    if message.total and message.others > MUCH_SHARE * message.total:
+        return (
+            f"Other processes hold {sized(message.others)} of the GPU: end them, or take another "
+            "GPU."
+        )
     if allocated is not None:
         return f"Tensors take {sized(allocated)}: the program needs less at a time."
     return "Why it was full, the message does not say."
 
 
-def _notes(message: str, total: float | None) -> list[str]:
-    used = _size(_THIS, message)
-    unused = _size(_UNUSED, message)
+def _record(text: str) -> str:
+    if "RESOURCE_EXHAUSTED" in text or "jaxlib" in text:
+        return _JAX
+    is_tensorflow = "tensorflow" in text or _TENSOR.search(text) is not None
+    return _TENSORFLOW if is_tensorflow else _PYTORCH
+
+
+def _notes(message: _Message) -> list[str]:
     notes = []
-    if used is not None and total:
-        notes.append(f"This process uses {sized(used)}, {used / total:.0%} of the GPU.")
-    if unused is not None:
-        notes.append(f"Reserved by PyTorch and not in use: {sized(unused)}.")
+    if message.own is not None and message.total:
+        share = message.own / message.total
+        notes.append(f"This process uses {sized(message.own)}, {share:.0%} of the GPU.")
+    if message.unused is not None:
+        notes.append(f"Reserved by PyTorch and not in use: {sized(message.unused)}.")
     return notes
 
 

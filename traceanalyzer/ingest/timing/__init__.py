@@ -102,6 +102,8 @@ def read(
             health=health,
             printed_memory=_printed_memory(memory, rank),
             logged_phases=steps.phases,
+            logged_epochs=steps.are_epochs,
+            logged_means=steps.are_means,
         )
         traces.append(replace(trace, step_timings=steps.table))
         skipped = lost = 0

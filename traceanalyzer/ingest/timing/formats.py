@@ -4,6 +4,7 @@ times mean.
 Most are lines of keys and values, which `pairs.py` reads; a format then only says what its keys and
 units mean where the text does not. Others are read by a function of `special.py` (`line_readers.py` lists which)."""
 
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import field
@@ -30,6 +31,7 @@ class LineFormat:
     name: str
     # texts that every line of the format holds: asked first, because it is cheap
     hints: tuple[str, ...] = ()
+    begins: str = ""
     parse: Callable[[str], Values | None] | None = None  # None: keys and values
     minimum: int = 3  # lines it takes to be sure: fewer may happen to look like a format
     # what the time of a line is, where it is not that of one step: a sentence for the report
@@ -40,6 +42,10 @@ class LineFormat:
     memory_unit: str = ""  # of memory without one: `MiB`, `GiB`
     is_mean: bool = False  # whether its only time is the mean of all steps
     includes_data: bool = False  # whether its steps are known to include the time for data
+    counts_samples: bool = False  # whether what it counts in brackets are samples
+    of_interval: bool = (
+        False  # whether the time of a line is that of all steps since the line before
+    )
 
     @classmethod
     def of_entry(cls, entry: dict[str, Any]) -> "LineFormat":
@@ -49,7 +55,9 @@ class LineFormat:
 
     def holds(self, line: str) -> bool:
         """Whether the line has the texts that every line of the format holds."""
-        return all(hint in line for hint in self.hints)
+        if not all(hint in line for hint in self.hints):
+            return False
+        return not self.begins or re.search(self.begins, line) is not None
 
 
 FORMATS = tuple(map(LineFormat.of_entry, _TABLE["format"]))

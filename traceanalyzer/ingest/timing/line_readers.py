@@ -19,6 +19,13 @@ from traceanalyzer.ingest.timing.special import (
     vllm_iteration,
     vllm_throughput,
 )
+from traceanalyzer.ingest.timing.trainers import (
+    darknet_line,
+    dll_line,
+    keras_samples,
+    stylegan_line,
+    tinygrad_line,
+)
 
 READERS: dict[str, Callable[[str], Values | None]] = {
     "vLLM iterations": searched(vllm_iteration),
@@ -27,6 +34,11 @@ READERS: dict[str, Callable[[str], Values | None]] = {
     "SGLang batches": searched(sglang_batch),
     "vLLM": searched(vllm_throughput),
     "MLPerf": mlperf_event,
+    "darknet": searched(darknet_line),
+    "tinygrad": searched(tinygrad_line),
+    "StyleGAN": searched(stylegan_line),
+    "keras, by samples": searched(keras_samples),
+    "DLLogger": searched(dll_line),
     "HF Trainer": searched(hf_trainer_summary),
     "DeepSpeed": searched(deepspeed_timer),
     "DeepSpeed micro-steps": searched(partial(deepspeed_phases, pattern=MICRO_PHASES)),

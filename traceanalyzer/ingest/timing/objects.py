@@ -23,6 +23,9 @@ _WORDS_BEFORE = re.compile(
     r"[A-Za-z][A-Za-z_.:-]{0,40}[ \t]+(?=\{\s*\")|[A-Za-z][A-Za-z_.:-]{0,40}:(?=\{\s*\")"
 )
 """What programs print before an object: `DLLL {"step": 1}`, `INFO:metrics:{"step": 1}`."""
+_MESSAGES = ("msg", "message", "log", "text", "event")
+"""Keys under which loggers that write JSON keep what the program printed."""
+_MOMENTS = ("ts", "time", "timestamp", "asctime", "@timestamp")
 _KINDS = frozenset(("mode", "split", "phase", "stage", "prefix"))
 
 
@@ -143,11 +146,24 @@ class Objects:
             if len(self._known) < SHAPES:
                 self._known[keys] = columns
             note_names(self._found, columns)
+        if not any(column.field in TIMED for column in columns):
+            self._read_messages(numbers, values)
         if _KINDS.intersection(keys):
             of_training = [i for i, one in enumerate(values) if not tables.is_of_evaluation(one)]
             numbers = [numbers[i] for i in of_training]
             values = [values[i] for i in of_training]
         _add(self._found, JSON, columns, numbers, values)
+
+    def _read_messages(self, numbers: list[int], values: list[dict[str, object]]) -> None:
+        """Read what a program printed through a logger that writes JSON."""
+        key = next((key for key in _MESSAGES if isinstance(values[0].get(key), str)), None)
+        if key is None:
+            return
+        when = next((name for name in _MOMENTS if isinstance(values[0].get(name), str)), "")
+        self._texts.read(
+            (number, f"{value.get(when, '')} {value.get(key)}".strip())
+            for number, value in zip(numbers, values, strict=True)
+        )
 
 
 def note_names(found: FoundLines, columns: Sequence[tables.KnownColumn]) -> None:

@@ -37,7 +37,7 @@ _WORDS = re.compile(r"[\s(\"']+")
 _PASSED_OVER = frozenset(
     (
         *("consumed", "seen", "skipped", "nan", "remaining", "max", "min", "processed"),
-        *("warmup", "last", "best", "nr", "num", "of", "elapsed", "scheduled", "cumulative"),
+        *("warmup", "last", "best", "nr", "num", "of", "elapsed", "scheduled", "cumulative", "fps"),
     )
 )
 """Words before a name that make another count of it: `skipped iterations`."""
@@ -47,6 +47,7 @@ _SIGN = re.compile(r"(?:^|[\s:=(|\[,])-$")
 _GLUED = re.compile(r"[\w.]$")
 """The end of a text that the digits after it are part of: `l2_loss`."""
 _OF_TOTAL = re.compile(r"\s*(?:/|of)\s*$")
+_ROW = re.compile(r" ?[|\t]")
 _LETTERS = re.compile(r"[A-Za-z]")
 _HEAD_WORD = re.compile(r"[a-z]+")
 _SAMPLES = "samples_per_s"
@@ -113,6 +114,11 @@ class _Number:
         return cls(text, place, before, after, 1.0)
 
     @property
+    def is_first_cell(self) -> bool:
+        """Whether a line begins with it, as with the number of a row: `10 | loss 7.01`."""
+        return self.text.isdigit() and not self.before.strip() and bool(_ROW.match(self.after))
+
+    @property
     def unit(self) -> str:
         """Its unit; empty without one."""
         return "s" if ":" in self.text else _unit_of(self.after)
@@ -143,7 +149,7 @@ class _Values:
         elif not key and _RATE_OF_BARE.match(number.after):
             self._bare.append(LineValue(_SAMPLES, number.place, 1.0, "/s"))
         is_boxed = number.before.endswith("[") and number.after.startswith("]") and not key
-        if total is not None or is_boxed:
+        if total is not None or is_boxed or number.is_first_cell:
             self._counted.append(LineValue("step", number.place, 1.0, key))
         if total is not None:
             self._totals[number.place] = total

@@ -21,6 +21,13 @@ MOST_LINES = 2_000  # that are looked at for a proposal
 MAX_LENGTH = 400  # characters of a line
 FEWEST = 3  # lines that look alike
 _UNIT = re.compile(r"\s?(ms|us|s)(?![A-Za-z])")
+_NO_TIME = re.compile(
+    r"loss|acc|err|score|reward|return|prec|recall|map|bleu|ppl|perplex|kl|entropy|norm|ratio|lr|rate|[cw]er"
+    r"|mem|gpu|%|/s|per_s|util|temp|power|epoch|step|size|batch|num|count|total|len",
+    re.IGNORECASE,
+)
+"""In the name of a number that is no step's time; only units speak against it."""
+_NAME = re.compile(r"([A-Za-z][\w /%.-]*)\W*$")
 _END = re.compile(r"[^\s'\"]{0,12}[\s'\"]{0,2}$")
 
 
@@ -86,7 +93,11 @@ def _pattern_of(texts: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     step = next((i for i, values in enumerate(columns) if _counts(values)), None)
     units = [_UNIT.match(texts[i + 1]) for i in range(len(columns))]
     timed = [i for i, unit in enumerate(units) if unit is not None and i != step]
-    others = [i for i, values in enumerate(columns) if i != step and _varies(values)]
+    others = [
+        i
+        for i, values in enumerate(columns)
+        if i != step and _varies(values) and not _is_named_otherwise(texts[i])
+    ]
     time = next(iter([*timed, *others]), None)
     if time is None:
         return ""
@@ -102,6 +113,12 @@ def _counts(values: Sequence[float]) -> bool:
     """Whether whole numbers rise by the same from line to line."""
     rises = {b - a for a, b in pairwise(values)}
     return len(rises) == 1 and min(rises) > 0 and all(value == int(value) for value in values)
+
+
+def _is_named_otherwise(before: str) -> bool:
+    """Whether the text before a number names something that is no time."""
+    name = _NAME.search(before)
+    return name is not None and _NO_TIME.search(name[1]) is not None
 
 
 def _varies(values: Sequence[float]) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.base import NS_PER_S, dataclass
+from traceanalyzer.base import NS_PER_S, dataclass, ordinal
 from traceanalyzer.ingest.timing.clocks import counts_up, differences
 from traceanalyzer.ingest.timing.fields import AMOUNTS, BATCH, MAX_COUNT, MOMENTS, TIMED
 from traceanalyzer.ingest.timing.formats import LineFormat
@@ -25,6 +25,8 @@ part of."""
 MIN_TIMED = 5  # lines with the time since the one before, of which a median says something
 NEAR_SHARE = 0.25
 """How near, in parts of the data time, the time between lines comes to one of the two readings."""
+LINES_OF_EPOCH = 3
+"""So many lines an epoch that time a step are of steps; one or two may be of training and evaluation."""
 MOST_LINES_APART = 200  # lines that belong to the step above them
 MOST_MFU = 1.5  # clocks and peaks vary; a larger one is in per cent
 BARS = ("Lightning", "progress bar")
@@ -39,7 +41,8 @@ _MEAN = "The only time in this log is a clock too coarse for single steps: all h
 _RUNNING = "The only times in this log are running means: single slow steps are smoothed."
 _BETWEEN = "The log holds no step times: they are the time between its lines, divided by the steps between."
 _COUNTED = "Its times count up from the start: steps are their differences."
-_EPOCHS = "A line is an epoch: its time is taken for that of a step."
+_OF_EPOCH = "The times are means over an epoch: single slow steps are smoothed."
+_EPOCHS = "The log times epochs, no steps."
 
 
 class UnitlessError(ValueError):
@@ -55,6 +58,8 @@ class LoggedSteps:
     repeated: int  # lines about a step that another line had been about
     lost: int  # lines with an impossible time
     notes: tuple[str, ...]
+    are_epochs: bool = False
+    are_means: bool = False  # whether the times are running means
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +71,7 @@ class _Duration:
     # whether it is known to include the time for data
     includes_data: bool = False
     between: bool = False  # whether it is the time between lines
+    of_steps: bool = False  # whether its name says that it is of a step, whatever a line is of
 
 
 def step_timings(
@@ -76,7 +82,7 @@ def step_timings(
     records, epochs = _numbered(_mended(_training(records, form)))
     lines = _joined(records)
     joined, unit_note = _with_units(_without_repeats(lines), factors or {})
-    found = _duration(joined, form)
+    found = _duration(joined, form, by_epoch=bool(epochs))
     if form.is_mean and np.isfinite(found.each).any():
         found = replace(found, each=np.full(len(joined), np.nanmean(found.each)))
     timed = np.isfinite(found.each) | _said(joined, TIMED) | _said(joined, MOMENTS)
@@ -85,13 +91,17 @@ def step_timings(
     impossible = duration > MAX_STEP_S
     duration[impossible] = np.nan
     total, data_note = _with_data(kept, duration, found)
-    notes = (epochs, unit_note, _stride_note(kept), found.note, data_note)
+    of_epochs = bool(epochs) and not found.of_steps
+    stride = "" if epochs else _stride_note(kept)
+    notes = (epochs if of_epochs else "", unit_note, stride, found.note, data_note)
     return LoggedSteps(
         table=_table(kept, _ns(total), _ns(kept.column("data_s"))),
         phases=_phases(kept),
         repeated=len(lines) - len(joined),
         lost=int(impossible.sum()),
         notes=tuple(filter(None, notes)),
+        are_epochs=of_epochs,
+        are_means=found.note in (_RUNNING, _OF_EPOCH),
     )
 
 
@@ -176,9 +186,18 @@ def _numbered(records: Records) -> tuple[Records, str]:
     known = epoch[np.isfinite(epoch)]
     if not len(known) or (known != np.rint(known)).any():
         return records.without("epoch"), ""
+    if "step" not in records and _are_within(records, known):
+        return records.without("epoch"), ""
     if "step" not in records:
         return records.with_columns(step=epoch).without("epoch"), _EPOCHS
     return records.with_columns(epoch=_carried(epoch)), ""
+
+
+def _are_within(records: Records, epochs: F64) -> bool:
+    """Whether the lines that time a step only say which epoch it is within."""
+    return int(np.isfinite(records.column("iter_s")).sum()) >= LINES_OF_EPOCH * len(
+        np.unique(epochs)
+    )
 
 
 def _exact(records: Records) -> F64:
@@ -318,19 +337,23 @@ def _shown_unit(records: Records, name: str) -> tuple[float | None, str]:
     return None, ""
 
 
-def _duration(records: Records, form: LineFormat) -> _Duration:
-    """The time of each step."""
+def _duration(records: Records, form: LineFormat, *, by_epoch: bool = False) -> _Duration:
+    """The time of each step. `by_epoch`: a line is of an epoch, and its time that of all steps."""
     step = records.column("step")
     column = records.column
     named_phases = any(name.startswith("phase:") for name in records.columns)
     if np.isfinite(column("iter_s")).any():
         each = column("iter_s")
         each = np.where(np.isfinite(each), each, 1 / column("its_per_s"))
-        return _Duration(each, includes_data=form.includes_data or named_phases)
+        includes_data = form.includes_data or named_phases
+        return _Duration(each, includes_data=includes_data, of_steps=True)
     if np.isfinite(column("compute_s")).any():
         return _Duration(column("compute_s") + np.nan_to_num(column("data_s")), includes_data=True)
     if np.isfinite(column("its_per_s")).any():
-        return _Duration(1 / column("its_per_s"), includes_data=form.includes_data)
+        rate = column("its_per_s")
+        return _Duration(1 / rate, includes_data=form.includes_data, of_steps=True)
+    if by_epoch and np.isfinite(column("mean_s")).any():
+        return _Duration(column("mean_s"), _OF_EPOCH, includes_data=True, of_steps=True)
     if np.isfinite(column("time_s")).any():
         return _own_or_clock(column("time_s"), step, form)
     if np.isfinite(column("bare_s")).any():
@@ -345,6 +368,8 @@ def _duration(records: Records, form: LineFormat) -> _Duration:
 
 def _own_or_clock(time: F64, step: F64, form: LineFormat) -> _Duration:
     """The time of each step from times that may be that, or what a clock shows."""
+    if form.of_interval:
+        return _Duration(time / _strides(step), includes_data=True)
     if counts_up(time, step):
         found = differences(time, step)
         return _Duration(found.each, _MEAN if found.is_mean else _COUNTED, between=True)
@@ -352,6 +377,14 @@ def _own_or_clock(time: F64, step: F64, form: LineFormat) -> _Duration:
     if not np.isfinite(step).any() and counts_up(time, lines, named_so=True):
         return _Duration(np.full(len(time), np.nan))  # a clock, and no steps to part it by
     return _Duration(np.where(time > 0, time, np.nan), includes_data=form.includes_data)
+
+
+def _strides(step: F64) -> F64:
+    """The steps from each line to the one before; of the first as of the second."""
+    passed = np.diff(step, prepend=np.nan)
+    if len(passed) > 1:
+        passed[0] = passed[1]
+    return np.where(passed > 0, passed, np.nan)
 
 
 def _between(records: Records) -> _Duration:
@@ -386,8 +419,11 @@ def _table(kept: Records, time: I64, data: I64) -> StepTimings:
 def _count(kept: Records, name: str) -> I64:
     """The count of each step, -1 where it is not known; of one that counts up its differences."""
     values = kept.column(name)
-    if name in AMOUNTS and counts_up(values, kept.column("step")):
-        values = differences(values, kept.column("step")).each
+    step = kept.column("step")
+    if not np.isfinite(step).any():
+        step = np.arange(1.0, len(values) + 1)
+    if name in AMOUNTS and counts_up(values, step):
+        values = differences(values, step).each
     known = np.isfinite(values) & (values < 2**62)
     return np.where(known, np.where(known, values, 0), -1).astype(np.int64)
 
@@ -453,7 +489,7 @@ def _stride_note(records: Records) -> str:
     step = records.column("step")
     numbers = step[np.isfinite(step)]
     stride = float(np.median(np.diff(numbers))) if len(numbers) > 1 else 1.0
-    return f"Only every {stride:.0f}th step is logged." if stride > 1 else ""
+    return f"Only every {ordinal(round(stride))} step is logged." if stride > 1 else ""
 
 
 def _ns(seconds: F64) -> I64:

@@ -132,6 +132,8 @@ def with_units(plan: LinePlan, form: LineFormat) -> LinePlan:
     first: dict[str, LineValue] = {}
     for taken in plan.taken:
         mended = _with_unit(taken, form)
+        if mended.field in ("step", "total") and form.counts_samples:
+            continue
         if mended.field == "step" and mended.factor > 1:  # `step:1K`
             mended = replace(mended, field="rounded_step")
         if mended.field:

@@ -5,10 +5,14 @@ import dataclasses
 from traceanalyzer.report.model import Report
 
 NO_STEPS = ("none", "recording")
+EPOCHS = "logged_epochs"
 
 
 def figure_unit(report: Report) -> str:
-    """What the figures are of: `step`, or `recording` where no steps were found."""
+    """What the figures are of: `step`, `epoch` of a log that times nothing smaller, or `recording`
+    where no steps were found."""
+    if report.metrics.step_source == EPOCHS:
+        return "epoch"
     return "recording" if report.metrics.step_source in NO_STEPS else "step"
 
 

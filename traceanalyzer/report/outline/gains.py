@@ -134,7 +134,8 @@ def _gain(report: Report, advice: Recommendation) -> str:
     if advice.predicted_step_ms is None:
         return advice.basis.partition("; ")[0] if advice.basis[:1].isdigit() else "gain unknown"
     likely = (advice.predicted_step_ms, advice.low_ms, advice.high_ms)
-    each = "per step" if figure_unit(report) == "step" else "for the recording"
+    unit = figure_unit(report)
+    each = f"per {unit}" if unit != "recording" else "for the recording"
     return _arrow(report, likely, each, advice.predicted_speedup)
 
 

@@ -21,6 +21,7 @@ TEXTS = {
     "gpu_samples": "GPU samples",
     "compile_events": "torch.compile",
     "torch_console": "torch.compile",
+    "watchdog": "hang",
     "printed_averages": "benchmark",
 }  # texts that were pasted: their last note says what to record
 SUMS = ("key_averages", "nsys_stats", "nvprof", "rocprof_stats", "proton")
@@ -61,7 +62,7 @@ def step_times_in_words(report: Report) -> str:
         return "no steps" if total is None else f"no steps in {figure(total, 'ms')} of recording"
     if plainly is None:
         unit = figure_unit(report)
-        recorded = " as recorded" if unit == "step" else ""
+        recorded = " as recorded" if unit != "recording" else ""
         return f"{unit} {figure(time.mean, 'ms')}{recorded}"
     about = "about " if report.metrics.unprofiled_source == "estimated" else ""
     alike = figure(plainly, "ms") == figure(time.mean, "ms")
@@ -85,10 +86,11 @@ def hardware(report: Report) -> str:
     """GPUs and steps, in a few words."""
     known: list[Any] = [*report.devices] or [d for i in report.inputs for d in i.devices]
     names = {plain(d.name).removeprefix("NVIDIA ").removeprefix("AMD ") for d in known if d.name}
-    steps = report.metrics.step_time_ms if figure_unit(report) == "step" else None
+    unit = figure_unit(report)
+    steps = report.metrics.step_time_ms if unit != "recording" else None
     named = shorten(", ".join(sorted(names)), LONGEST_NAME)
     what = f"{len(known)} x {named}" if len(known) > 1 and names else named
-    counted = f"{steps.count} {plural('step', steps.count)}" if steps else ""
+    counted = f"{steps.count} {plural(unit, steps.count)}" if steps else ""
     return ", ".join(filter(None, (what, counted)))
 
 
@@ -115,8 +117,9 @@ def step_sentence(report: Report) -> str:
         return "n/a: no steps and no GPU work in the recording"
     if time is None:
         return f"no steps found; figures are for the whole recording of {figure(total, 'ms')}"
-    what = "one step" if time.count == 1 else f"mean of {time.count:,} steps"
-    text = f"{figure(time.mean, 'ms')} {what if figure_unit(report) == 'step' else 'of recording, no steps'}"
+    unit = figure_unit(report)
+    what = f"one {unit}" if time.count == 1 else f"mean of {time.count:,} {unit}s"
+    text = f"{figure(time.mean, 'ms')} {what if unit != 'recording' else 'of recording, no steps'}"
     if time.count > 1:
         high = f" p95 {figure(time.p95, 'ms')}," if time.count >= STEPS_FOR_P95 else ""
         text += f" (median {figure(time.median, 'ms')},{high} std {figure(time.std, 'ms')})"

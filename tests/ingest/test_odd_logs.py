@@ -1,0 +1,129 @@
+"""Logs whose numbers mean something else than those of others: intervals, epochs, samples, means."""
+
+import json
+
+import pytest
+
+from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.ingest.detect import detect
+
+
+def log_of(tmp_path, line, count=6):
+    path = tmp_path / "train.log"
+    path.write_text("".join(line(i) + "\n" for i in range(1, count + 1)))
+    (trace,) = detect(path).read(path)
+    return trace
+
+
+def times_ms(trace):
+    return [round(time / 1e6, 3) for time in trace.step_timings.duration.tolist()]
+
+
+def test_a_time_of_all_steps_since_the_line_before(tmp_path):
+    for line in (
+        lambda i: f"INFO:tensorflow:loss = 0.3, step = {i * 100} (40.000 sec)",
+        lambda i: (
+            f"[HCTR][10:00:0{i}.0][INFO][RK0][main]: Iter: {i * 100} Time(100 iters): 40.0s Loss: 0.1"
+        ),
+        lambda i: (
+            f"Ep. 1 : Up. {i * 100} : Sen. {i * 640} : Cost 6.5 * 12 : Time 40.00s : 300 words/s"
+        ),
+    ):
+        assert times_ms(log_of(tmp_path, line)) == [400.0] * 6
+
+
+def test_an_epoch_is_no_step(tmp_path):
+    trace = log_of(tmp_path, lambda i: f"Epoch [{i}/40] Train Loss: 2.1 | Time: 40.0s")
+    assert trace.logged_epochs
+    assert "The log times epochs, no steps." in trace.health.notes
+    trace = log_of(
+        tmp_path, lambda i: f"Epoch {i}/40: loss=2.1, epoch_time=40.0s, avg_batch_time=0.400s"
+    )
+    assert not trace.logged_epochs
+    assert times_ms(trace) == [400.0] * 6
+
+
+def test_means_since_the_start_tell_no_slow_step(tmp_path):
+    trace = log_of(tmp_path, lambda i: f"[{i}/99] loss: 2.1 avg step: {400 + 200 / i:.1f} ms")
+    assert trace.logged_means
+
+
+def test_counts_of_samples_are_no_steps(tmp_path):
+    trace = log_of(
+        tmp_path,
+        lambda i: (
+            f"Train Epoch: 0 [{i * 12800}/1280000 ({i}%)] Data (t): 0.240 Batch (t): 0.400, "
+            "640.0/s, 80.0/s/gpu LR: 0.000100 Loss: 4.5 (4.6)"
+        ),
+    )
+    assert times_ms(trace) == [400.0] * 6
+    assert trace.step_timings.data.tolist() == [240_000_000] * 6
+
+
+def test_keras_counts_samples(tmp_path):
+    trace = log_of(
+        tmp_path, lambda i: "60000/60000 [==========] - 3s 50us/sample - loss: 0.22 - acc: 0.9"
+    )
+    assert trace.step_timings.duration.tolist() == [-1] * 6
+    assert trace.step_timings.samples_per_s[0] == pytest.approx(20_000)
+
+
+def test_numbers_without_names(tmp_path):
+    for line in (
+        lambda i: f"{i}: 5.2, 5.1 avg loss, 0.001 rate, 0.400000 seconds, {i * 64} images",
+        lambda i: f"  {i} 400.00 ms run, 1.2 ms python, 2.0 ms fetch data, 396.0 ms CUDA, 7.1 loss",
+        lambda i: f"{i} | loss 7.1 | lr 1.0e-05 | 400.00ms | mfu 3.2%",
+    ):
+        trace = log_of(tmp_path, line)
+        assert trace.step_timings.step.tolist() == [1, 2, 3, 4, 5, 6]
+        assert times_ms(trace) == [400.0] * 6
+
+
+def test_a_thousand_images_of_stylegan(tmp_path):
+    trace = log_of(
+        tmp_path, lambda i: f"tick {i} kimg {i}.0 time 1m 20s sec/tick 80.0 sec/kimg 20.00 gpumem 9"
+    )
+    assert trace.step_timings.samples_per_s[0] == pytest.approx(50)
+
+
+def test_dllogger_on_a_console(tmp_path):
+    trace = log_of(
+        tmp_path,
+        lambda i: f"DLL 2024-05-01 10:00:0{i}.000 - 0 | {i} | train_loss : 2.0  train_time : 0.9",
+    )
+    assert times_ms(trace) == [900.0] * 6
+    trace = log_of(
+        tmp_path,
+        lambda i: (
+            f"DLL 2024-05-01 10:00:0{i}.000 - Training Epoch: 0 Training Iteration: {i * 10} loss : 6"
+        ),
+    )
+    assert times_ms(trace)[1:] == [100.0] * 5
+
+
+def test_what_a_logger_of_json_was_told(tmp_path):
+    trace = log_of(
+        tmp_path,
+        lambda i: json.dumps(
+            {"ts": f"2024-05-01T10:00:0{i}.0Z", "msg": f"step {i} loss 2.1 dt 400.0ms"}
+        ),
+    )
+    assert times_ms(trace) == [400.0] * 6
+
+
+def test_tokens_that_count_up_without_a_step(tmp_path):
+    trace = log_of(
+        tmp_path,
+        lambda i: (
+            f"{{'loss': 0.1, 'learning_rate': 1e-06, 'num_tokens': {i * 4000}.0, "
+            f"'step_time': 12.0, 'epoch': {i / 100}}}"
+        ),
+    )
+    assert times_ms(trace) == [12_000.0] * 6
+    assert trace.step_timings.tokens[1:].tolist() == [4_000] * 5
+
+
+def test_no_pattern_takes_a_loss_for_a_time(tmp_path):
+    with pytest.raises(UnreadableInputError) as error:
+        log_of(tmp_path, lambda i: f"epoch: {i}, lr: 0.001 - train loss: 2.{i} - valid loss: 2.{i}")
+    assert "--pattern" not in str(error.value)

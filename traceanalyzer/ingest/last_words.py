@@ -1,0 +1,38 @@
+"""Errors at the end of a log of steps: why the run ended."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from traceanalyzer.trace import Trace
+
+LOOKED_AT = 65_536
+"""Bytes at the end of a log: the traces of several ranks."""
+
+
+def with_last_words(traces: list[Trace], path: Path) -> list[Trace]:
+    """The traces of a file; of a log of steps the first of them with the errors that it ends
+    with."""
+    if not any(trace.only_step_times for trace in traces):
+        return traces
+    try:
+        words = _last_words(path)
+    except OSError:  # a pipe, which is read only once
+        return traces
+    if not words:
+        return traces
+    first, *others = traces
+    health = replace(first.health, notes=(*words, *first.health.notes))
+    return [replace(first, health=health), *others]
+
+
+def _last_words(path: Path) -> tuple[str, ...]:
+    """Sentences on the errors at the end of a file; compressed ones say nothing."""
+    if not path.is_file():
+        return ()
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - LOOKED_AT))
+        text = file.read(LOOKED_AT).decode("utf-8", "replace")
+    from traceanalyzer.ingest.texts import out_of_memory, watchdog
+
+    found = (kind.told(text, path) for kind in (out_of_memory, watchdog) if kind.holds(text))
+    return tuple(f"The log ends with an error. {told.what}: {told.tells}" for told in found if told)
