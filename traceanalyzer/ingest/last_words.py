@@ -3,8 +3,11 @@
 from dataclasses import replace
 from pathlib import Path
 
+from traceanalyzer.ingest.formats import FORMATS
 from traceanalyzer.trace import Trace
 
+SOURCES = ("watchdog", "out_of_memory")
+"""The messages that end a run."""
 LOOKED_AT = 65_536
 """Bytes at the end of a log: the traces of several ranks."""
 
@@ -32,7 +35,7 @@ def _last_words(path: Path) -> tuple[str, ...]:
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - LOOKED_AT))
         text = file.read(LOOKED_AT).decode("utf-8", "replace")
-    from traceanalyzer.ingest.texts import out_of_memory, watchdog
-
-    found = (kind.told(text, path) for kind in (out_of_memory, watchdog) if kind.holds(text))
+    messages = next(form for form in FORMATS if form.name == "messages")
+    kinds = [kind for kind in messages.module.KINDS if kind.source in SOURCES]
+    found = (kind.told(text, path) for kind in kinds if kind.holds(text))
     return tuple(f"The log ends with an error. {told.what}: {told.tells}" for told in found if told)

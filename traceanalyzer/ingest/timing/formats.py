@@ -2,23 +2,66 @@
 times mean.
 
 Most are lines of keys and values, which `pairs.py` reads; a format then only says what its keys and
-units mean where the text does not. Others are read by a function of `special.py` (`line_readers.py` lists which)."""
+units mean where the text does not. Others are read by a function of `special.py` and of `trainers.py` (`READERS` lists which)."""
 
 import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from traceanalyzer.base import dataclass
-from traceanalyzer.ingest.timing.line_readers import READERS
+from traceanalyzer.ingest.timing.printed import memory_line, phase_line
 from traceanalyzer.ingest.timing.records import Values
+from traceanalyzer.ingest.timing.special import (
+    MICRO_PHASES,
+    deepspeed_phases,
+    deepspeed_timer,
+    hf_trainer_summary,
+    mlperf_event,
+    progress_bar,
+    searched,
+    sglang_batch,
+    tensorrt_llm_iteration,
+    tensorrt_llm_metrics,
+    vllm_iteration,
+    vllm_throughput,
+)
+from traceanalyzer.ingest.timing.trainers import (
+    darknet_line,
+    dll_line,
+    keras_samples,
+    stylegan_line,
+    tinygrad_line,
+)
 
 BINARY_MEANS = (
     "Printed GB and MB are read as GiB and MiB: of a program that divides by 1e9 (1e6), they "
     "are 7% (5%) less."
 )
+READERS: dict[str, Callable[[str], Values | None]] = {
+    "vLLM iterations": searched(vllm_iteration),
+    "TensorRT-LLM iterations": searched(tensorrt_llm_iteration),
+    "TensorRT-LLM metrics": tensorrt_llm_metrics,
+    "SGLang batches": searched(sglang_batch),
+    "vLLM": searched(vllm_throughput),
+    "MLPerf": mlperf_event,
+    "darknet": searched(darknet_line),
+    "tinygrad": searched(tinygrad_line),
+    "StyleGAN": searched(stylegan_line),
+    "keras, by samples": searched(keras_samples),
+    "DLLogger": searched(dll_line),
+    "HF Trainer": searched(hf_trainer_summary),
+    "DeepSpeed": searched(deepspeed_timer),
+    "DeepSpeed micro-steps": searched(partial(deepspeed_phases, pattern=MICRO_PHASES)),
+    "Lightning": searched(partial(progress_bar, lightning=True)),
+    "progress bar": searched(partial(progress_bar, lightning=False)),
+    "printed phases": searched(phase_line),
+    "printed memory": searched(memory_line),
+}
+"""Which function reads the lines of a format that is more than keys and values, by its name."""
 _TABLE: dict[str, Any] = tomllib.loads(
     Path(__file__).with_name("formats.toml").read_text(encoding="utf-8")
 )
