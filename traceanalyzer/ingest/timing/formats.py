@@ -2,7 +2,8 @@
 times mean.
 
 Most are lines of keys and values, which `pairs.py` reads; a format then only says what its keys and
-units mean where the text does not. Others are read by a function of `special.py` and of `trainers.py` (`READERS` lists which)."""
+units mean where the text does not. Others are read by a function of `special.py` and of
+`trainers.py` (`READERS` lists which)."""
 
 import re
 import tomllib
