@@ -258,7 +258,8 @@ def step_time_facts(report: Report) -> list[Section]:
 
 def figures_of_step(report: Report) -> Section:
     """The single figures."""
-    return _facts("Figures of a step", step_facts.step_figures(report), Weight.FIGURES)
+    recorded = " in the recording" if report.metrics.unprofiled is not None else ""
+    return _facts(f"Figures of a step{recorded}", step_facts.step_figures(report), Weight.FIGURES)
 
 
 def groups_of_figures(report: Report) -> list[Section]:

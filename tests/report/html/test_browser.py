@@ -73,12 +73,21 @@ def test_the_first_screen_has_the_answer(page):
         "1.39 ms",
         "36.8%",
         "What to change",
-        "Before you trust it",
     ):
         element = f"[...document.querySelectorAll('#answer *')].find(e => e.textContent.startsWith('{words}'))"
         assert page.evaluate(f"{SEEN}({element})"), words
     gains = page.evaluate("[...document.querySelectorAll('.gain')].map(e => e.textContent)")
     assert gains[:3] == sorted(gains[:3], reverse=True)
+
+
+def test_only_what_spoils_the_figures_is_a_warning(browser, folder):
+    report, details = report_and_details(SAMPLES / "wasteful_kernels")
+    with opened(browser, folder, "caveats", report, details) as page:
+        (box,) = page.evaluate("[...document.querySelectorAll('.warnings')].map(e => e.innerText)")
+    assert "Before you trust it" in box
+    assert "Only 84% of GPU work is in the 4 steps found." in box
+    calm, _ = report_and_details(SAMPLES / "sync_bound")
+    assert "Before you trust it" not in render_html(calm)
 
 
 def test_bars_are_as_high_as_what_they_stand_for(page, sync_report):

@@ -8,7 +8,7 @@ from traceanalyzer.base import definitions
 from traceanalyzer.diagnosis.finding import Recommendation
 from traceanalyzer.report.document import Fact
 from traceanalyzer.report.figures import step_times
-from traceanalyzer.report.format import figure, is_figure, label
+from traceanalyzer.report.format import figure, label
 from traceanalyzer.report.html.frame import heading
 from traceanalyzer.report.html.markup import Markup, join, tag
 from traceanalyzer.report.html.table_parts import facts, term
@@ -17,7 +17,8 @@ from traceanalyzer.report.outline import breakdown, gains, opening, step_facts
 from traceanalyzer.report.outline.breakdown import BudgetShare
 from traceanalyzer.report.parts.effort import effort_of
 
-FIRST = 3  # recommendations that are open, and warnings that are shown
+FIRST = 3  # recommendations that are open
+CAVEATS = 6  # that are shown of what spoils the figures
 
 
 def answer_section(report: Report) -> Markup:
@@ -133,34 +134,19 @@ def advice(report: Report) -> Markup:
 
 def _remedy(report: Report, advice: Recommendation) -> Markup:
     effort = effort_of(advice.remedy or "")
-    gain = advice.as_much_work.speedup if advice.as_much_work else advice.predicted_speedup
+    alone = gains.prediction_alone(report, advice)
+    factor = gains.factor(report, advice)
+    told = [text for text in (alone if factor else "", effort) if text]
     return tag(
         "li",
-        tag("span", figure(gain, "x") if is_figure(gain) else "gain unknown", class_="gain"),
+        tag("span", factor or alone, class_="gain"),
         tag("span", advice.action, class_="action"),
-        tag(
-            "span",
-            gains.prediction(report, advice),
-            f" · {effort} " if effort else " ",
-            term("how estimated", advice.basis),
-            class_="quiet",
-        ),
+        tag("span", " · ".join(told), " ", term("how estimated", advice.basis), class_="quiet"),
     )
 
 
 def _warnings(report: Report) -> Markup | None:
-    conditions = report.tables.get("conditions", [])
-    lines = [
-        f"{row.name}: {row.value} ({row.spoils})"
-        for row in conditions
-        if getattr(row, "spoils", "")
-    ]
-    lines += [
-        f"{item.path}: {opening.damage(item)}"
-        for item in report.inputs[:FIRST]
-        if opening.is_damaged(item)
-    ]
-    lines += report.notes[:FIRST]
+    lines = opening.caveats(report)[:CAVEATS]
     if not lines:
         return None
     more = tag("p", tag("a", "Everything about the recording", href="#recording"))

@@ -39,6 +39,7 @@ from traceanalyzer.report.outline import opening, step_facts
 from traceanalyzer.report.parts.in_brief import environment, how_to_reproduce
 from traceanalyzer.report.whole import NO_FINDING, figures_quoted
 
+RECORDED = "In the recording, with the profiler:"
 MAX_NOTES = 100  # notes that are shown: a run of a thousand ranks may have one for each
 IN_TABLES = " The figures are in the tables of this page."
 ELSEWHERE = [
@@ -191,6 +192,7 @@ def _step(report: Report, details: Details) -> list[Part | None]:
     return [
         _chart(event_charts.logged_chart(details) or step_charts.step_budget(report, details)),
         _chart(event_charts.step_times_chart(report)),
+        RECORDED if known and report.metrics.unprofiled is not None else None,
         Facts(known),
         Drawing(partial(_not_known, unknown)) if unknown else None,
         *(FoldedParts(title, [Facts(facts)]) for title, facts in groups),

@@ -41,7 +41,7 @@ def render_markdown(report: Report, max_chars: int = BRIEF, *, in_brief: bool | 
         _untitled("Budget", Drawing(markdown=_budget(report))),
         *whole.key_figure_facts(report),
         *brief_sections(report),
-        *_metrics(report),
+        *_metrics(report, in_brief=brief_report),
         *_advice(report, in_brief=brief_report),
         *how_to_reproduce(report),
         *_health(report),
@@ -120,14 +120,14 @@ def _advice(report: Report, *, in_brief: bool) -> list[Section]:
     return [*found, *advice]
 
 
-def _metrics(report: Report) -> list[Section]:
+def _metrics(report: Report, *, in_brief: bool) -> list[Section]:
     chart = (
         step_time_chart(report.tables.get("steps", []))
         if report.metrics.step_time_ms is not None
         else []
     )
     return [
-        *whole.step_time_facts(report),
+        *([] if in_brief else whole.step_time_facts(report)),
         *(
             [_untitled("Chart of the step times", Drawing(markdown=chart), Weight.CHART)]
             if chart

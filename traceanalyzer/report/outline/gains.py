@@ -111,8 +111,34 @@ def on_first_screen(report: Report) -> list[Recommendation]:
 
 
 def prediction(report: Report, advice: Recommendation) -> str:
-    """What following a recommendation would bring, and whether it may not."""
-    return f"{_gain(report, advice)}{', may not help' if advice.may_not_help else ''}"
+    """What following a recommendation would bring, how many times faster that is, and whether it
+    may not help."""
+    faster = factor(report, advice)
+    return f"{_gain(report, advice)}{f', {faster}' if faster else ''}{_may_not(advice)}"
+
+
+def prediction_alone(report: Report, advice: Recommendation) -> str:
+    """What following a recommendation would bring, where `factor` stands beside it."""
+    return f"{_gain(report, advice)}{_may_not(advice)}"
+
+
+def factor(report: Report, advice: Recommendation) -> str:
+    """How many times as fast a step would be; empty where that is not known."""
+    if advice.predicted_peak_bytes is not None:
+        return ""
+    more = advice.as_much_work
+    after_ms = more.time_ms if more else advice.predicted_step_ms
+    low_ms = more.low_ms if more else advice.low_ms
+    speedup = more.speedup if more else advice.predicted_speedup
+    if after_ms is None or speedup is None:
+        return ""
+    before_ms = step_ms(report) or after_ms * speedup
+    is_best = low_ms is not None and before_ms > after_ms <= low_ms
+    return f"{'up to ' if is_best else ''}{figure(speedup, 'x')}"
+
+
+def _may_not(advice: Recommendation) -> str:
+    return ", may not help" if advice.may_not_help else ""
 
 
 def _gain(report: Report, advice: Recommendation) -> str:
@@ -152,10 +178,7 @@ def _arrow(
     arrow = " → ".join(number(scaled(ms, scale)) for ms in (before, after))
     known = [number(scaled(ms, scale)) for ms in ends if ms is not None]
     between = f" ({' to '.join(known)})" if len(known) == len(ends) else ""
-    at_best = bool(ends) and ends[0] is not None and before > after <= ends[0]
-    limit = "up to " if at_best else ""
-    faster = f", {limit}{figure(speedup, 'x')}" if speedup is not None else ""
-    return f"{arrow} {scale.label}{between} {what}{faster}"
+    return f"{arrow} {scale.label}{between} {what}"
 
 
 def evidence_value(item: Evidence) -> str:

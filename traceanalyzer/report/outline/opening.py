@@ -129,7 +129,7 @@ def step_sentence(report: Report) -> str:
     if unprofiled is None:
         return text
     about = "about " if report.metrics.unprofiled_source == "estimated" else ""
-    return f"{text}; {about}{figure(unprofiled, 'ms')} without the profiler"
+    return f"{about}{figure(unprofiled, 'ms')} without the profiler; with it {text}"
 
 
 def recording(report: Report) -> str:

@@ -119,7 +119,9 @@ def _tables() -> tuple[Top, ...]:
 
 
 def tops(report: Report) -> list[Section]:
-    """The first rows of the tables that people ask for first."""
+    """The first rows of the tables that people ask for first. Their figures are the recording's,
+    which the titles say where the report speaks of a step without the profiler."""
+    recorded = " in the recording" if report.metrics.unprofiled is not None else ""
     sections = []
     for top in _tables():
         rows = list(filter(top.is_shown, report.tables.get(top.table, [])))
@@ -130,7 +132,8 @@ def tops(report: Report) -> list[Section]:
             headers = [column.header for column in top.columns]
             numeric = [column.is_figure for column in top.columns]
             table = TextTable(headers, numeric, cells, is_whole=True)
-            sections.append(Section(top.title, [table], is_minor=True, weight=Weight.ADVICE))
+            title = f"{top.title}{recorded}"
+            sections.append(Section(title, [table], is_minor=True, weight=Weight.ADVICE))
     return sections
 
 
@@ -140,8 +143,10 @@ def environment(report: Report) -> list[Section]:
         plain(device.name) for item in report.inputs for device in item.devices if device.name
     )
     known = {row.name: row.value for row in report.tables.get("conditions", [])}
-    facts = [Fact("GPU", ", ".join(names))] if names else []
-    facts += [Fact(name, value) for name, value in known.items() if name.startswith("GPU ")][:1]
+    of_gpus = [Fact(name, value) for name, value in known.items() if name.startswith("GPU ")][:1]
+    is_named = any(fact.value.startswith(name) for fact in of_gpus for name in names)
+    facts = [Fact("GPU", ", ".join(names))] if names and not (is_named and len(names) == 1) else []
+    facts += of_gpus
     facts += [Fact(name, known[name]) for name in ENVIRONMENT if name in known]
     program = report.metrics.program
     if program is not None and program.mode is not None:
