@@ -376,4 +376,4 @@ def test_gaps_begin_with_their_sum_and_come_by_worth(run):
     assert starts("--by", "time") != starts()
     assert sorted(starts("--by", "time"), reverse=True) == starts()
     first = run("gaps", SAMPLE)[1].splitlines()[0]
-    assert re.match(r"[\d,.]+ gaps a step, [\d.]+ .s idle: sync \d+", first)
+    assert re.match(r"[\d,.]+ gaps a step, [\d.]+ .s idle as recorded: sync \d+", first)

@@ -7,6 +7,8 @@ import re
 from dataclasses import astuple
 from typing import TYPE_CHECKING
 
+from traceanalyzer.report.model import TOP_ROWS
+from traceanalyzer.report.outline import breakdown
 from traceanalyzer.report.outline.gains import on_first_screen
 from traceanalyzer.report.terminal.screen import SHOWN_CHANGES, render_screen
 
@@ -27,6 +29,10 @@ SURE = 0.7
 """Confidence from which the first advice has to be for the cause that the verdict names."""
 SHOWN_IDLE = 0.1
 """Share of the step from which the causes of idle time are compared with the recorded ones."""
+ROUNDED = 0.0051
+"""Half a per cent: what a headline's whole per cents are off by."""
+NO_GAIN = 0.995
+"""Share of the step from which a predicted one is printed as the same figure."""
 LEAST_SHOWN = 1.05
 """What gains less is not on the first screen."""
 SAYS_WHY = ("gains most", "would not shorten it")
@@ -177,6 +183,32 @@ def nothing_is_predicted_where_nothing_can_be(report: Report) -> Iterator[str]:
             yield f"{advice.remedy} is predicted, and the notes say that nothing is"
 
 
+def tables_sum_to_the_step(report: Report) -> Iterator[str]:
+    """Idle time by place sums to that of the step without the profiler, cause by cause, and what
+    syncs cost is no more than the idle time after syncs."""
+    known = report.metrics.unprofiled
+    places = report.tables.get("gap_places", [])
+    if known is None or len(places) >= TOP_ROWS:
+        return
+    if any(row.unprofiled_idle_ms is None for row in places):
+        return
+    for cause, time_ms in vars(known.idle_ms).items():
+        total = sum(row.unprofiled_idle_ms for row in places if row.cause == cause)
+        if places and abs(total - time_ms) > NEAR * known.step_time_ms:
+            yield f"idle by {cause} is {time_ms}, by place {total}"
+    after_syncs = sum(row.unprofiled_idle_ms or 0.0 for row in report.tables.get("syncs", []))
+    if after_syncs > known.idle_ms.sync + NEAR * known.step_time_ms:
+        yield f"syncs cost {after_syncs} of {known.idle_ms.sync}"
+
+
+def the_headline_has_the_figures_of_the_budget(report: Report) -> Iterator[str]:
+    """How long the GPU computes by the headline is what the budget shows."""
+    found = re.search(r"the GPU computes for .*?\((\d+)%\)", report.summary.headline)
+    shown = [part.share for part in breakdown.budget(report) if part.label == "compute"]
+    if found and shown and abs(int(found[1]) / 100 - shown[0]) > ROUNDED:
+        yield f"computes for {found[1]}%, and the budget has {shown[0]:.1%}"
+
+
 def next_explains_the_verdict(report: Report) -> Iterator[str]:
     """What *Next* explains is a finding on the cause that the verdict names."""
     summary = report.summary
@@ -203,6 +235,8 @@ INVARIANTS: tuple[Callable[[Report], Iterator[str]], ...] = (
     idle_time_has_the_cause_of_the_gaps,
     no_idle_time_is_invented,
     nothing_is_predicted_where_nothing_can_be,
+    tables_sum_to_the_step,
+    the_headline_has_the_figures_of_the_budget,
     next_explains_the_verdict,
 )
 
@@ -260,4 +294,4 @@ def _ranges(report: Report) -> Iterator[tuple[str, float, float, float]]:
 def _holds_no_gain(report: Report, advice: Recommendation) -> bool:
     step_ms = report.summary.step_ms
     known = advice.predicted_step_ms is not None and step_ms is not None
-    return known and advice.high_ms is not None and advice.high_ms >= (step_ms or 0.0)
+    return known and advice.high_ms is not None and advice.high_ms >= NO_GAIN * (step_ms or 0.0)

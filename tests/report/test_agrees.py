@@ -89,6 +89,20 @@ def test_each_invariant_sees_what_breaks_it() -> None:
                 ),
             ),
         ),
+        "tables_sum_to_the_step": replace(
+            report,
+            tables=report.tables
+            | {
+                "gap_places": [
+                    replace(row, unprofiled_idle_ms=2 * (row.unprofiled_idle_ms or 0.0))
+                    for row in report.tables["gap_places"]
+                ]
+            },
+        ),
+        "the_headline_has_the_figures_of_the_budget": replace(
+            report,
+            summary=replace(report.summary, headline="the GPU computes for 1.3 ms (99%)"),
+        ),
         "nothing_is_predicted_where_nothing_can_be": replace(
             report, notes=["The replay is too far off: nothing is predicted from it."]
         ),

@@ -72,10 +72,11 @@ def impossible(report: Report) -> Iterator[str]:
         ):
             yield f"{advice.remedy} gains {step - advice.predicted_step_ms} of a headroom of {most}"
         more = advice.as_much_work
+        known = report.metrics.unprofiled
         least = (
             0.0
-            if more is None or step is None or advice.remedy != "larger_batch"
-            else step / GREATER_BATCH
+            if more is None or known is None or advice.remedy != "larger_batch"
+            else known.low_ms / GREATER_BATCH
         )
         likely = (
             more.likely_ms

@@ -14,7 +14,9 @@ def test_why_nothing_is_recommended():
         report, summary=replace(report.summary, bottleneck="inconclusive"), recommendations=[]
     )
     assert "Not enough data" in gains.no_advice(unclear)
-    assert "No change is predicted to help" in gains.no_advice(replace(report, recommendations=[]))
+    assert "No known remedy is predicted to help" in gains.no_advice(
+        replace(report, recommendations=[])
+    )
     assert gains.no_advice(empty()) == "No recommendation: the GPU was not recorded."
 
 

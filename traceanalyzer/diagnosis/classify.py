@@ -81,7 +81,7 @@ _REASONS = {
         "the GPU computes for {}, mostly in kernels limited by memory bandwidth",
         "memory-bound kernels",
     ),
-    "small": ("the GPU computes for {}, mostly in kernels too small to fill it", ""),
+    "small": ("the GPU computes for {}, mostly in kernels too small to fill it", "compute"),
     "communication": (
         "communication that does not overlap with compute takes {}",
         "exposed communication",
@@ -182,11 +182,11 @@ def _not_known(m: Measurements, cause: str, shares: Shares) -> str:
     on_graphs = m.trace.device_ops.kind[m.timed.steady_ops] == DeviceOpKind.GRAPH
     if on_graphs.mean() > 0 and _node_level(m) and shares.unknown > MOSTLY * shares.device:
         return (
-            f"the GPU is busy for {span(shares.device * m.step.step_ms)} ({shares.device:.0%}) of {_whole(m)}, "
+            f"the GPU is busy for {_computed(m, shares)} of {_whole(m)}, "
             f"in CUDA graphs that were recorded as a whole{_node_level(m)}."
         )
     return (
-        f"the GPU computes for {span(shares.device * m.step.step_ms)} ({shares.device:.0%}) of {_whole(m)}, but what "
+        f"the GPU computes for {_computed(m, shares)} of {_whole(m)}, but what "
         f"limits its kernels is not known for {shares.unknown / shares.device:.0%} of that time: profile them with "
         "Nsight Compute (ncu)."
     )
@@ -337,7 +337,11 @@ def _confidence(m: Measurements, verdict: _Verdict, shares: Shares, held_up: str
 
 
 def _reason(m: Measurements, part: str, shares: Shares) -> str:
+    waits_ms = getattr(m.step.waiting, "compute" if part == "device" else part, 0.0)
     share = _parts(shares)[part]
+    is_waiting = waits_ms >= NOTED_WAITING * share * m.step.step_ms
+    if not is_waiting:
+        share = _shown_share(m, part, share)
     time = f"{span(share * m.step.step_ms, m.step.step_ms)} ({share:.0%})"
     small = part == "device" and shares.mostly_small
     text, noun = _REASONS["small" if small else _name(part, shares)]
@@ -347,14 +351,27 @@ def _reason(m: Measurements, part: str, shares: Shares) -> str:
         text = OF_STAGES[0]
     more = main_detail(m.causes) if part == "host" else ""
     mostly = f", mostly {more}" if more else ""
-    waits_ms = getattr(m.step.waiting, part, 0.0)
-    if waits_ms >= NOTED_WAITING * share * m.step.step_ms:
+    if is_waiting:
         own_ms = share * m.step.step_ms - waits_ms
+        here = "here" if part == "device" else "idle here"
         return (
-            f"{time} of {_whole(m)} goes to {noun}{mostly}: {span(own_ms, m.step.step_ms)} idle here, "
+            f"{time} of {_whole(m)} goes to {noun}{mostly}: {span(own_ms, m.step.step_ms)} {here}, "
             f"{span(waits_ms, m.step.step_ms)} waiting for ranks that are late"
         )
     return text.format(f"{time} of {_whole(m)}") + mostly
+
+
+def _computed(m: Measurements, shares: Shares) -> str:
+    share = _shown_share(m, "device", shares.device)
+    return f"{span(share * m.step.step_ms)} ({share:.0%})"
+
+
+def _shown_share(m: Measurements, part: str, share: float) -> float:
+    """A part's share of the step as the budget shows it: copies within the GPU are a row of their
+    own, and so is what other ranks compute meanwhile."""
+    if part != "device" or m.step.budget is None:
+        return share
+    return m.step.budget.compute / m.step.step_ms
 
 
 def _whole(m: Measurements) -> str:
@@ -375,7 +392,9 @@ def _headline(m: Measurements, verdict: _Verdict, shares: Shares) -> str:
     parts = _parts(shares)
     nouns = {part: _noun(m, part, shares) for part in (verdict.cause, verdict.beside)}
     larger, smaller = sorted(nouns, key=parts.__getitem__, reverse=True)
-    of_both = ", ".join(f"{nouns[part]} {parts[part]:.0%}" for part in (larger, smaller))
+    of_both = ", ".join(
+        f"{nouns[part]} {_shown_share(m, part, parts[part]):.0%}" for part in (larger, smaller)
+    )
     mixed = f"Mixed: {of_both} of {_whole(m)}"
     if verdict.hidden:
         return f"{mixed}; removing {nouns[verdict.beside]} alone would not shorten it."

@@ -3,6 +3,7 @@ place."""
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,7 +11,10 @@ from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.groups.idle import longest_gaps_of
 from traceanalyzer.analysis.roofline.op_models.tensors import Precision
 from traceanalyzer.analysis.tables.modules import OUTSIDE
+from traceanalyzer.analysis.tables.phases import PhaseStats
+from traceanalyzer.analysis.tables.syncs import SyncRow
 from traceanalyzer.diagnosis.finding import BottleneckClass
+from traceanalyzer.diagnosis.ledger import Ledger, LedgerEntry
 from traceanalyzer.diagnosis.measurements import Measurements
 
 KNOWN_SHARE = 0.8
@@ -107,16 +111,32 @@ def _of_idle(cause: IdleCause, what: str) -> Callable[[Measurements], str | None
         if m.ledger is None:
             return None
         total = m.ledger.ms("idle", cause.label)
-        largest = m.ledger.largest("idle", cause.label)
+        largest = _largest_of(m.ledger, cause)
         if largest is None or not total or largest.ms < NAMED_SHARE * total:
             return None
         lines = _lines(m, cause)
-        inside = not (largest.place or "(").startswith("(")
-        place = largest.detail or (largest.place if inside else None)
+        place = largest.detail or largest.place
         where = f"{place}, at {lines}" if place and lines else lines or place
         return None if where is None else f"{_most(largest.ms / total)} of {what}: {where}"
 
     return found
+
+
+def _largest_of(ledger: Ledger, cause: IdleCause) -> LedgerEntry | None:
+    """The kind of host work with most idle time of this cause, wherever it is done, or the place
+    with more; None where there is none."""
+    by_detail: dict[str, float] = {}
+    for entry in ledger.of("idle", cause.label):
+        if entry.detail is not None:
+            by_detail[entry.detail] = by_detail.get(entry.detail, 0.0) + entry.ms
+    kinds = [LedgerEntry("idle", cause.label, None, name, ms) for name, ms in by_detail.items()]
+    places = [
+        entry if not (entry.place or "(").startswith("(") else replace(entry, place=None)
+        for entry in ledger.of("idle", cause.label)
+        if entry.detail is None
+    ]
+    largest = max([*kinds, *places], key=lambda entry: entry.ms, default=None)
+    return largest if largest is not None and largest.ms > 0 else None
 
 
 def _lines(m: Measurements, cause: IdleCause) -> str:
@@ -135,17 +155,22 @@ def _of_launch(m: Measurements) -> str | None:
 
 def _phase_of_launch(m: Measurements) -> str | None:
     """The phase in which most of the GPU's idle time falls."""
-    rows = [
-        (row.gpu_idle_ms, row) for row in m.phase_rows if row.role is not None and row.gpu_idle_ms
-    ]
-    if not rows or m.idle is None or not m.idle.total:
+    rows = [(_idle_ms(row), row) for row in m.phase_rows if row.role is not None and _idle_ms(row)]
+    known = m.step.idle if m.idle_left is not None else m.idle
+    if not rows or known is None or not known.total:
         return None
     idle_ms, top = max(rows, key=lambda one: one[0])
-    share = idle_ms / m.idle.total
+    share = idle_ms / known.total
     if share < NAMED_SHARE:
         return None
     phase = f"the {top.role} pass" if top.name in ("forward", "backward") else top.name
     return f"{_most(share)} of the idle time is in {phase}"
+
+
+def _idle_ms(row: SyncRow | PhaseStats) -> float:
+    """Idle time of the step that the report speaks of; as recorded where no other is known."""
+    known = row.unprofiled_idle_ms
+    return (row.gpu_idle_ms or 0.0) if known is None else known
 
 
 def _of_sync(m: Measurements) -> str | None:
@@ -153,7 +178,7 @@ def _of_sync(m: Measurements) -> str | None:
     costly = [row for row in m.syncs if not row.benign]
     if not costly:
         return None
-    top = costly[0]
+    top = max(costly, key=_idle_ms)
     called = top.op.split(" > ")[0] if top.op else top.call
     where = f"{called} in {function_at(top.python)}" if top.python else called
     when = (
@@ -163,10 +188,10 @@ def _of_sync(m: Measurements) -> str | None:
         if top.phase.startswith("between")
         else f" in {top.phase}"
     )
-    idle = sum(row.gpu_idle_ms for row in costly)
+    idle = sum(map(_idle_ms, costly))
     times = f"{top.calls:.4g} times {m.timed.steps.per}"
     return (
-        f"{_most(top.gpu_idle_ms / idle)} of the syncs' idle time: {where}, {times}{when}"
+        f"{_most(_idle_ms(top) / idle)} of the syncs' idle time: {where}, {times}{when}"
         if idle
         else None
     )

@@ -14,6 +14,7 @@ from traceanalyzer.analysis.algebra import Groups, at
 from traceanalyzer.analysis.causes.causes import Causes
 from traceanalyzer.analysis.causes.details import IdleDetail
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
+from traceanalyzer.analysis.causes.idle_left import IdleLeft, Place
 from traceanalyzer.analysis.tables.budget import Budget, Idle
 from traceanalyzer.analysis.tables.gap_rows import nodes_behind, place_codes, place_names
 from traceanalyzer.analysis.tables.path_rows import NodeNames
@@ -188,7 +189,7 @@ def _of_idle(
     """Idle time by cause, kind of host work and place: each recorded gap, with what is left of it
     without the profiler, and the gaps that the replay alone has."""
     as_recorded = _recorded_idle(causes, recorded)
-    now = as_recorded if without is None else _idle_without(causes, without.idle)
+    now = as_recorded if without is None else _idle_without(causes, idle_left(causes, without.idle))
     entries = [
         LedgerEntry(
             "idle",
@@ -226,24 +227,57 @@ def _recorded_idle(causes: Causes, recorded: Idle) -> dict[_IdlePlace, float]:
     }
 
 
-def _idle_without(causes: Causes, pieces: IdlePieces) -> dict[_IdlePlace, float]:
-    """Idle time of the step without the profiler, ms: what keeps the cause of a recorded gap is at
-    that gap's place, the rest where the op that ends it was launched."""
+def _idle_without(causes: Causes, left: IdleLeft) -> dict[_IdlePlace, float]:
+    """Idle time of the step without the profiler, ms."""
     result: dict[_IdlePlace, float] = {}
+    gap = np.flatnonzero(left.of_gap > 0)
+    _add(result, causes, gap, left.of_gap[gap])
+    for (cause, place), time_ms in left.elsewhere.items():
+        key = (cause, place, None)
+        result[key] = result.get(key, 0.0) + time_ms
+    return result
+
+
+def idle_left(causes: Causes, pieces: IdlePieces) -> IdleLeft:
+    """Idle time of the step without the profiler: what keeps the cause of a recorded gap is of that
+    gap, the rest where the op that ends it was launched. Where only causes are known, each is
+    spread over its gaps as they were recorded."""
+    if not ((pieces.gap >= 0) | (pieces.op >= 0)).any():
+        return _spread(causes, pieces)
     kept = np.flatnonzero(pieces.gap >= 0)
     kept = kept[causes.gaps.cause[pieces.gap[kept]] == pieces.cause[kept]]
-    _add(result, causes, pieces.gap[kept], pieces.ms[kept])
+    of_gap = np.zeros(len(causes.gaps))
+    np.add.at(of_gap, pieces.gap[kept], pieces.ms[kept])
     new = np.ones(len(pieces), bool)
     new[kept] = False
-    left = pieces.take(new)
+    return IdleLeft(of_gap, _where_launched(causes, pieces.take(new)))
+
+
+def _spread(causes: Causes, pieces: IdlePieces) -> IdleLeft:
+    """Idle time of which only the causes are known, over the recorded gaps of each."""
+    length = np.maximum(steady_lengths(causes.timed, causes.gaps), 0).astype(np.float64)
+    of_gap = np.zeros(len(length))
+    elsewhere = dict[Place, float]()
+    for cause, time_ms in pieces.by_cause().items():
+        share = np.where(causes.gaps.cause == cause, length, 0.0)
+        if share.any():
+            of_gap += share * (time_ms / share.sum())
+        elif time_ms:
+            elsewhere[cause.label, None] = time_ms
+    return IdleLeft(of_gap, elsewhere)
+
+
+def _where_launched(causes: Causes, pieces: IdlePieces) -> dict[Place, float]:
+    """Idle time by cause and by what launched the op that ends it, ms."""
     names = place_names(causes.timed)
-    node = at(causes.timed.joined.launch_node, left.op, -1).astype(np.int32)
+    node = at(causes.timed.joined.launch_node, pieces.op, -1).astype(np.int32)
     nowhere = len(causes.timed.trace.strings)
     code = NodeNames.of(causes.timed).at(node, nowhere)
+    result = dict[Place, float]()
     for cause, name, time_ms in zip(
-        left.cause.tolist(), code.tolist(), left.ms.tolist(), strict=True
+        pieces.cause.tolist(), code.tolist(), pieces.ms.tolist(), strict=True
     ):
-        key = (IdleCause(cause).label, None if name == nowhere else names[name], None)
+        key = (IdleCause(cause).label, None if name == nowhere else names[name])
         result[key] = result.get(key, 0.0) + time_ms
     return result
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from traceanalyzer.analysis.causes.causes import Causes
 from traceanalyzer.analysis.causes.critical_path import path_parts
 from traceanalyzer.analysis.causes.doubts import clocks_apart_ns, doubt, with_clocks_joined
+from traceanalyzer.analysis.causes.idle_left import IdleLeft
 from traceanalyzer.analysis.causes.started import LaunchEdges
 from traceanalyzer.analysis.groups.first_steps import first_steps
 from traceanalyzer.analysis.groups.input_loading import loading
@@ -37,7 +38,7 @@ from traceanalyzer.analysis.tables.modules import module_stats, range_rows
 from traceanalyzer.analysis.tables.op_memory import op_memory
 from traceanalyzer.analysis.tables.ops import op_stats
 from traceanalyzer.analysis.tables.path_rows import PathTime, path_tables
-from traceanalyzer.analysis.tables.phases import phase_stats
+from traceanalyzer.analysis.tables.phases import PhaseIdle, PhaseStats, phase_stats
 from traceanalyzer.analysis.tables.profiled import Profiled, profiled
 from traceanalyzer.analysis.tables.roofline_rows import roofline_step
 from traceanalyzer.analysis.tables.shape_rows import shape_rows
@@ -48,7 +49,7 @@ from traceanalyzer.analysis.time.coverage import concurrent_kernel_share, covera
 from traceanalyzer.analysis.time.repeats import repeats
 from traceanalyzer.analysis.time.timed import HasTimed, Timed
 from traceanalyzer.base import NS_PER_MS, dataclass
-from traceanalyzer.diagnosis.ledger import Basis, Ledger, make_ledger
+from traceanalyzer.diagnosis.ledger import Basis, Ledger, idle_left, make_ledger
 from traceanalyzer.replay.host_parts import HostPart, host_parts
 from traceanalyzer.replay.iterations import Served
 from traceanalyzer.replay.replayed_path import replayed_path_time
@@ -285,6 +286,17 @@ class Measurements(HasTimed):
         return make_ledger(self.causes, self.step_parts, self._recorded_step.idle, without, basis)
 
     @cached_property
+    def idle_left(self) -> IdleLeft | None:
+        """Idle time of the step without the profiler by recorded gap; None where that step is not
+        known, and of a rank that the report does not speak of."""
+        if self.ranks is not None and len(self.together) > 1:
+            spoken_of = self.ranks.rows[self.ranks.critical]
+            if spoken_of.rank != self.trace.rank:
+                return None
+        without = self._without_profiler
+        return None if without is None else idle_left(self.causes, without.idle)
+
+    @cached_property
     def unprofiled(self) -> of_steps.Unprofiled | None:
         """The step without the profiler, taken apart; None where it was neither measured nor can
         be replayed."""
@@ -344,10 +356,10 @@ class Measurements(HasTimed):
         lambda m: gap_histogram(m.timed, m.causes.gaps)
     )  # gaps of the steady state by length
     gap_places = lazy(
-        lambda m: gap_places(m.timed, m.causes.gaps)
+        lambda m: gap_places(m.timed, m.causes.gaps, left=m.idle_left)
     )  # idle time of the steady state by cause and place
     syncs = lazy(
-        lambda m: sync_rows(m.timed, m.causes.gaps, m.phases)
+        lambda m: sync_rows(m.timed, m.causes.gaps, m.phases, m.idle_left)
     )  # places that wait for the device
     class_rows = lazy(lambda m: class_stats(m.timed))  # device time by class of work
     kernels = lazy(lambda m: kernel_stats(m.rated))  # kernels by name
@@ -434,6 +446,13 @@ class Measurements(HasTimed):
     """How much of the hardware a step uses; None without steps or device work."""
     modules = lazy(lambda m: module_stats(m.rated))
     """The step by module of the model; empty where no calls of modules were recorded."""
-    phase_rows = lazy(lambda m: phase_stats(m.timed, m.phases))  # phases by name
+
+    @cached_property
+    def phase_rows(self) -> "list[PhaseStats]":
+        """Phases by name."""
+        left = self.idle_left
+        idle = None if left is None else PhaseIdle(self.causes.gaps, left)
+        return phase_stats(self.timed, self.phases, idle)
+
     phase_times = lazy(lambda m: phase_times(m.timed, m.phases))
     """The step by what its work is for; None where nothing tells."""

@@ -11,6 +11,8 @@ from traceanalyzer.diagnosis.finding import BottleneckClass, Recommendation, Sum
 WORTH_SHOWING = 1.05
 """What gains less is within the spread of hosts and clocks: it stands behind what gains more, and
 not on the first screen."""
+NO_GAIN = 0.995
+"""Share of today's step from which a predicted one is printed as the same figure."""
 AS_GOOD = 0.9
 """Share of the best speedup from which what answers the verdict is named first."""
 DEVICE_CLASSES: tuple[BottleneckClass, ...] = ("compute", "memory")
@@ -38,7 +40,7 @@ def holds_no_gain(advice: Recommendation, step_ms: float) -> bool:
     """Whether the range of what is predicted holds a step as long as today's."""
     more = advice.as_much_work
     high_ms = advice.high_ms if more is None else more.high_ms
-    return high_ms is not None and high_ms >= step_ms
+    return high_ms is not None and high_ms >= NO_GAIN * step_ms
 
 
 def is_worth_showing(advice: Recommendation) -> bool:
@@ -64,14 +66,19 @@ def with_reason(advice: Sequence[Recommendation], summary: Summary) -> list[Reco
     if first.cls in named:
         return [first, *others]
     cause = WORDS[summary.bottleneck]
-    against = next((one for one in others if one.cls in named and one.predicted_speedup), None)
-    if against is None:
+    answers = [one for one in others if one.cls in named]
+    against = next((one for one in answers if one.predicted_speedup), None)
+    if against is None and any(one.as_much_work for one in answers):
+        reason = f"What is against {cause} changes the work of a step."
+    elif against is None and any(one.basis[:1].isdigit() for one in answers):
+        reason = f"What is against {cause} needs another change first."
+    elif against is None:
         reason = f"No advice against {cause} is known to pay more."
     elif against.may_not_help or first.predicted_speedup is None:
         reason = f"No advice against {cause} is sure to help."
     else:
         gain = digits(against.predicted_speedup or 1.0)
-        reason = f"Pays more than what is against {cause} ({gain}x)."
+        reason = f"Pays more than what is against {cause} alone ({gain}x)."
     return [replace(first, instead=reason), *others]
 
 

@@ -83,8 +83,18 @@ def idle_pieces(tape: Tape, times: Pass, gaps: IntervalSet, device: int) -> Idle
     row = at(tape.row, op, NO_GAP).astype(np.int64)
     steps = tape.steps
     as_recorded = IdlePieces(kept / NS_PER_MS / steps, cause, recorded, row)
-    new = _of_the_replay_alone(tape, times, gaps, op, cause, length - kept)
+    at_end = _behind_the_last(tape, device)
+    kept_at_end = _kept_at_end(tape, times, gaps, op, at_end, length - kept)
+    new = _of_the_replay_alone(tape, times, gaps, op, cause, length - kept - kept_at_end)
     pieces = as_recorded
+    if at_end >= 0:
+        behind = replace(
+            as_recorded,
+            ms=kept_at_end / NS_PER_MS / steps,
+            cause=np.full(len(op), of_gaps.cause[at_end]),
+            gap=np.full(len(op), at_end),
+        )
+        pieces = pieces.followed_by(behind)
     for named, spent in new.items():
         pieces = pieces.followed_by(
             replace(
@@ -107,12 +117,40 @@ def _op_after(tape: Tape, times: Pass, gaps: IntervalSet, device: int) -> I64:
 
 
 def _gap_before(tape: Tape, device: int) -> I64:
-    """For each op of the tape the recorded gap that it ended, and last for none: -1."""
+    """For each op of the tape the recorded gap that it ended, and last for a device of which no op
+    is on the tape its longest one; -1: none."""
     gaps = tape.source.causes.gaps
+    of_device = np.flatnonzero(gaps.device == device)
+    longest = of_device[gaps.duration[of_device].argmax()] if len(of_device) else NO_GAP
     ended = np.flatnonzero((gaps.next_op >= 0) & (gaps.device == device))
     of_row = np.full(len(tape.source.trace.device_ops), NO_GAP, np.int64)
     of_row[gaps.next_op[ended]] = ended
-    return np.append(of_row[tape.row], NO_GAP)
+    return np.append(of_row[tape.row], longest)
+
+
+def _behind_the_last(tape: Tape, device: int) -> int:
+    """The recorded gap of known cause behind the last op of the device, which no op ends; -1:
+    none."""
+    gaps = tape.source.causes.gaps
+    known = (gaps.cause != IdleCause.OTHER) & (gaps.cause != IdleCause.PROFILER)
+    rows = np.flatnonzero((gaps.next_op < 0) & (gaps.device == device) & (gaps.step >= 0) & known)
+    return int(rows[gaps.duration[rows].argmax()]) if len(rows) else NO_GAP
+
+
+def _kept_at_end(
+    tape: Tape, times: Pass, gaps: IntervalSet, op: I64, at_end: int, left: I64
+) -> I64:
+    """How much of what is `left` of each gap was recorded behind the device's last op: of the gap
+    before the next repetition, ns."""
+    if at_end < 0:
+        return np.zeros(len(op), np.int64)
+    recorded = int(tape.source.causes.gaps.duration[at_end])
+    return np.where(_before_next(times, gaps, op), np.minimum(left, recorded), 0)
+
+
+def _before_next(times: Pass, gaps: IntervalSet, op: I64) -> Bool:
+    """Which gaps the next repetition's first op ends."""
+    return (op >= 0) & (at(np.array(times.came, np.int64), op, 0) < gaps.end)
 
 
 def _kept(gap: I64, length: I64, recorded: I64) -> I64:
@@ -133,9 +171,8 @@ def _of_the_replay_alone(
     """For each gap what of it was not recorded, ns, by what the host does until it launches the op:
     the parts of that are as large as in the whole gap."""
     called = np.array(times.called, np.int64)
-    before_next = at(np.array(times.came, np.int64), op, 0) < gaps.end  # of the next repetition
     launch_at = at(called, at(tape.event, op, 0), 0)
-    issued_at = np.where(before_next, gaps.end, launch_at)
+    issued_at = np.where(_before_next(times, gaps, op) | (op < 0), gaps.end, launch_at)
     launched = np.clip(issued_at, gaps.start, gaps.end)
     spent = HostClock(tape, times).spent(gaps.start, launched)
     length = np.maximum(gaps.end - gaps.start, 1)

@@ -342,7 +342,7 @@ class Replay:
             with_today = max(step, on_slow)
         if with_today < base:
             high = min(high, max(with_today, SURE_GAIN * base))
-        low = max(low, base * scenario.least, 0.0)
+        low = max(low, self.range_ms[0] * scenario.least, 0.0)
         return low, high if scenario.may_cost else min(high, self.range_ms[1])
 
     def _least_by_device_ms(self, scenario: Scenario, step: float) -> float:

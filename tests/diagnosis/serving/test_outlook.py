@@ -156,6 +156,6 @@ def test_a_rate_of_tokens_is_that_without_the_profiler() -> None:
         arithmetic_ms=None,
     )
     assert _about(phase) == (
-        "3 decode iterations (2 requests): 5 ms without the profiler (4 ms to 6 ms), 10 ms recorded, "
+        "3 decode iterations (2 requests): 5 ms without the profiler (4 ms to 6 ms); of 10 ms recorded, "
         "GPU busy 8 ms (80%), 1 ms waiting for the CPU. 400 generated tokens/s."
     )

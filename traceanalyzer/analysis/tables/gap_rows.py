@@ -2,6 +2,7 @@
 operator or line of the program stands behind them)."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 
@@ -21,13 +22,14 @@ from traceanalyzer.analysis.causes.details import OF_NO_CALL, IdleDetail
 from traceanalyzer.analysis.causes.frames import python_frames
 from traceanalyzer.analysis.causes.gaps import Gaps, GapSide
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
+from traceanalyzer.analysis.causes.idle_left import IdleLeft, Place
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.tables.budget import Idle
 from traceanalyzer.analysis.tables.path_rows import NodeNames, is_named, within
 from traceanalyzer.analysis.tables.syncs import op_path, same_path, steady_lengths
 from traceanalyzer.analysis.time.host_timeline import dominant_nodes
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base import NS_PER_US, cut, dataclass, metric, ms
+from traceanalyzer.base import NS_PER_US, cut, dataclass, maybe, metric, ms
 from traceanalyzer.trace import I32, I64, Bool
 
 
@@ -68,6 +70,7 @@ ran dry."""
 LONGEST_NAME = 60  # characters of an op's name in a sentence
 NOWHERE = "(launch not recorded)"
 OUTSIDE = "(outside operators and calls)"
+NO_GAP = "(in no recorded gap)"
 
 
 def gap_rows(timed: Timed, gaps: Gaps, chosen: I64) -> list[GapRow]:
@@ -277,11 +280,44 @@ class GapPlaceRow:
         "that time as a share of the device's idle time: the rows sum to 1", "share"
     )
     longest_us: float = metric("the longest of them")
+    unprofiled_idle_ms: float | None = maybe(
+        "idle time there of the step without the profiler; null where that is not known, and of "
+        "ranks that the report does not speak of"
+    )
 
 
-def gap_places(timed: Timed, gaps: Gaps, min_us: float = 0.0) -> list[GapPlaceRow]:
+def gap_places(
+    timed: Timed, gaps: Gaps, min_us: float = 0.0, left: IdleLeft | None = None
+) -> list[GapPlaceRow]:
     """A row for each cause and place of the steady state's gaps, of at least that length, on the
-    step's device, by idle time."""
+    step's device, by idle time; last what only the step without the profiler has."""
+    rows = _recorded_places(timed, gaps, min_us, left)
+    if left is None or min_us:
+        return rows
+    elsewhere = dict(left.elsewhere)
+    rows = [_with_new(row, elsewhere.pop((row.cause, row.name), 0.0)) for row in rows]
+    return [*rows, *_new_places(timed, elsewhere)]
+
+
+def _with_new(row: GapPlaceRow, new_ms: float) -> GapPlaceRow:
+    return replace(row, unprofiled_idle_ms=(row.unprofiled_idle_ms or 0.0) + new_ms)
+
+
+def _new_places(timed: Timed, elsewhere: dict[Place, float]) -> list[GapPlaceRow]:
+    """Rows of idle time that no recorded gap holds, by cause."""
+    by_cause: dict[str, float] = {}
+    for (cause, _), time_ms in elsewhere.items():
+        by_cause[cause] = by_cause.get(cause, 0.0) + time_ms
+    return [
+        GapPlaceRow(timed.trace.rank, cause, NO_GAP, None, None, 0.0, 0.0, 0.0, 0.0, time_ms)
+        for cause, time_ms in by_cause.items()
+        if time_ms > 0
+    ]
+
+
+def _recorded_places(
+    timed: Timed, gaps: Gaps, min_us: float, left: IdleLeft | None
+) -> list[GapPlaceRow]:
     chosen, length = _steady_gaps(timed, gaps, min_us)
     if not len(chosen):
         return []
@@ -295,6 +331,7 @@ def gap_places(timed: Timed, gaps: Gaps, min_us: float = 0.0) -> list[GapPlaceRo
     names = place_names(timed)
     outermost = timed.linked.tree.outermost(is_named(timed))
     all_ns = total.sum()
+    left_ms = None if left is None else groups.sum(left.of_gap[chosen])
 
     def row(group: int) -> GapPlaceRow:
         gap = int(longest[group])
@@ -308,6 +345,7 @@ def gap_places(timed: Timed, gaps: Gaps, min_us: float = 0.0) -> list[GapPlaceRo
             idle_ms=ms(total[group] / steps),
             share_of_idle=float(total[group] / all_ns),
             longest_us=float(length[gap]) / NS_PER_US,
+            unprofiled_idle_ms=None if left_ms is None else float(left_ms[group]),
         )
 
     return [row(group) for group in np.argsort(-total, kind="stable").tolist()]

@@ -21,6 +21,8 @@ from traceanalyzer.analysis.algebra import (
     stable_order,
     union,
 )
+from traceanalyzer.analysis.causes.gaps import Gaps
+from traceanalyzer.analysis.causes.idle_left import IdleLeft
 from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.names.phase_names import INPUT_NAMES, Role, role_of
 from traceanalyzer.analysis.phases.derived_phases import derived_phases, host_time
@@ -70,6 +72,26 @@ class PhaseStats:
         "calls a step inside it that block the CPU until the GPU has finished something; null where API calls were not "
         "recorded"
     )
+    unprofiled_idle_ms: float | None = maybe(
+        "what is left of that idle time in the step without the profiler; null where that is not known, and of ranks "
+        "that the report does not speak of"
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class PhaseIdle:
+    """The recorded gaps, and what is left of each without the profiler."""
+
+    gaps: Gaps
+    left: IdleLeft
+
+    def inside_ms(self, host: IntervalSet) -> float:
+        """Idle time without the profiler, a step, of what lies in these stretches of the host."""
+        some = np.flatnonzero(self.left.of_gap > 0)
+        start = self.gaps.start[some]
+        end = self.gaps.end[some]
+        share = measure(host, start, end) / np.maximum(end - start, 1)
+        return float((share * self.left.of_gap[some]).sum())
 
 
 class _Phase(NamedTuple):
@@ -83,7 +105,9 @@ class _Phase(NamedTuple):
     role: Role
 
 
-def phase_stats(timed: Timed, phases: Phases) -> list[PhaseStats]:
+def phase_stats(
+    timed: Timed, phases: Phases, unprofiled: PhaseIdle | None = None
+) -> list[PhaseStats]:
     """A row for each phase, in the order of the program, phases inside others after them."""
     step_ns = float(timed.steps.duration[timed.steps.steady].mean())
     derived = derived_phases(timed, phases.ranges, phases.by_autograd)
@@ -105,7 +129,7 @@ def phase_stats(timed: Timed, phases: Phases) -> list[PhaseStats]:
         found.append(
             _Phase((Role.BACKWARD.label, "recomputation"), None, rows, recomputed, None, Role.NONE)
         )
-    return [_row(timed, step_ns, phase) for phase in found]
+    return [_row(timed, step_ns, phase, unprofiled) for phase in found]
 
 
 def _annotated(timed: Timed, ranges: PhaseRanges) -> Iterator[_Phase]:
@@ -165,19 +189,20 @@ class _LaunchedIn:
         return np.concatenate(ops), np.concatenate(instances)
 
 
-def _row(timed: Timed, step_ns: float, phase: _Phase) -> PhaseStats:
+def _row(timed: Timed, step_ns: float, phase: _Phase, unprofiled: PhaseIdle | None) -> PhaseStats:
     ops = timed.trace.device_ops
     table = timed.trace.host_ranges
     steps = timed.steps.steady_count
     start = ops.start[phase.ops]
     end = ops.end[phase.ops]
-    device = span = idle = None
+    device = span = idle = left_ms = None
     if timed.device is not None:
         device = _in_steps(timed, start, end).total / steps
         span = None if phase.instance is None else _spans(start, end, phase.instance) / steps
         inside = _in_steps(timed, table.start[phase.rows], table.end[phase.rows])
         gaps = timed.activity[timed.device].gaps
         idle = int(measure(gaps, inside.start, inside.end).sum()) / steps
+        left_ms = None if unprofiled is None else unprofiled.inside_ms(inside)
     host_ns = host_time(table, phase.rows)
     return PhaseStats(
         rank=timed.trace.rank,
@@ -195,6 +220,7 @@ def _row(timed: Timed, step_ns: float, phase: _Phase) -> PhaseStats:
         role=phase.role.label if phase.role else None,
         gpu_idle_ms=None if idle is None else ms(idle),
         waits=_waits(timed, phase.rows),
+        unprofiled_idle_ms=left_ms,
     )
 
 

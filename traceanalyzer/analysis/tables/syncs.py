@@ -9,12 +9,13 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra import EMPTY, Groups, at, measure
 from traceanalyzer.analysis.causes.gaps import Gaps
+from traceanalyzer.analysis.causes.idle_left import IdleLeft
 from traceanalyzer.analysis.joined.joined import HostAttribution
 from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.phases.roles import Phases
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import dataclass, maybe, metric, ms
-from traceanalyzer.trace import I32, I64, RangeKind
+from traceanalyzer.trace import F64, I32, I64, RangeKind
 
 BENIGN_IDLE_SHARE = 0.001
 """Waits from one place that cost the device less than this share of the step are called benign."""
@@ -43,12 +44,18 @@ class SyncRow:
         "phase that the calls were made in: the innermost annotated one, else what autograd tells, else between which "
         "two; null where nothing tells"
     )
+    unprofiled_idle_ms: float | None = maybe(
+        "device idle time because of them in the step without the profiler; null where that is not "
+        "known, and of ranks that the report does not speak of"
+    )
 
 
 MOST_LEVELS = 64  # of a path of operators the innermost: programs nest about ten
 
 
-def sync_rows(timed: Timed, gaps: Gaps, phases: Phases) -> list[SyncRow]:
+def sync_rows(
+    timed: Timed, gaps: Gaps, phases: Phases, left: IdleLeft | None = None
+) -> list[SyncRow]:
     """A row for each place that waits in the steady state, by device idle time, then host wait."""
     calls = timed.trace.api_calls
     rows = np.flatnonzero(timed.joined.blocks & timed.steady_calls)
@@ -56,15 +63,22 @@ def sync_rows(timed: Timed, gaps: Gaps, phases: Phases) -> list[SyncRow]:
         return []
     places, place = _places(timed.joined, rows, phases)
 
-    def of_places(weights: I64 | None) -> list[float]:
+    def of_places(weights: I64 | F64 | None) -> list[float]:
         return np.bincount(place, weights, len(places)).tolist()
 
     wait = of_places(calls.end[rows] - calls.start[rows])
     idle = of_places(_idle_after(timed, gaps)[rows])
     busy = of_places(_busy_during(timed, rows))
     count = of_places(None)
+    idle_left = None if left is None else of_places(_left_after(timed, gaps, left)[rows])
     table = [
-        _row(timed, place, _Waits(count[i], wait[i], busy[i], idle[i]))
+        _row(
+            timed,
+            place,
+            _Waits(
+                count[i], wait[i], busy[i], idle[i], None if idle_left is None else idle_left[i]
+            ),
+        )
         for place, i in places.items()
     ]
     return sorted(table, key=lambda row: (-row.gpu_idle_ms, -row.host_wait_ms))
@@ -77,6 +91,7 @@ class _Waits(NamedTuple):
     wait: float
     busy: float  # of the device meanwhile
     idle: float  # of the device afterwards
+    left_ms: float | None  # of that in a mean step without the profiler
 
 
 def _row(timed: Timed, place: "Place", waits: _Waits) -> SyncRow:
@@ -96,6 +111,7 @@ def _row(timed: Timed, place: "Place", waits: _Waits) -> SyncRow:
         gpu_idle_ms=ms(idle),
         benign=idle < BENIGN_IDLE_SHARE * mean_step if known else None,
         phase=phase,
+        unprofiled_idle_ms=waits.left_ms,
     )
 
 
@@ -112,6 +128,14 @@ def _idle_after(timed: Timed, gaps: Gaps) -> I64:
     lengths = np.maximum(steady_lengths(timed, gaps)[caused], 0)
     idle = np.zeros(len(timed.trace.api_calls), np.int64)
     np.add.at(idle, gaps.sync[caused], lengths)
+    return idle
+
+
+def _left_after(timed: Timed, gaps: Gaps, left: IdleLeft) -> F64:
+    """Idle time of a mean step without the profiler that each API call causes by waiting, ms."""
+    caused = np.flatnonzero(gaps.sync >= 0)
+    idle = np.zeros(len(timed.trace.api_calls))
+    np.add.at(idle, gaps.sync[caused], left.of_gap[caused])
     return idle
 
 

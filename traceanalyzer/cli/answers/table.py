@@ -303,16 +303,31 @@ def _rank_sentence(rank: int | None, places: Sequence[Any], each: str) -> str:
     from traceanalyzer.report.format import figure
 
     idle = _idle_ms(places)
-    causes = defaultdict[str, float](float)
-    for place in places:
-        causes[place.cause] += place.idle_ms
-    largest_first = sorted(causes.items(), key=lambda cause: -cause[1])
-    shares = [f"{cause} {figure(ms / idle, 'share')}" for cause, ms in largest_first]
+    shares = _causes_in_words(places, "idle_ms")
     gaps = sum(place.gaps for place in places)
     whose = "" if rank is None else f"Rank {rank}: "
     count = figure(gaps)
     noun = "gap" if count == "1" else "gaps"
-    return f"{whose}{count} {noun}{each}, {figure(idle, 'ms')} idle: {', '.join(shares)}."
+    as_recorded = f"{whose}{count} {noun}{each}, {figure(idle, 'ms')} idle"
+    if any(place.unprofiled_idle_ms is None for place in places):
+        return f"{as_recorded}: {shares}."
+    without_ms = float(sum(place.unprofiled_idle_ms for place in places))
+    causes = _causes_in_words(places, "unprofiled_idle_ms")
+    without = f"{figure(without_ms, 'ms')}{f': {causes}' if causes else ''}"
+    return f"{as_recorded} as recorded: {shares}. Without the profiler {without}."
+
+
+def _causes_in_words(places: Sequence[Any], column: str) -> str:
+    """The causes of idle time with their shares of it, the largest first."""
+    from traceanalyzer.report.format import figure
+
+    causes = defaultdict[str, float](float)
+    for place in places:
+        causes[place.cause] += getattr(place, column)
+    idle = sum(causes.values())
+    largest_first = sorted(causes.items(), key=lambda cause: -cause[1])
+    shares = [f"{cause} {figure(ms / idle, 'share')}" for cause, ms in largest_first if ms > 0]
+    return ", ".join(shares)
 
 
 def _of_memory(sort: str | None, columns: str | None) -> bool:

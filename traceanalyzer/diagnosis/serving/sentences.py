@@ -143,7 +143,7 @@ def _about(p: Phase) -> str:
     if known:
         time = (
             f"{_ms(known.ms)} without the profiler ({_ms(known.low_ms)} to "
-            f"{_ms(known.high_ms)}), {time} recorded"
+            f"{_ms(known.high_ms)}); of {time} recorded"
         )
     count = (
         f"{p.iterations} {p.phase} iterations" if p.iterations > 1 else f"One {p.phase} iteration"

@@ -4,6 +4,7 @@ words."""
 import re
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from traceanalyzer.analysis.names.kernel_names import function_name
@@ -80,7 +81,7 @@ def no_advice(report: Report) -> str:
         bottleneck in OF_KERNELS
         and (getattr(report.metrics.utilisation, "gpu_busy_share", None) or 0.0) >= BUSY
     )
-    why = "Nothing to fix: the GPU is busy." if busy else "No change is predicted to help."
+    why = "Nothing to fix: the GPU is busy." if busy else "No known remedy is predicted to help."
     return f"{why} To go further: traceanalyzer {TABLES.get(bottleneck, 'show kernels')} PATH"
 
 
@@ -94,11 +95,35 @@ def without_gain(report: Report) -> str | None:
 
 
 def explained(report: Report) -> Finding | None:
-    """The finding that *Next* explains: the largest on the cause that the verdict names; the
-    largest of all where it names none, and None where no finding is on it."""
-    named = answering(report.summary)
-    told = report.summary.bottleneck != "inconclusive"
-    return next((one for one in report.findings if one.cls in named or not told), None)
+    """The finding that *Next* explains: the largest on the cause that the verdict names, else on
+    the one named beside it, and None where no finding is on either; without a verdict the one on
+    the largest part of the step."""
+    summary = report.summary
+    if summary.bottleneck == "inconclusive":
+        if not report.devices:
+            return next(iter(report.findings), None)
+        return next(
+            (one for one in report.findings if one.cls in _classes_of_largest(report)), None
+        )
+    alone = answering(replace(summary, beside=None))
+    either = answering(summary)
+    on_cause = next((one for one in report.findings if one.cls in alone), None)
+    return on_cause or next((one for one in report.findings if one.cls in either), None)
+
+
+def _classes_of_largest(report: Report) -> tuple[str, ...]:
+    """The classes of findings on the largest part of the step; what no cause explains is of the
+    class inconclusive."""
+    metrics = report.metrics
+    known = metrics.unprofiled if report.summary.basis == "unprofiled" else metrics
+    if known is None or known.budget_ms is None or known.idle_ms is None:
+        return ()
+    budget = known.budget_ms
+    if budget.idle > budget.compute:
+        idle = vars(known.idle_ms)
+        largest = max(idle, key=idle.__getitem__)
+        return (largest,) if largest in TABLES else ("inconclusive",)
+    return OF_KERNELS
 
 
 def on_first_screen(report: Report) -> list[Recommendation]:

@@ -38,7 +38,9 @@ def places_of_gaps(_: "MeasuredRanks", m: "Measurements", wanted: RowFilter) -> 
     """Where gaps of at least the length asked for begin and end."""
     from traceanalyzer.analysis.tables.gap_rows import gap_places
 
-    return gap_places(m.timed, m.causes.gaps, wanted.min_us) if wanted.min_us else m.gap_places
+    if not wanted.min_us:
+        return m.gap_places
+    return gap_places(m.timed, m.causes.gaps, wanted.min_us, m.idle_left)
 
 
 def traffic_rows(measured: "MeasuredRanks", _: "Measurements", __: RowFilter) -> list[Any]:
