@@ -37,6 +37,19 @@ CASES = {
     "odd_convolutions": ("cudnn_benchmark",),
     "short_epochs": ("persistent_workers",),
     "healthy": (),
+    "trainer_bert": ("autocast_bf16", "tf32"),
+    "lightning_augmented": ("loader_workers", "many_loader_workers"),
+    "timm_resnet": ("channels_last", "autocast_bf16"),
+    "gan_two_optimizers": ("fused_optimizer", "foreach_optimizer"),
+    "translator_clipped": ("compile_graphs", "compile"),
+    "accumulated_and_read": ("deferred_reads",),
+    "gru_cells": ("compile_graphs", "compile"),
+    "unet": ("channels_last",),
+    "tiny_samples": ("loader_workers", "many_loader_workers"),
+    "masked_attention": ("autocast_bf16", "tf32"),
+    "vit_batch_by_batch": ("compile_graphs",),
+    "healthy_decoder": (),
+    "healthy_pictures": (),
 }
 """Each program with the switches that are its remedy."""
 STEP = re.compile(r"^step_ms ([\d.]+)$", re.MULTILINE)

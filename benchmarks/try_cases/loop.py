@@ -26,14 +26,30 @@ def sized(large: int, small: int) -> int:
     return small if SMALL else large
 
 
-def run(step: Callable[[], object], steps: int = STEPS) -> None:
-    """Run the steps and print the median of the stopwatch's readings, ms a step."""
-    readings = []
-    for number in range(steps):
-        if number >= WARM and number % SETTLED == 0:
+class Stopwatch:
+    """Reads the time between steps, where a library has the loop."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.readings: list[float] = []
+
+    def before_step(self) -> None:
+        if self.number >= WARM and self.number % SETTLED == 0:
             if DEVICE == "cuda":
                 torch.cuda.synchronize()
-            readings.append(time.perf_counter())
+            self.readings.append(time.perf_counter())
+        self.number += 1
+
+    def tell(self) -> None:
+        """Print the median of the readings, ms a step."""
+        times = [(b - a) / SETTLED * 1e3 for a, b in pairwise(self.readings)]
+        print(f"step_ms {statistics.median(times):.4f}")
+
+
+def run(step: Callable[[], object], steps: int = STEPS) -> None:
+    """Run the steps and print the median of the stopwatch's readings, ms a step."""
+    stopwatch = Stopwatch()
+    for _ in range(steps):
+        stopwatch.before_step()
         step()
-    times = [(b - a) / SETTLED * 1e3 for a, b in pairwise(readings)]
-    print(f"step_ms {statistics.median(times):.4f}")
+    stopwatch.tell()
