@@ -94,5 +94,5 @@ def test_what_is_neither_is_one_line(sources: Sources, tmp_path: Path) -> None:
         companions.memory(sources, str(tmp_path))
     with pytest.raises(TraceAnalyzerError, match="not a CUDA memory snapshot"):
         companions.memory(sources, TRACE)
-    with pytest.raises(TraceAnalyzerError, match="no trace"):
+    with pytest.raises(TraceAnalyzerError, match="not a structured log"):
         companions.compile(sources, str(SNAPSHOTS[0]))

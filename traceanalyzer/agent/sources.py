@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from traceanalyzer.base.files import may_read, only_below
-from traceanalyzer.comparison.other_kinds import compared_kinds, other_kind_of
+from traceanalyzer.comparison.other_kinds import compared_kinds
 from traceanalyzer.comparison.reference import report_named
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.part_of_run import Selection
@@ -17,10 +17,8 @@ from traceanalyzer.ingest import load
 from traceanalyzer.ingest.flight_recorder.folder import read_flight
 from traceanalyzer.ingest.folders import snapshot_in
 from traceanalyzer.ingest.memory import read_snapshot
-from traceanalyzer.ingest.torch_log import read_logs
 from traceanalyzer.report.build import report_of
-from traceanalyzer.report.compile.build import compile_report
-from traceanalyzer.report.compile.figures import logs_of
+from traceanalyzer.report.compile.build import compile_report, logs_and_run
 from traceanalyzer.report.compile.strip import CompileReport
 from traceanalyzer.report.figures import step_times
 from traceanalyzer.report.memory.build import memory_report
@@ -196,11 +194,8 @@ class Sources:
         """The report on logs of torch.compile, or on a recording and the logs in its capture. Raises
         TraceAnalyzerError."""
         with only_below(self._roots):
-            place = may_read(self._place(path))
-            if trace or other_kind_of(str(place)) == "compile":
-                return compile_report(read_logs(place), self._run(trace) if trace else None)
-            run = self._run(path)
-            return compile_report(logs_of(one.path for one in run.traces), run)
+            logs, run = logs_and_run(may_read(self._place(path)), trace, self._run)
+            return compile_report(logs, run)
 
     def _run(self, name: str) -> Run:
         return load([str(may_read(self._place(name)))])

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from tests.kineto_builder import KinetoTrace
 from tests.replay.compile.log_builder import LogBuilder
+from traceanalyzer.agent.sources import Sources
 from traceanalyzer.analysis.algebra.intervals import union
 from traceanalyzer.cli import cli
 from traceanalyzer.collect.plan import CapturePlan
@@ -235,6 +236,31 @@ def test_a_capture_with_the_log_has_a_compile_part(tmp_path: Path) -> None:
     (own,) = [one for one in report["findings"] if one["id"] == "graph-break"]
     assert own["headroom_ms"] is None, "it is part of what the others have"
     assert report["recommendations"][0]["remedy"] == "remove_graph_breaks"
+
+
+def test_a_capture_is_asked_as_a_whole_with_the_log_that_was_recorded_into_it(
+    tmp_path: Path,
+) -> None:
+    trace = written(tmp_path, broken_trace())
+    without = CliRunner().invoke(cli, ["compile", str(tmp_path), "--format", "json"])
+    assert without.exit_code == 0, without.output
+    assert json.loads(without.output)["compile"]["source"] == "trace"
+    (tmp_path / "compile").mkdir()
+    broken_log(tmp_path).rename(tmp_path / "compile" / "some.log")
+    for given in (tmp_path, trace):
+        result = CliRunner().invoke(cli, ["compile", str(given), "--format", "json"])
+        assert result.exit_code == 0, result.output
+        compiled = json.loads(result.output)["compile"]
+        assert compiled["compile_s"] == 2.0
+        assert [row["location"] for row in compiled["graph_breaks"]]
+    agent = Sources([tmp_path]).compiled(str(tmp_path))
+    assert agent.compiled.compile_s == 2.0
+
+
+def test_a_folder_with_neither_is_one_line(tmp_path: Path) -> None:
+    result = CliRunner().invoke(cli, ["compile", str(tmp_path)])
+    assert result.exit_code == 1
+    assert str(tmp_path) in str(result.exception or result.output)
 
 
 def test_compile_work_is_laid_onto_the_clock_of_the_trace(tmp_path: Path) -> None:

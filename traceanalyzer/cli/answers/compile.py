@@ -1,7 +1,7 @@
 """`traceanalyzer compile`: what torch.compile cost, where it broke, what it left."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -14,11 +14,6 @@ from traceanalyzer.cli.options import (
     output_options,
     redact_options,
 )
-
-if TYPE_CHECKING:
-    from traceanalyzer.trace import Run
-    from traceanalyzer.trace.compile_log import CompileLog
-
 
 _MS: dict[str, Any] = {"type": click.FloatRange(min=0, min_open=True), "metavar": "MS"}
 
@@ -64,30 +59,18 @@ def compile(  # noqa: A001 (the command's name)
 ) -> None:
     """Say what torch.compile cost, where it broke and what it left eager."""
     from traceanalyzer.cli.io.output import check_writable, emit, write
-    from traceanalyzer.cli.io.reports import cleaned
+    from traceanalyzer.cli.io.reports import cleaned, read_run
     from traceanalyzer.replay.compile.steps import StopwatchTimes
-    from traceanalyzer.report.compile.build import compile_report
+    from traceanalyzer.report.compile.build import compile_report, logs_and_run
     from traceanalyzer.report.compile.document import compile_document
 
     if overlay and hidden is not None:
         raise click.UsageError("--overlay keeps names and paths; leave out --redact")
     check_writable(overlay)
-    logs, run = _read(Path(log), trace)
+    logs, run = logs_and_run(Path(log), trace, lambda path: read_run([path]))
     if overlay is not None:
         from traceanalyzer.export.perfetto.compile_tracks import compile_tracks
 
         write(compile_tracks(logs, run), overlay)
     report = cleaned(compile_report(logs, run, StopwatchTimes(step_ms, eager_step_ms)), hidden, run)
     emit(compile_document(report, full or output.file is not None), output)
-
-
-def _read(log: Path, trace: str | None) -> "tuple[list[CompileLog], Run | None]":
-    """The logs, and the run with the trace; a recording in the place of the log is a trace without
-    one."""
-    from traceanalyzer.cli.io.reports import read_run
-    from traceanalyzer.ingest.detect import is_recording
-    from traceanalyzer.ingest.torch_log import is_log, read_logs
-
-    if trace is None and log.is_file() and not is_log(log) and is_recording(log):
-        return [], read_run([str(log)])
-    return read_logs(log), None if trace is None else read_run([trace])

@@ -186,6 +186,17 @@ def _log_files(path: Path) -> list[Path]:
     return inside
 
 
+def holds_logs(path: Path) -> bool:
+    """Whether it is a structured log of torch.compile, or a folder with one right in it. Raises
+    UnreadableInputError where it cannot be opened."""
+    if not path.is_dir():
+        return is_log(path)
+    try:
+        return any(_passes(file, is_log) for file in path.iterdir())
+    except OSError as error:
+        raise cannot_open(path, error) from error
+
+
 def is_log(path: Path) -> bool:
     """Whether a file is a structured log of torch.compile. Raises UnreadableInputError where it
     cannot be opened."""

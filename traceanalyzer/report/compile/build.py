@@ -1,15 +1,19 @@
 """From the log of torch.compile, a trace, or both, to what is reported."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.diagnosis.compile.measured import UNTIMED, compiled_by, diagnose_compile
 from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.diagnosis.selection import MeasuredRanks
+from traceanalyzer.ingest.detect import is_recording
+from traceanalyzer.ingest.torch_log import holds_logs, read_logs
 from traceanalyzer.replay.compile.measure import headline_log, measure_logs
 from traceanalyzer.replay.compile.steps import StopwatchTimes, with_stopwatch
+from traceanalyzer.report.compile.figures import logs_of
 from traceanalyzer.report.compile.strip import CompileReport, strip_of
 from traceanalyzer.trace import Run, Trace
 from traceanalyzer.trace.compile_log import CompileLog
@@ -18,6 +22,24 @@ COUNTED_ONCE = (
     "What these findings would save is part of the GPU idle time that the findings above take apart by cause: it does "
     "not add to theirs."
 )
+
+
+def logs_and_run(
+    place: Path,
+    trace: str | None,
+    load: Callable[[str], Run],
+    progress: Callable[[float], None] | None = None,
+) -> tuple[list[CompileLog], Run | None]:
+    """The logs at a place, and the run of a trace that goes with them; of a recording or a capture
+    the run, and the logs that were recorded into the capture. Raises TraceAnalyzerError."""
+    if trace:
+        return read_logs(place, progress), load(trace)
+    if not place.exists() or holds_logs(place):
+        return read_logs(place, progress), None
+    if place.is_file() and not is_recording(place):
+        return read_logs(place, progress), None
+    run = load(str(place))
+    return logs_of(one.path for one in run.traces), run
 
 
 def compile_report(
