@@ -43,6 +43,7 @@ class CapturePlan:
     stacks: bool = False
     memory: bool = False
     modules: bool = True  # whether the calls of modules are named, where no stacks name them
+    operators: bool = False  # whether nsys is told of PyTorch's operators, as ranges of NVTX
     memory_snapshot: bool = False
     compile_log: bool = False  # whether torch.compile writes its log into the capture
     # seconds after which a recording in progress ends at the next step

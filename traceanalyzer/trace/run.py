@@ -100,7 +100,8 @@ class Trace:
     @property
     def operators_slowed(self) -> bool:
         """Whether the recorder slowed every operator of the host, not its API calls alone."""
-        return self.source in TORCH_PROFILER
+        by_nvtx = self.source == "nsys" and self.collected.ops
+        return self.source in TORCH_PROFILER or by_nvtx
 
     @property
     def annotated_with(self) -> str:

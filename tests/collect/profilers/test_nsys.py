@@ -42,9 +42,20 @@ def test_a_whole_run_is_exported_scrubbed_and_keeps_its_status(tmp_path, stand_i
     assert {"--trace=cuda,nvtx,cublas,cudnn", "--cuda-graph-trace=node", "--sample=none"} <= set(
         profile
     )
-    assert not any("osrt" in word or "capture-range" in word for word in profile)
+    assert not any(
+        part in word for word in profile for part in ("osrt", "capture-range", "pytorch")
+    )
     assert profile[-len(command) :] == list(command)
     assert "--include-blobs=true" in export
+
+
+@pytest.mark.parametrize(("options", "asked"), [((), True), (("--no-operators",), False)])
+def test_an_nsys_that_can_names_the_operators_of_a_whole_run(tmp_path, stand_in, options, asked):
+    environment, log = stand_in
+    words = ("nsys", "-o", tmp_path / "capture", "--whole-run", *options)
+    newer = "--pytorch=  autograd-nvtx, autograd-shapes-nvtx, functions-trace, none"
+    collect(*words, "--", sys.executable, "-c", "", STAND_IN_HELP=newer, **environment)
+    assert ("--pytorch=autograd-shapes-nvtx" in _calls(log)[0]) == asked
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,9 @@ import numpy as np
 import pytest
 
 from tests.nsys_builder import PID, SCHEMAS, Export, global_pid, global_tid, small_run
+from traceanalyzer.analysis.joined.backward import made_by
+from traceanalyzer.analysis.joined.knowledge import Knowledge
+from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.base.errors import EmptyRecordingError
 from traceanalyzer.ingest import nsys
 from traceanalyzer.trace import (
@@ -353,6 +356,20 @@ class TestRanges:
         assert trace.host_ranges.sequence.tolist() == [sequence]
         assert trace.text(int(trace.host_ranges.shapes[0])) == shapes
         assert trace.collected.ops == (kind == RangeKind.OP)
+
+    def test_autograd_nodes_know_the_operators_that_made_them(self, target: Path) -> None:
+        engine = "autograd::engine::evaluate_function: "
+        export = Export().kernel(1, 5).nvtx(10, 20, "aten::addmm, seq = 7, op_id = 1")
+        export.nvtx(30, 90, f"{engine}AddmmBackward0, seq = 7, op_id = 2")
+        export.nvtx(31, 89, "AddmmBackward0, seq = 7, op_id = 3, sizes = [[2, 4]]")
+        export.nvtx(32, 80, "aten::mm, op_id = 4, sizes = [[4, 2], [2, 4]]")
+        export.nvtx(91, 95, f"{engine}torch::autograd::AccumulateGrad, op_id = 5")
+        trace = read_one(export, target)
+        assert trace.host_ranges.forward_thread.tolist() == [0, 1, 1, 0, 0]
+        linked = TraceJoins(trace, Knowledge())
+        is_forward = linked.tree.of_ranges(trace.host_ranges.start == 10, False)
+        gave_rise = made_by(linked, is_forward)
+        assert gave_rise[linked.tree.of_ranges(trace.host_ranges.start == 32, False)].all()
 
     def test_ranges_never_closed_or_across_threads_are_left_out(self, target: Path) -> None:
         export = Export().kernel(1, 5).nvtx(10, None, "open").nvtx(10, 20, "closed")

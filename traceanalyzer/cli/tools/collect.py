@@ -162,6 +162,12 @@ def collect_timing(words: tuple[str, ...], output: str | None, **options: Any) -
 )
 @click.option("--memory", is_flag=True, help="GPU memory usage.")
 @click.option(
+    "--operators/--no-operators",
+    default=True,
+    show_default=True,
+    help="Names and shapes of PyTorch's operators, and modules (slows the captured steps).",
+)
+@click.option(
     "--keep-report",
     is_flag=True,
     help="Keep the .nsys-rep: it holds environment, arguments and output.",
@@ -180,7 +186,13 @@ def collect_nsys(
     from traceanalyzer.collect.profilers import nsys
 
     chosen = nsys.NsysOptions(
-        whole_run, sample_cpu, options["memory"], keep_report, gpu_metrics, os_calls
+        whole_run,
+        sample_cpu,
+        options["memory"],
+        keep_report,
+        gpu_metrics,
+        os_calls,
+        options["operators"],
     )
     _record("nsys", words, output, options, chosen)
 

@@ -66,6 +66,8 @@ WINDOWS_PATH = re.compile(r"\b[A-Za-z]:\\[^\s\"'<>|]+")
 TRACED = "cuda,nvtx,cublas,cudnn"
 REPORT = "nsys.nsys-rep"
 EXPORT = "nsys.sqlite"
+HELP_SECONDS = 60
+"""What an nsys may take to print its help: it is a large program on what may be a network drive."""
 MISSING = (
     "nsys is not installed (or not on PATH): it comes with the CUDA toolkit (package cuda-nsight-systems or"
     " nsight-systems-cli), or from https://developer.nvidia.com/nsight-systems; "
@@ -150,6 +152,8 @@ class NsysOptions:
     gpu_metrics: bool = False  # sample the GPUs' counters; the driver may ask for root
     # record calls of the operating system: what the host reads and waits for
     os_calls: bool = False
+    # of a whole run, which nothing of ours is inside of: nsys has PyTorch name its operators
+    operators: bool = False
 
 
 def profile_command(
@@ -171,7 +175,20 @@ def profile_command(
         flags["gpu-metrics-devices"] = "all"
     if options.memory:
         flags["cuda-memory-usage"] = "true"
+    if options.whole_run and options.operators and knows_pytorch(nsys):
+        flags["pytorch"] = "autograd-shapes-nvtx"
     return [nsys, "profile", *(f"--{name}={value}" for name, value in flags.items()), *command]
+
+
+def knows_pytorch(nsys: str) -> bool:
+    """Whether this nsys can have PyTorch name its operators, as newer ones can."""
+    try:
+        said = subprocess.run(  # noqa: S603
+            [nsys, "profile", "--help"], capture_output=True, timeout=HELP_SECONDS, check=False
+        )
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return b"--pytorch" in said.stdout and b"autograd-shapes-nvtx" in said.stdout
 
 
 def finish(nsys: str, work: Path, options: NsysOptions, folder: Path) -> str | None:

@@ -9,12 +9,17 @@ from traceanalyzer.collect.host.files import write_json
 from traceanalyzer.collect.host.ranks import own_file
 from traceanalyzer.collect.plan import CapturePlan
 from traceanalyzer.collect.profilers.jax_trace import JaxProfiler
+from traceanalyzer.collect.profilers.operator_names import OperatorNames
 from traceanalyzer.collect.steps.step_clock import StepClock
 
 
 class CudaProfiler:
     """`cudaProfilerStart` and `cudaProfilerStop`, which nsys and ncu wait for; steps are ranges of
-    NVTX."""
+    NVTX, and where the plan says so PyTorch's operators and modules."""
+
+    def __init__(self, plan: CapturePlan) -> None:
+        self._names = OperatorNames(plan) if plan.operators else None
+        self._opened = 0
 
     def start(self) -> None:
         """Switch on. Raises RuntimeError in a program that does not use CUDA."""
@@ -25,6 +30,8 @@ class CudaProfiler:
             )
         import torch
 
+        if self._names is not None:
+            self._names.begin()
         cuda.synchronize()
         torch.cuda.cudart().cudaProfilerStart()
 
@@ -34,18 +41,32 @@ class CudaProfiler:
 
         cuda.synchronize()
         torch.cuda.cudart().cudaProfilerStop()
+        if self._names is not None:
+            self._names.end()
+
+    def forked(self) -> None:
+        """This process is a fork: what it has of the capture ends."""
+        if self._names is not None:
+            self._names.forked()
 
     def push(self, number: int) -> None:
-        """A step begins."""
-        import torch
+        """A step begins. It may do so inside of a range of PyTorch's that ends before it: where
+        there are such, it is none of their stack."""
+        from torch.cuda import nvtx
 
-        torch.cuda.nvtx.range_push(f"step {number}")
+        if self._names is None:
+            nvtx.range_push(f"step {number}")
+        else:
+            self._opened = nvtx.range_start(f"step {number}")
 
     def pop(self) -> None:
         """It has ended."""
-        import torch
+        from torch.cuda import nvtx
 
-        torch.cuda.nvtx.range_pop()
+        if self._names is None:
+            nvtx.range_pop()
+        else:
+            nvtx.range_end(self._opened)
 
 
 class ProfilerRange:
@@ -58,7 +79,7 @@ class ProfilerRange:
         self._on_phase = on_phase
         self._unit = unit
         jax = JaxProfiler(plan) if plan.recorder == "jax" else None
-        self._switch: CudaProfiler | JaxProfiler = jax or CudaProfiler()
+        self._switch: CudaProfiler | JaxProfiler = jax or CudaProfiler(plan)
         clock = StepClock(
             plan.unprofiled_steps, plan.unprofiled_most, drain=jax.drain if jax else None
         )
@@ -119,6 +140,8 @@ class ProfilerRange:
     def abandon(self) -> None:
         """Forget the capture, which is another process's."""
         self.finished = True
+        if self._range_open and isinstance(self._switch, CudaProfiler):
+            self._switch.forked()
         self._range_open = False
         atexit.unregister(self.close)
 

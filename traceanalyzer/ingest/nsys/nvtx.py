@@ -79,9 +79,14 @@ def nvtx_ranges(
     ids = events.columns.pop("textId")
     if (name < 0).any():
         name = np.where(name >= 0, name, strings.of_ids(ids, "unnamed range", bare_name))
-    is_operator = reader.names.operators(name, events.columns["sequence"])
+    sequence = events.columns["sequence"]
+    is_operator = reader.names.operators(name, sequence)
+    # PyTorch tells nsys no threads: numbers of different ones, of which there are hardly several,
+    # cannot be told apart
+    of_backward = reader.names.of_backward(name, sequence)
     kind = tight(np.where(is_operator, RangeKind.OP, RangeKind.ANNOTATION).astype(np.uint8))
-    events.columns.update({"kind": kind, "name": name})
+    forward_thread = tight(of_backward.astype(np.int32))
+    events.columns.update({"kind": kind, "name": name, "forward_thread": forward_thread})
     return events
 
 

@@ -21,6 +21,8 @@ _CALLED = re.compile(r"\{'mod': ?'(?P<module>[\w.]+)', ?'op': ?'(?P<op>\w+)'")
 function name it."""
 _OPERATOR = re.compile(r"(?:[A-Za-z_]\w*::)+[\w.]+|autograd::engine::evaluate_function: .*")
 """Names of PyTorch operators and autograd nodes, as against those of `record_function` blocks."""
+_AUTOGRAD = re.compile(r"autograd::engine::evaluate_function: .*|[\w:]+Backward\d*")
+"""Names of the ranges around autograd's nodes, which carry the number of the forward operator."""
 _MOST_DIGITS = 18  # longer numbers are left where they are: they may not fit 64 bits
 
 
@@ -63,6 +65,14 @@ class RangeNames:
                 "aten::"
             )  # PyTorch's own even without numbers
         return is_operator[name] | (sequence >= 0)
+
+    def of_backward(self, name: I32, sequence: I64) -> Bool:
+        """Which of the ranges, with these name codes and sequence numbers, are autograd nodes that
+        carry the number of the forward operator that made them."""
+        is_autograd = np.zeros(len(self._strings.values) + 1, bool)
+        for code in distinct(name[sequence >= 0]).tolist():
+            is_autograd[code] = _AUTOGRAD.fullmatch(self._strings.values[code]) is not None
+        return is_autograd[name] & (sequence >= 0)
 
     def _said(self, raw: bytes) -> tuple[int, int, int]:
         """What a text of any form says: name, sequence number, shapes."""

@@ -211,8 +211,10 @@ def _host_ranges(ranges: tuple[ProcessEvents, ...], ids: I64) -> HostRanges:
         "sequence",
         "shapes",
         "collective",
-    ):  # the last three only NVTX has
-        nothing = [constant_column(-1, len(events), np.int64) for events in ranges]
+        "forward_thread",
+    ):  # the last four only NVTX has
+        fill = 0 if name == "forward_thread" else -1
+        nothing = [constant_column(fill, len(events), np.int64) for events in ranges]
         columns[name] = concatenated(
             [one.columns.pop(name, none) for one, none in zip(ranges, nothing, strict=True)]
         )
