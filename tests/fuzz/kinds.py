@@ -60,6 +60,7 @@ TEXTS = {
     "memsum.txt": "memory_summary",
     "oom.txt": "out_of_memory",
     "watchdog.txt": "watchdog",
+    "lightning.txt": "host_profile",
     "ncu.csv": "ncu_csv",
     "vllm.txt": "serving_summary",
     "dmon.txt": "gpu_samples",

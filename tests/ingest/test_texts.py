@@ -15,6 +15,10 @@ DATA = Path(__file__).parents[1] / "data" / "texts"
 TOLD = {
     "oom.txt": ("out_of_memory", "PyTorch holds 6.2 GiB that nothing uses"),
     "oom_old.txt": ("out_of_memory", "20 MiB were asked for, 15.6 MiB of 7.93 GiB were free"),
+    "lightning.txt": (
+        "host_profile",
+        "40.1 s in all. [_TrainingEpochLoop].train_dataloader_next 24 s",
+    ),
     "watchdog.txt": ("watchdog", "2 ranks gave up: rank 3 in allreduce #1,234; rank 0 in"),
     "memsum.txt": ("memory_summary", "At its peak 10 GiB were allocated, 12 GiB reserved"),
     "vllm.txt": ("serving_summary", "TTFT 310 ms, TPOT 21.5 ms, ITL 17.2 ms, 8.3 requests/s"),

@@ -252,15 +252,16 @@ FORMATS = (
             FormatSource(name, ".txt", keeps_model=False)
             for name in (
                 *("memory_summary", "ncu_csv", "serving_summary", "gpu_samples", "compile_events"),
-                *("nsys_stats", "nvprof", "rocprof_stats"),
+                *("nsys_stats", "nvprof", "rocprof_stats", "host_profile"),
             )
         ),
         in_folder="printout",
         expected="what nsys stats, ncu --csv or nvidia-smi printed",
         title=(
-            "texts as people paste them: `nsys stats`, nvprof, rocprof v1, `ncu --csv`, "
-            "`torch.cuda.memory_summary()`, samples of `nvidia-smi` and DCGM, summaries of serving "
-            "benchmarks, `chromium_events.json` of tlparse"
+            "texts as people paste them: `nsys stats`, nvprof, rocprof v1, `ncu`, "
+            "`torch.cuda.memory_summary()`, samples of `nvidia-smi`, `rocm-smi` and DCGM, summaries of "
+            "serving benchmarks, trtexec, nccl-tests, llama.cpp, Lightning's profiler, cProfile, py-spy, "
+            "`chromium_events.json` of tlparse"
         ),
         tells="what the text holds, in a sentence or two, and what to record to know more",
         cannot="when anything happened, and what waits for what",
@@ -289,8 +290,8 @@ FORMATS = (
         in_folder="printout",
         expected="an out-of-memory error",
         title=(
-            "messages: an allocation that failed, recompilations and graph breaks (`TORCH_LOGS`), "
-            "what a benchmark prints at its end"
+            "messages: an allocation that failed, a collective that timed out, recompilations and graph "
+            "breaks (`TORCH_LOGS`), what a benchmark prints at its end"
         ),
         tells=(
             "how much memory was asked for and why there was none; what recompiled, and why; "

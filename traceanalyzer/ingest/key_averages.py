@@ -13,7 +13,9 @@ from traceanalyzer.ingest.timing.lines import decoded_lines
 from traceanalyzer.trace import Health, ProfilerRow, Trace
 
 MOST_ROWS = 100_000  # a program has some hundred names; with shapes some thousand
-_HEADER = re.compile(r"^\W*Name  .*\bSelf CPU( total)?  .*(# of Calls|Number of Calls)")
+_HEADER = re.compile(r"^\W*Name  .*\bSelf CPU( total)?  ")
+_LAST = re.compile(r"# of Calls|Number of Calls")
+"""The column that every version ends its times with: without it the table is cut at the right."""
 _CELLS = re.compile(r"\s{2,}")
 _QUANTITY = re.compile(r"(-?[\d,]+(?:\.\d+)?) ?(us|ms|s)?")
 _UNITS = {"us": 1e-3, "ms": 1.0, "s": 1e3}  # times in ms
@@ -52,7 +54,8 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
 
 def _rows(lines: Iterator[str]) -> tuple[list[ProfilerRow], int, int]:
     """The rows of the first table, how many lines of it are none, and how many tables there are."""
-    fields: Sequence[str | None] = ()
+    fields: list[str | None] = []
+    is_cut = False
     rows: list[ProfilerRow] = []
     lost = tables = 0
     for line in lines:
@@ -60,10 +63,13 @@ def _rows(lines: Iterator[str]) -> tuple[list[ProfilerRow], int, int]:
             tables += 1
             titles = _split(line) if tables == 1 else []
             fields = list(map(_field, titles))
+            if titles and not _LAST.search(line):  # the last column may be cut within a number
+                fields[-1] = None
+                is_cut = True
         elif fields and not line.strip(" -=`>"):
-            fields = () if rows else fields
+            fields = [] if rows else fields
         elif fields and len(rows) < MOST_ROWS:
-            row = _row(fields, _split(line))
+            row = _row(fields, _split(line), is_cut)
             if row is None:
                 lost += 1
             else:
@@ -79,15 +85,18 @@ def _split(line: str) -> list[str]:
     return _CELLS.split(line.strip().removeprefix(">").strip())
 
 
-def _row(fields: Sequence[str | None], cells: list[str]) -> ProfilerRow | None:
-    """The row; None for a line that has not a cell for each column, or no times."""
-    if len(cells) != len(fields):
+def _row(fields: Sequence[str | None], cells: list[str], is_cut: bool) -> ProfilerRow | None:
+    """The row; None for a line that has not a cell for each column, or no times. `is_cut`: the
+    table lacks its right side, and a row may lack its last cell."""
+    if len(cells) != len(fields) - (is_cut and len(cells) < len(fields)):
         return None
-    values = {name: cell for name, cell in zip(fields, cells, strict=True) if name is not None}
+    values = {name: cell for name, cell in zip(fields, cells, strict=False) if name is not None}
     numbers: dict[str, Any] = {
         name: _quantity(cell) for name, cell in values.items() if name not in ("name", "shapes")
     }
-    if "name" not in values or numbers.get("self_cpu_ms") is None or numbers.get("calls") is None:
+    if "name" not in values or numbers.get("self_cpu_ms") is None:
+        return None
+    if not is_cut and numbers.get("calls") is None:
         return None
     return ProfilerRow(name=values["name"], shapes=values.get("shapes"), **numbers)
 

@@ -65,8 +65,12 @@ SHOWN_STEPS = 5  # slow steps that are named
 def profiled_summary(table: Profiled, source: str) -> Summary:
     """The verdict: always inconclusive, because sums do not tell what waits for what."""
     unit = "a step" if table.steps else "the profile"
-    cpu = f", operators and calls {digits(table.cpu_ms)} ms of CPU time" if table.cpu_ms else ""
-    why = f"kernels take {digits(table.device_ms)} ms of GPU time{cpu}. {FIND_OUT_OF_SUMS[source]}"
+    spent = [f"kernels take {digits(table.device_ms)} ms of GPU time"] if table.device_ms else []
+    if table.cpu_ms:
+        takes = "" if spent else "take "
+        spent.append(f"operators and calls {takes}{digits(table.cpu_ms)} ms of CPU time")
+    lacks = "" if table.device_ms else "; the table has no time of the GPU"
+    why = f"{', '.join(spent)}{lacks}. {FIND_OUT_OF_SUMS[source]}"
     text = f"Inconclusive: a table of sums does not tell what waits for what. In {unit} {why}"
     return Summary("inconclusive", 0.0, text, "recorded", None)
 

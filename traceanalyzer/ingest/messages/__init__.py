@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from traceanalyzer.ingest.messages import averages
-from traceanalyzer.ingest.texts import console, out_of_memory, watchdog
+from traceanalyzer.ingest.texts import console, inductor, out_of_memory, watchdog
 from traceanalyzer.ingest.texts.reading import TextKind, read_text, text_kind
 from traceanalyzer.trace import Trace
 
@@ -13,6 +13,7 @@ KINDS = (
     TextKind("watchdog", watchdog.holds, watchdog.told),
     TextKind("out_of_memory", out_of_memory.holds, out_of_memory.told),
     TextKind("torch_console", console.holds, console.told),
+    TextKind("torch_console", inductor.holds, inductor.told),
     TextKind("printed_averages", averages.holds, averages.told),
 )
 

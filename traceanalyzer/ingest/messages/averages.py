@@ -24,11 +24,23 @@ _STATISTIC = re.compile(
 _TIMES = frozenset(("iter_s", "time_s", "mean_s", "compute_s"))
 _RATES = {"samples_per_s": "samples/s", "tokens_per_s": "tokens/s", "its_per_s": "steps/s"}
 _WORDS = {"average": "mean", "avg": "mean", "median": "p50", "stdev": "std"}
-_SHOWN = {"mean": "mean", "p50": "median", "p90": "p90", "p95": "p95", "p99": "p99"}
+_SHOWN = {"best": "best", "mean": "mean", "p50": "median", "p90": "p90", "p95": "p95", "p99": "p99"}
 MOST_TEXT = 65_536  # characters of a dictionary that is printed
 FEWEST = 2  # figures that make a summary
 LOADING_SHARE = 0.2
 """From this share of a batch's time on, loading is worth a word."""
+_PER_LOOP = re.compile(
+    r"^(?P<mean>[\d.]{1,12}) ?(?P<unit>ns|[uµμ]s|ms|s) ± (?P<std>[\d.]{1,12}) ?(?P<std_unit>ns|[uµμ]s|ms|s) per loop",
+    re.MULTILINE,
+)
+_BEST = re.compile(r"best of \d{1,6}: (?P<best>[\d.]{1,12}) (?P<unit>nsec|usec|msec|sec) per loop")
+_MEASUREMENT = re.compile(r"Measurement object at 0x|^\s+\d+ measurements, \d+ runs", re.MULTILINE)
+_MEASURED = re.compile(
+    r"^\s*(Median|Mean): ([\d.]{1,12}) (ns|us|ms|s)$|^\s*([\d.]{1,12}) (ns|us|ms|s)$", re.MULTILINE
+)
+_HYPERFINE = re.compile(
+    r"Time \(mean ± σ\):\s+([\d.]{1,12}) (µs|us|ms|s) ±\s+([\d.]{1,12}) (µs|us|ms|s)"
+)
 RECORD = (
     "To see single slow steps, log the time of each: `traceanalyzer collect timing -- python "
     "train.py`; to see why they take as long, record some: `traceanalyzer collect torch -- python "
@@ -38,6 +50,8 @@ RECORD = (
 
 def holds(text: str) -> bool:
     """Whether a text prints such figures."""
+    if _timed_by_tools(text):
+        return True
     found = _figures(text)
     return len(found) >= FEWEST and any(name.split(" ")[0] != "data" for name in found)
 
@@ -79,7 +93,7 @@ def _notes(found: dict[str, float]) -> Iterator[str]:
 
 def _figures(text: str) -> dict[str, float]:
     """Figures by name: `time mean` and `data mean` in seconds, rates a second."""
-    found: dict[str, float] = {}
+    found = _timed_by_tools(text)
     for name, value, unit in _pairs(text):
         match = _STATISTIC.search(name)
         word = match[1].lower() if match else "mean"
@@ -94,6 +108,39 @@ def _figures(text: str) -> dict[str, float]:
         elif field == "data_s" and match:
             found.setdefault(f"data {word}", value * factor)
     return found
+
+
+def _timed_by_tools(text: str) -> dict[str, float]:
+    """What timeit, torch.utils.benchmark and hyperfine print, in seconds."""
+    per_loop = _PER_LOOP.search(text)
+    if per_loop is not None:
+        return {
+            "time mean": _seconds(per_loop["mean"], per_loop["unit"]),
+            "time std": _seconds(per_loop["std"], per_loop["std_unit"]),
+        }
+    best = _BEST.search(text)
+    if best is not None:
+        each = _seconds(best["best"], best["unit"])
+        return {"time best": each}
+    if _MEASUREMENT.search(text):
+        found: dict[str, float] = {}
+        for name, value, unit, bare, bare_unit in _MEASURED.findall(text):
+            key = "time p50" if name == "Median" else "time mean"
+            found.setdefault(key, _seconds(value or bare, unit or bare_unit))
+        return found
+    hyperfine = _HYPERFINE.search(text)
+    if hyperfine is not None:
+        mean, unit, spread, spread_unit = hyperfine.groups()
+        return {"time mean": _seconds(mean, unit), "time std": _seconds(spread, spread_unit)}
+    return {}
+
+
+def _seconds(value: str, unit: str) -> float:
+    short = {"nsec": "ns", "msec": "ms", "sec": "s"}.get(unit, unit)
+    try:
+        return float(value) * TIME_UNITS[short]
+    except ValueError:
+        return 0.0
 
 
 def _meaning(name: str, unit: str) -> tuple[str, float]:

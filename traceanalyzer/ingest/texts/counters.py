@@ -1,14 +1,37 @@
-"""What `ncu --csv` prints, without a trace."""
+"""What `ncu` prints, as CSV or as sections for people, without a trace."""
 
 import re
 from pathlib import Path
 
 from traceanalyzer.base import digits
 from traceanalyzer.ingest.ncu import read_counters
+from traceanalyzer.ingest.side_files import number_in
+from traceanalyzer.ingest.texts.figures import counted
 from traceanalyzer.trace import Told
 from traceanalyzer.trace.circumstances import KernelCounters
 
 _HEAD = re.compile(r'^\s*"ID".*"Kernel Name"', re.MULTILINE)
+_SECTION = re.compile(r"^\s+Section: GPU Speed Of Light", re.MULTILINE)
+_KERNEL = re.compile(
+    r"^ {1,4}(?P<name>\S[^\n]{0,2000}?)(?: \(\d+, \d+, \d+\)x\(\d+, \d+, \d+\))?,"
+    r"(?: [^,\n]{1,40},)? Context \d+, Stream \d+",
+    re.MULTILINE,
+)
+_METRIC = re.compile(
+    r"^ {2,}(Duration|Compute \(SM\) Throughput|SM Throughput|Memory Throughput|DRAM Throughput"
+    r"|Achieved Occupancy)\s+(%|nsecond|usecond|msecond|second|ns|us|ms|s)\s+([\d.,]{1,20})\s*$",
+    re.MULTILINE,
+)
+_NS = {
+    "nsecond": 1.0,
+    "usecond": 1e3,
+    "msecond": 1e6,
+    "second": 1e9,
+    "ns": 1.0,
+    "us": 1e3,
+    "ms": 1e6,
+    "s": 1e9,
+}
 SHOWN = 5  # kernels that are named
 NEAR_PEAK_SHARE = 0.6
 """NVIDIA's own rule: above 60 % of a peak a kernel is bound by it, below both by latency."""
@@ -16,26 +39,58 @@ NS_PER_US = 1e3
 RECORD = (
     "For their share of the step, give a trace with it: `traceanalyzer analyze TRACE --ncu FILE`."
 )
+RECORD_CSV = (
+    "For their share of the step print them as CSV (`ncu --csv --page raw`, or --import of the report), "
+    "and give that with a trace: `traceanalyzer analyze TRACE --ncu FILE`."
+)
 
 
 def holds(text: str) -> bool:
     """Whether a text has such a table."""
-    return _HEAD.search(text) is not None
+    return any(pattern.search(text) for pattern in (_HEAD, _SECTION))
 
 
 def told(text: str, path: Path) -> Told | None:
     """What the counters say of the kernels, the longest first."""
-    kernels = read_counters(path)
+    kernels = read_counters(path) if _HEAD.search(text) else _printed(text)
+    if not kernels:
+        return None
     ordered = sorted(kernels, key=lambda kernel: -(kernel.duration_ns or 0.0))
     total_us = sum(kernel.duration_ns or 0.0 for kernel in kernels) / NS_PER_US
     first = ordered[0]
     spent = f", {digits(total_us)} us in all" if total_us else ""
     return Told(
         what="Counters of Nsight Compute",
-        tells=f"{len(kernels):,} kernels{spent}. The longest is {_said(first)}.",
-        record=RECORD,
+        tells=f"{counted(len(kernels), 'kernel')}{spent}. The longest is {_said(first)}.",
+        record=RECORD if _HEAD.search(text) else RECORD_CSV,
         notes=tuple(f"{_said(kernel)}." for kernel in ordered[1:SHOWN]),
     )
+
+
+def _printed(text: str) -> list[KernelCounters]:
+    """The kernels of sections, as ncu prints them on a console."""
+    heads = list(_KERNEL.finditer(text))
+    found = []
+    for head, following in zip(heads, [*heads[1:], None], strict=True):
+        end = following.start() if following else len(text)
+        values: dict[str, float] = {}
+        for metric in _METRIC.finditer(text, head.end(), end):
+            number = number_in(metric[3])
+            if number is not None and (metric[2] == "%") == (metric[1] != "Duration"):
+                values.setdefault(metric[1], number * _NS.get(metric[2], 0.01))
+        found.append(
+            KernelCounters(
+                head["name"],
+                blocks=-1,
+                threads=-1,
+                duration_ns=values.get("Duration"),
+                compute_share=values.get("Compute (SM) Throughput", values.get("SM Throughput")),
+                memory_share=values.get("Memory Throughput"),
+                dram_share=values.get("DRAM Throughput"),
+                occupancy_share=values.get("Achieved Occupancy"),
+            )
+        )
+    return found
 
 
 def _said(kernel: KernelCounters) -> str:

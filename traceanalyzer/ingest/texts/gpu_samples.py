@@ -1,5 +1,5 @@
-"""Samples of GPUs: `nvidia-smi dmon`, `nvidia-smi --query-gpu --format=csv`, `dcgmi dmon`, and
-DCGM's metrics as an exporter prints them."""
+"""Samples of GPUs: `nvidia-smi dmon`, `nvidia-smi --query-gpu --format=csv`, `dcgmi dmon`, `xpu-smi
+dump`, DCGM's metrics as an exporter prints them, and what `gpu_snapshots` reads."""
 
 import csv
 import re
@@ -7,14 +7,21 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from traceanalyzer.base import dataclass, digits
+from traceanalyzer.base import digits
 from traceanalyzer.ingest.side_files import number_in
 from traceanalyzer.ingest.texts.figures import mean
+from traceanalyzer.ingest.texts.gpu_snapshots import Sample, snapshot_samples
 from traceanalyzer.trace import Told
 
-_DMON = re.compile(r"^#\s*gpu\s+.*\bsm\b", re.MULTILINE)
+_DMON = re.compile(r"^#\s*(?:Date\s+Time\s+|Time\s+)?gpu\s+.*\bsm\b", re.MULTILINE)
 _DCGMI = re.compile(r"^#\s*(?:Entity|ID)\s+.*\b(?:GRACT|SMACT|GPUTL|TENSO|DRAMA)\b", re.MULTILINE)
-_QUERY = re.compile(r"^.*\butilization\.gpu \[%\]", re.MULTILINE)
+_QUERY = re.compile(
+    r"^.*(?:\butilization\.gpu(?: \[%\])?\s*(?:,|$)|GPU Utilization \(%\))", re.MULTILINE
+)
+_UNTITLED = re.compile(r"^[^\n]*,\s*(\d{1,3}) %,[^\n]*\bMiB\b", re.MULTILINE)
+"""Rows of a query without their header: units say what some columns are."""
+_UNITS = {"%": "busy", "W": "power_w", "MiB": "memory_mib"}
+_WITH_UNIT = re.compile(r"(\d{1,9}(?:\.\d{1,6})?) (%|W|MiB)")
 _METRIC = re.compile(
     r'^(DCGM_FI_\w+)\{[^}]*?gpu="(\d{1,9})"[^}]*\}\s+([-+\d.eE]{1,30})', re.MULTILINE
 )
@@ -23,6 +30,14 @@ _MOST_GPUS = 8  # that are listed
 _NAMES = {
     "sm": "busy",
     "utilization.gpu [%]": "busy",
+    "utilization.gpu": "busy",
+    "GPU Utilization (%)": "busy",
+    "GPU Power (W)": "power_w",
+    "GPU Memory Used (MiB)": "memory_mib",
+    "power.draw": "power_w",
+    "memory.used": "memory_mib",
+    "clocks.sm": "clock_mhz",
+    "clocks.current.sm": "clock_mhz",
     "GPUTL": "busy",
     "DCGM_FI_DEV_GPU_UTIL": "busy",
     "GRACT": "graphics",
@@ -44,6 +59,7 @@ _NAMES = {
     "fb": "memory_mib",
 }
 """What columns are, as each tool calls them."""
+_BUSY = frozenset(name for name, what in _NAMES.items() if what == "busy")
 _WORDS = {
     "busy": "some kernel runs {:.0%} of the time",
     "graphics": "the GPU is active {:.0%} of the time",
@@ -55,22 +71,17 @@ UNEVEN = 0.15
 """GPUs whose busy time differs by more of the time than this do not work alike."""
 RECORD = (
     "What the GPU waits for, samples do not say: `traceanalyzer collect torch -- python train.py`, "
-    "or nsys, and analyse that."
+    "or {}, and analyse that."
 )
-
-
-@dataclass(frozen=True)
-class Sample:
-    """One value of one GPU."""
-
-    gpu: str
-    what: str
-    value: float
+_ELSE = (("ROCm System", "rocprofv3"), ("GPU Utilization (%)", "unitrace"))
+"""What else records on other makers' GPUs, by a text that their tools print."""
+_SLOWED = re.compile(r"^\s+((?:SW|HW) [A-Z][A-Za-z ]{4,30}?)\s+: Active", re.MULTILINE)
 
 
 def holds(text: str) -> bool:
     """Whether a text holds such samples."""
-    return any(pattern.search(text) for pattern in (_DMON, _DCGMI, _QUERY, _METRIC))
+    patterns = (_DMON, _DCGMI, _QUERY, _METRIC, _UNTITLED)
+    return any(pattern.search(text) for pattern in patterns) or bool(snapshot_samples(text))
 
 
 def told(text: str, path: Path) -> Told | None:
@@ -95,8 +106,8 @@ def told(text: str, path: Path) -> Told | None:
     return Told(
         what=f"Samples of {len(gpus)} GPU{'s' if len(gpus) > 1 else ''}, {samples:,} each",
         tells=f"{sentence}.",
-        record=RECORD,
-        notes=tuple(_notes(means, values)),
+        record=RECORD.format(next((tool for mark, tool in _ELSE if mark in text), "nsys")),
+        notes=(*_notes(means, values), *_slowed(text)),
     )
 
 
@@ -117,10 +128,20 @@ def _notes(
             break
     clocks = [clock for of in values.get("clock_mhz", {}).values() for clock in of]
     if clocks and max(clocks) > 0:
-        yield f"SM clock {digits(min(clocks))} to {digits(max(clocks))} MHz."
+        lowest = digits(min(clocks))
+        highest = digits(max(clocks))
+        reached = lowest if lowest == highest else f"{lowest} to {highest}"
+        yield f"SM clock {reached} MHz."
     memory = [used for of in values.get("memory_mib", {}).values() for used in of]
     if memory:
         yield f"Most memory in use: {digits(max(memory) / 1024)} GiB."
+
+
+def _slowed(text: str) -> Iterator[str]:
+    """Why the clocks are down, as `nvidia-smi -q` says."""
+    reasons = dict.fromkeys(_SLOWED.findall(text))
+    if reasons:
+        yield f"The clocks are held down: {', '.join(reasons)}."
 
 
 def _samples(text: str) -> Iterator[Sample]:
@@ -129,8 +150,10 @@ def _samples(text: str) -> Iterator[Sample]:
             yield from _sample(gpu, name, value)
     elif _QUERY.search(text):
         yield from _of_query(text)
-    else:
+    elif _DMON.search(text) or _DCGMI.search(text):
         yield from _of_columns(text)
+    else:
+        yield from snapshot_samples(text) or _of_rows(text)
 
 
 def _sample(gpu: str, name: str, value: str) -> Iterator[Sample]:
@@ -147,15 +170,35 @@ def _of_query(text: str) -> Iterator[Sample]:
             cells = [cell.strip() for cell in next(csv.reader([line]), [])]
         except csv.Error:
             continue
-        if "utilization.gpu [%]" in cells:
+        if _BUSY.intersection(cells):
             header = cells
         elif len(cells) == len(header):
             row = dict(zip(header, cells, strict=True))
-            gpu = row.get("index") or row.get("uuid") or row.get("pci.bus_id") or "0"
+            gpu = (
+                row.get("index")
+                or row.get("DeviceId")
+                or row.get("uuid")
+                or row.get("pci.bus_id")
+                or "0"
+            )
             for name, cell in row.items():
                 number = _NUMBER.match(cell)
                 if number is not None:
                     yield from _sample(gpu, name, number[0])
+
+
+def _of_rows(text: str) -> Iterator[Sample]:
+    """Rows of a query without a header: the first whole number in a cell of its own is the GPU's,
+    and of each unit the first cell counts."""
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.split(",")]
+        gpu = next((cell for cell in cells if cell.isdigit()), "0")
+        seen: set[str] = set()
+        for cell in cells:
+            found = _WITH_UNIT.fullmatch(cell)
+            if found is not None and found[2] not in seen:
+                seen.add(found[2])
+                yield Sample(gpu, _UNITS[found[2]], float(found[1]))
 
 
 def _of_columns(text: str) -> Iterator[Sample]:

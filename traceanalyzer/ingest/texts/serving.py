@@ -1,66 +1,127 @@
-"""Summaries of serving benchmarks: vLLM's and SGLang's `bench_serving`, `trtllm-bench`, genai-perf;
-as text or as their JSON."""
+"""Summaries of serving benchmarks: vLLM's, SGLang's and lmdeploy's, `trtllm-bench`, genai-perf and
+AIPerf, Triton's `perf_analyzer`, MLPerf's LoadGen; as text or as their JSON."""
 
 import re
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from traceanalyzer.base import digits
-from traceanalyzer.ingest.side_files import decoded, number_in
+from traceanalyzer.ingest.texts.serving_forms import Pair, pairs_in
 from traceanalyzer.trace import Told
 
-_LINE = re.compile(
-    r"^[\s|│]*(?P<name>[A-Za-z][^:\n│|]{2,70}?)\s*[:│|]\s*(?P<value>\d[\d,]{0,15}(?:\.\d{1,12})?)",
-    re.MULTILINE,
-)
 _NAMES = (
-    ("ttft", re.compile(r"ttft|time[ _-]to[ _-]first[ _-]token")),
+    (
+        "",
+        re.compile(r"target|min_duration|time to second|last token|overhead|http time|constraint"),
+    ),
+    ("ttft", re.compile(r"ttft|time[ _-]to[ _-]first[ _-]token|first[ _]token latency")),
     ("tpot", re.compile(r"tpot|time[ _-]per[ _-]output[ _-]token")),
     ("itl", re.compile(r"\bitl\b|_itl_|inter[ _-]token[ _-]latency")),
-    ("latency", re.compile(r"(?:request|e2e|end-to-end)[ _]\w*[ _]?latency|e2el")),
+    (
+        "latency",
+        re.compile(
+            r"(?:request|e2e|end-to-end|sequence)[ _]\w*[ _]?latency|e2el"
+            r"|^(?:avg|mean|average|median|p?\d\d(?:\.\d\d)?%?|latency)[ _]?(?:percentile )?(?:latency)?"
+            r"[ _]?\((?:usec|ms|ns|s|seconds)\)"
+            r"|percentile latency|^percentile\d\d"
+        ),
+    ),
 )
-_STATISTIC = re.compile(r"\b(mean|average|avg|median|p50|p90|p95|p99)|(?:_|^)(mean|median|p99)_")
-_SAME_STATISTIC = {"average": "mean", "avg": "mean", "p50": "median"}
+_STATISTIC = re.compile(
+    r"\b(mean|average|avg|median|p50|p90|p95|p99)|(?:_|^)(mean|median|p99)_|\b(50|90|95|99)(?:\.00)?%? percentile"
+    r"|\bpercentile(95|99)|(min|max)\b"
+)
+_SAME_STATISTIC = {"average": "mean", "avg": "mean", "p50": "median", "50": "median", "p": ""}
+_MS_OF = (
+    (re.compile(r"\((?:s|sec|seconds)\)|_s$"), 1e3),
+    (re.compile(r"\((?:us|usec)\)"), 1e-3),
+    (re.compile(r"\(ns\)"), 1e-6),
+)
 _RATES = (
-    ("requests", re.compile(r"request[ _]throughput")),
-    ("output", re.compile(r"output[ _](?:token[ _])?throughput|total output throughput")),
-    ("total", re.compile(r"total[ _]token[ _]throughput|token throughput \(tok")),
+    (
+        "requests",
+        re.compile(
+            r"request[ _]throughput|rps \(request per second\)|(?:completed )?samples per second"
+            r"|^throughput \(infer/sec\)"
+        ),
+    ),
+    (
+        "output",
+        re.compile(
+            r"output[ _](?:token[ _])?throughput|^tokens_per_sec"
+            r"|token throughput \(completion token\)"
+        ),
+    ),
+    (
+        "total",
+        re.compile(
+            r"total[ _]token[ _]throughput|token throughput \(tok|token throughput \(prompt"
+            r"|^token_throughput\(token/sec\)"
+        ),
+    ),
 )
+_ANOTHER_RATE = re.compile(r"per user|per gpu|/user|/gpu|scheduled|input token")
 _COUNT = re.compile(r"successful requests|number of requests|\bcompleted\b|num_prompts")
 STALLED = 3.0
 """A tail of the time between tokens that is this many times the median is more than chance: prefill
 of others, or preemption, stands between two tokens."""
+MOST_TIMES = 4
+"""A summary says each figure once, or of a few runs; what is said again and again is a log."""
+PERCENTILES = 3  # figures of a latency alone that make a summary
 RECORD = (
     "To see what the GPU waits for in an iteration: record some seconds of the server with "
     "torch.profiler, and analyse the trace with the server's log."
 )
 _MS = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "latency": "latency"}
+_OF_SERVERS = ("ttft", "tpot", "itl", "requests", "output", "total")
+_MARKS = (
+    "ttft",
+    "first token",
+    "first_token",
+    "time-to-first-token",
+    "throughput",
+    "percentile latency",
+    "[benchmark]",
+    "samples per second",
+    "tpot",
+)
+"""Texts of which every summary has one."""
 
 
 def holds(text: str) -> bool:
     """Whether a text is such a summary."""
     lower = text.lower()
-    return (
-        ("ttft" in lower or "time to first token" in lower or "time-to-first-token" in lower)
-        and ("throughput" in lower)
-        and len(_figures(text)) > 1
-    )
+    if not any(mark in lower for mark in _MARKS):
+        return False
+    pairs = pairs_in(text)
+    if max(Counter(name for name, _ in pairs).values(), default=0) > MOST_TIMES:
+        return False
+    found = _figures(pairs)
+    kinds = {name.partition(" ")[0] for name in found} - {"count"}
+    return len(found) > 1 and bool(kinds.intersection(_OF_SERVERS) or len(found) >= PERCENTILES)
 
 
 def told(text: str, path: Path) -> Told | None:
     """What a summary says."""
-    found = _figures(text)
+    found = _figures(pairs_in(text))
     typical = {label: _typical(found, key) for key, label in _MS.items()}
     times = [f"{label} {digits(ms)} ms" for label, ms in typical.items() if ms is not None]
     rates = [
         f"{digits(found[name])} {what}/s"
-        for name, what in (("requests", "requests"), ("output", "output tokens"))
-        if name in found
+        for name, what in (
+            ("requests", "requests"),
+            ("output", "output tokens"),
+            ("total", "tokens"),
+        )
+        if name in found and not (name == "total" and "output" in found)
     ]
-    if not times:
+    sentence = ", ".join((*times, *rates))
+    if not sentence:
         return None
     return Told(
         what="The summary of a serving benchmark",
-        tells=f"{', '.join((*times, *rates))}.",
+        tells=f"{sentence[0].upper()}{sentence[1:]}.",
         record=RECORD,
         notes=tuple(_notes(found)),
     )
@@ -69,6 +130,12 @@ def told(text: str, path: Path) -> Told | None:
 def _typical(found: dict[str, float], key: str) -> float | None:
     """The median, else the mean."""
     return found.get(f"{key} median", found.get(f"{key} mean"))
+
+
+def at_a_time(requests: float) -> str:
+    """So many requests, rounded: `1 request`."""
+    shown = digits(requests)
+    return f"{shown} {'request' if shown == '1' else 'requests'}"
 
 
 def _notes(found: dict[str, float]) -> list[str]:
@@ -88,45 +155,38 @@ def _notes(found: dict[str, float]) -> list[str]:
             )
     latency = _typical(found, "latency")
     if latency is not None and "requests" in found:
-        notes.append(f"About {digits(found['requests'] * latency / 1e3)} requests at a time.")
+        notes.append(f"About {at_a_time(found['requests'] * latency / 1e3)} at a time.")
     step = _typical(found, "itl") or _typical(found, "tpot")
     if step and "output" in found:
         notes.append(
             f"A decode iteration takes about {digits(step)} ms for about "
-            f"{digits(found['output'] * step / 1e3)} requests."
+            f"{at_a_time(found['output'] * step / 1e3)}."
         )
     return notes
 
 
-def _figures(text: str) -> dict[str, float]:
+def _figures(pairs: Sequence[Pair]) -> dict[str, float]:
     """Figures by name: `ttft median` in ms, `output` a second."""
     found: dict[str, float] = {}
-    for name, value in _pairs(text):
+    for name, value in pairs:
         lower = name.lower()
-        for key, pattern in _NAMES:
-            if pattern.search(lower):
-                scale = 1e3 if re.search(r"\(s\)|_s$", lower) else 1.0
-                found.setdefault(f"{key} {_statistic(lower)}", value * scale)
-                break
-        for key, pattern in _RATES:
-            if pattern.search(lower):
-                found.setdefault(key, value)
-                break
+        key = next((key for key, pattern in _NAMES if pattern.search(lower)), None)
+        if key:
+            found.setdefault(f"{key} {_statistic(lower)}", value * _to_ms(lower))
+        rate = next((key for key, pattern in _RATES if pattern.search(lower)), None)
+        if rate is not None and not _ANOTHER_RATE.search(lower):
+            found.setdefault(rate, value)
         if _COUNT.search(lower):
             found.setdefault("count", value)
     return found
 
 
+def _to_ms(name: str) -> float:
+    return next((factor for pattern, factor in _MS_OF if pattern.search(name)), 1.0)
+
+
 def _statistic(name: str) -> str:
     match = _STATISTIC.search(name)
-    word = (match[1] or match[2]) if match else "mean"
-    return _SAME_STATISTIC.get(word, word)
-
-
-def _pairs(text: str) -> list[tuple[str, float]]:
-    if text.lstrip().startswith("{"):
-        values = decoded(text)
-        pairs = values.items() if isinstance(values, dict) else ()
-        return [(k, float(v)) for k, v in pairs if isinstance(v, int | float)]
-    lines = ((match["name"], number_in(match["value"])) for match in _LINE.finditer(text))
-    return [(name, value) for name, value in lines if value is not None]
+    word = next((group for group in match.groups() if group), "mean") if match else "mean"
+    word = _SAME_STATISTIC.get(word, word)
+    return f"p{word}" if word.isdigit() else word

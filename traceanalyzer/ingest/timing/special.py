@@ -26,6 +26,7 @@ _SAMPLES = re.compile(rf"(?:/|global_step=)(\d{{1,18}}), .*?(?:Curr)?SamplesPerS
 _CURRENT = re.compile(rf"CurrSamplesPerSec=({NUMBER})")
 _PAIR = re.compile(r"'?\b(\w+)'?\s*[=:]\s*([\d.]+)(ms|s)?\b")
 _SGLANG = re.compile(r"#([\w -]+?): (\d{1,18})")
+_SGLANG_RATE = re.compile(rf"gen throughput \(token/s\): ({NUMBER})")
 _BAR = re.compile(
     rf"^(?P<series>[^|]*?)(?:\d+%[| ].*?)\s(?P<step>\d{{1,18}})/(?P<total>\d{{1,18}}) \[[\d:]+<[\d:?]+,\s*"
     rf"(?P<rate>{NUMBER})\s?(?:(?P<per>(?:it|step|batch|ba)e?s?/s)|s/(?:it|step|batch|ba))"
@@ -149,6 +150,9 @@ def sglang_batch(line: str) -> Values | None:
     if kind == "decode":
         length = pairs.get("token") or pairs.get("full token")
         values = {"generation_requests": pairs.get("running-req"), "kv_tokens": length}
+        rate = _SGLANG_RATE.search(line)
+        if rate is not None:
+            values["tokens_per_s"] = rate[1]
         return {"context_requests": 0.0, **_numbers(values)}
     values = {"context_requests": pairs.get("new-seq"), "context_tokens": pairs.get("new-token")}
     return {**_numbers(values), "generation_requests": 0.0} if kind else None

@@ -22,6 +22,7 @@ TEXTS = {
     "compile_events": "torch.compile",
     "torch_console": "torch.compile",
     "watchdog": "hang",
+    "host_profile": "host alone",
     "printed_averages": "benchmark",
 }  # texts that were pasted: their last note says what to record
 SUMS = ("key_averages", "nsys_stats", "nvprof", "rocprof_stats", "proton")

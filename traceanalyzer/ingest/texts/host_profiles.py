@@ -1,0 +1,149 @@
+"""Profiles of the host alone, as people paste them: Lightning's simple profiler, Python's cProfile,
+a dump of py-spy."""
+
+import re
+from pathlib import Path
+
+from traceanalyzer.base import dataclass, digits
+from traceanalyzer.ingest.texts.figures import counted
+from traceanalyzer.trace import Told
+
+_N = r"(\d[\d,]{0,15}(?:\.\d{1,12})?)"
+_LIGHTNING = re.compile(
+    rf"^\|\s*([^|\n]{{2,120}}?)\s*\|\s*{_N}\s*\|\s*(\d{{1,15}})\s*\|\s*{_N}\s*\|\s*{_N}\s*%?\s*\|",
+    re.MULTILINE,
+)
+_CPROFILE = re.compile(r"function calls .*?in ([\d.]{1,15}) seconds")
+_CPROFILE_ROW = re.compile(
+    r"^\s*(\d{1,15})(?:/\d{1,15})?\s+([\d.]{1,15})\s+[\d.]{1,15}\s+([\d.]{1,15})\s+[\d.]{1,15}\s+(\S[^\n]{0,200})$",
+    re.MULTILINE,
+)
+_THREAD = re.compile(
+    r'^Thread (?:0x)?[0-9A-Fa-f]{1,18} \((\w[\w+ ]{0,20})\)(?:: "([^"\n]{1,80})")?', re.MULTILINE
+)
+_FRAME = re.compile(r"^ {4}(\S[^\n(]{0,200}) \(([^()\n]{1,300}:\d{1,9})\)", re.MULTILINE)
+_PROCESS = re.compile(r"^Process (\d{1,9}): ([^\n]{1,200})", re.MULTILINE)
+_LIBRARIES = ("site-packages/", "dist-packages/", "torch/", "threading.py", "lib/python", "<frozen")
+_DATA = re.compile(r"dataloader_next|get_train_batch|fetch_next|dataload", re.IGNORECASE)
+_WHOLES = re.compile(r"^(?:run_training_epoch|run_training_batch|Total)$")
+SHOWN = 4
+MUCH_DATA = 0.2
+"""From this share of the whole on, the time for data is worth a word."""
+RECORD = (
+    "A profile of the host does not show the GPU: `traceanalyzer collect torch --stacks -- python "
+    "train.py` records both."
+)
+
+
+@dataclass(frozen=True)
+class _Spent:
+    """What something took in all, and how often it ran."""
+
+    name: str
+    seconds: float
+    calls: int
+
+
+def lightning_holds(text: str) -> bool:
+    """Whether a text has the table of Lightning's simple profiler."""
+    return "Mean duration (s)" in text and "Num calls" in text
+
+
+def lightning_told(text: str, path: Path) -> Told | None:
+    """What took longest, by action; actions stand within each other."""
+    rows = [
+        _Spent(name, _number(total), int(calls))
+        for name, _, calls, total, _ in _LIGHTNING.findall(text)
+        if int(calls)
+    ]
+    if not rows:
+        return None
+    whole = max(row.seconds for row in rows)
+    parts = [
+        row for row in sorted(rows, key=lambda row: -row.seconds) if not _WHOLES.match(row.name)
+    ]
+    data = [row for row in rows if _DATA.search(row.name)]
+    notes = [
+        f"Waiting for data takes {row.seconds / whole:.0%} of it: more workers, or a cheaper transform."
+        for row in data[:1]
+        if whole and row.seconds >= MUCH_DATA * whole
+    ]
+    return Told(
+        what="The table of Lightning's simple profiler",
+        tells=f"{digits(whole)} s in all. {_listed(parts)}.",
+        record=RECORD,
+        notes=(
+            *notes,
+            "Its actions stand within each other, and calls return before the GPU is done.",
+        ),
+    )
+
+
+def cprofile_holds(text: str) -> bool:
+    """Whether a text has the table of Python's cProfile."""
+    return _CPROFILE.search(text) is not None and "tottime" in text
+
+
+def cprofile_told(text: str, path: Path) -> Told | None:
+    """Which functions took longest by themselves."""
+    whole = _CPROFILE.search(text)
+    rows = [
+        _Spent(name.strip(), _number(own), int(calls))
+        for calls, own, _, name in _CPROFILE_ROW.findall(text)
+    ]
+    if whole is None or not rows:
+        return None
+    ordered = sorted(rows, key=lambda row: -row.seconds)
+    return Told(
+        what="A table of cProfile",
+        tells=f"{digits(_number(whole[1]))} s in all; by themselves: {_listed(ordered)}.",
+        record=RECORD,
+        notes=(
+            "A function that waits for the GPU (item, synchronize, cpu) has its time, not the kernels.",
+        ),
+    )
+
+
+def stacks_holds(text: str) -> bool:
+    """Whether a text is a dump of py-spy."""
+    return _THREAD.search(text) is not None and _FRAME.search(text) is not None
+
+
+def stacks_told(text: str, path: Path) -> Told | None:
+    """Where each thread is: its innermost frame, and the program's own line."""
+    starts = list(_THREAD.finditer(text))
+    places = []
+    for thread, following in zip(starts, [*starts[1:], None], strict=True):
+        frames = _FRAME.findall(text, thread.end(), following.start() if following else len(text))
+        if frames:
+            own = next((at for _, at in frames if not any(part in at for part in _LIBRARIES)), "")
+            within = f", called at {own}" if own and own != frames[0][1] else ""
+            places.append(
+                f"{thread[2] or 'a thread'} is in {frames[0][0]} ({frames[0][1]}){within}"
+            )
+    process = _PROCESS.search(text)
+    of = f" of process {process[1]}" if process else ""
+    if not places:
+        return None
+    return Told(
+        what=f"Stacks{of} at one moment (py-spy), {counted(len(places), 'thread')}",
+        tells=f"{places[0]}.",
+        record=(
+            "Of a job that hangs give the Flight Recorder dumps of all ranks (`traceanalyzer hang FOLDER`); of "
+            "a slow one a recording: `traceanalyzer collect torch --stacks -- python train.py`."
+        ),
+        notes=tuple(f"{place}." for place in places[1 : SHOWN + 1]),
+    )
+
+
+def _listed(rows: list[_Spent]) -> str:
+    return ", ".join(
+        f"{row.name} {digits(row.seconds)} s ({counted(row.calls, 'call')})" for row in rows[:SHOWN]
+    )
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text.replace(",", ""))
+    except ValueError:
+        return 0.0

@@ -1,0 +1,84 @@
+"""What torch.compile's backend prints: CUDA graphs that it skips, hints at performance, the choice of
+kernels (autotune), and the table of its compile times."""
+
+import re
+from collections import Counter
+from pathlib import Path
+
+from traceanalyzer.base import digits
+from traceanalyzer.ingest.texts.figures import counted
+from traceanalyzer.trace import Told
+
+_SKIPPED = re.compile(
+    r"skipping cudagraphs due to ([^\n]{3,120}?)(?:\s*\(\d+ instances\))?\.?(?: Found from\b[^\n]*)?$",
+    re.MULTILINE,
+)
+_AT = re.compile(r"skipping cudagraphs[^\n]*\n\s+File \"([^\"\n]{1,300})\", line (\d{1,9})")
+_HINT = re.compile(r"\[__perf_hints\] (?:\[[^\]\n]*\] )?([^\n]{5,200})")
+_AUTOTUNE = re.compile(
+    r"^\s*AUTOTUNE (\w{2,40}\([^)\n]{0,200}\))\s*\n(?:(?:strides|dtypes):[^\n]*\n)*"
+    r"\s*(\w{1,80}) ([\d.]{1,15}) ms 100\.0%",
+    re.MULTILINE,
+)
+_TIMES = re.compile(r"TorchDynamo compilation metrics:")
+_STAGE = re.compile(
+    r"^([A-Za-z_][\w.<>]{2,120})\s{2,}([\d.]{1,12}(?:, [\d.]{1,12})*)\s*$", re.MULTILINE
+)
+SHOWN = 5
+RECORD = (
+    "For what it costs in a step: `traceanalyzer collect torch --compile-log -- python train.py`, then "
+    "`traceanalyzer analyze FOLDER`."
+)
+
+
+def holds(text: str) -> bool:
+    """Whether a text has such messages."""
+    return any(pattern.search(text) for pattern in (_SKIPPED, _HINT, _AUTOTUNE, _TIMES))
+
+
+def told(text: str, path: Path) -> Told | None:
+    """What it skipped, chose and hinted at, and how long stages took."""
+    skipped = Counter(reason.strip() for reason in _SKIPPED.findall(text))
+    hints = Counter(hint.strip().rstrip(".") for hint in _HINT.findall(text))
+    chosen = _AUTOTUNE.findall(text)
+    stages = _stages(text) if _TIMES.search(text) else []
+    said = []
+    if skipped:
+        said.append(f"CUDA graphs were skipped {counted(skipped.total(), 'time')}")
+    if chosen:
+        said.append(f"a kernel was chosen for {counted(len(chosen), 'product')}")
+    if stages:
+        name, seconds = stages[0]
+        said.append(f"{name} took {digits(seconds)} s in all")
+    if hints:
+        said.append(counted(hints.total(), "hint"))
+    if not said:
+        return None
+    sentence = "; ".join(said)
+    return Told(
+        what="Messages of torch.compile's backend",
+        tells=f"{sentence[0].upper() if skipped or chosen else sentence[0]}{sentence[1:]}.",
+        record=RECORD,
+        notes=(
+            *(
+                f"Skipped for {reason}: {counted(n, 'time')}."
+                for reason, n in skipped.most_common(SHOWN)
+            ),
+            *(f"At {file}:{line}." for file, line in dict.fromkeys(_AT.findall(text[:200_000]))),
+            *(f"{product}: {kernel}, {time} ms." for product, kernel, time in chosen[:SHOWN]),
+            *(f"{hint}: {counted(n, 'time')}." for hint, n in hints.most_common(SHOWN)),
+            *(f"{name}: {digits(seconds)} s." for name, seconds in stages[1:SHOWN]),
+        ),
+    )
+
+
+def _stages(text: str) -> list[tuple[str, float]]:
+    """The stages of a compilation and their times, the longest first."""
+    found = [
+        (
+            name,
+            sum(float(part) for part in times.split(", ") if part.count(".") < 2 and part != "."),
+        )
+        for name, times in _STAGE.findall(text)
+    ]
+    return sorted(found, key=lambda stage: -stage[1])

@@ -1,0 +1,202 @@
+"""Reports of `nsys stats` beside sums of kernels and calls: ranges, the operating system, bytes that
+were copied, launches with their wait, and traces, a row an operation."""
+
+import csv
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from traceanalyzer.base import NS_PER_MS, dataclass, digits
+from traceanalyzer.ingest.side_files import number_in
+from traceanalyzer.ingest.texts.figures import counted
+from traceanalyzer.trace import ProfilerRow, Told
+
+_GAPS = re.compile(r"\s{2,}")
+_TITLE = re.compile(r"\*\*\s*(.+?)\s*\((\w+?)\)\s*:?\s*$", re.MULTILINE)
+_SUMS = re.compile(r'^[\s#"]*Time ?\(%\)', re.MULTILINE)
+_BYTES = re.compile(r'^[\s"]*Total \((MB|GB|KB)\)"?[\s,]+"?Count', re.MULTILINE)
+_LAUNCHES = re.compile(r"^[\s\"]*Count[\s,\"]+QCount\b.*\bKernel Name", re.MULTILINE)
+_TRACE = re.compile(
+    r'^"?Start \((ns|us|ms|s)\)"?,"?Duration \((?:ns|us|ms|s)\)"?,.*\bName"?\s*$', re.MULTILINE
+)
+_MS = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3}
+_UNIT = re.compile(r"\((ns|us|ms|s|KB|MB|GB)\)")
+SHOWN = 4
+MOST_ROWS = 100_000
+RECORD = (
+    "To see what waits for what: export the recording itself (nsys export -t sqlite FILE.nsys-rep) and "
+    "analyse that."
+)
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A table: its titles without units, the units, and its rows."""
+
+    titles: Sequence[str]
+    units: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+    def column(self, name: str) -> int | None:
+        """The place of a column."""
+        return self.titles.index(name) if name in self.titles else None
+
+
+def holds(text: str) -> bool:
+    """Whether a text has such a report and no sums, which say more."""
+    return any(pattern.search(text) for pattern in (_BYTES, _LAUNCHES))
+
+
+def holds_trace(text: str) -> bool:
+    """Whether a text is a report with a row an operation, as CSV."""
+    return _TRACE.search(text) is not None
+
+
+def trace_rows(text: str) -> list[ProfilerRow]:
+    """The sums of its operations by name."""
+    head = _TRACE.search(text)
+    table = _table(text, head.start()) if head is not None else None
+    if table is None:
+        return []
+    name = table.column("Name")
+    duration = table.column("Duration")
+    if name is None or duration is None:
+        return []
+    spent: dict[str, float] = defaultdict(float)
+    calls: dict[str, int] = defaultdict(int)
+    for row in table.rows:
+        time = number_in(row[duration])
+        if time is not None:
+            spent[row[name]] += time * _MS.get(table.units[duration], 1 / NS_PER_MS)
+            calls[row[name]] += 1
+    is_host = table.column("Strm") is None
+    return [
+        ProfilerRow(
+            key,
+            calls[key],
+            self_cpu_ms=ms if is_host else 0.0,
+            self_device_ms=None if is_host else ms,
+            device_total_ms=None if is_host else ms,
+        )
+        for key, ms in spent.items()
+    ]
+
+
+def told(text: str, path: Path) -> Told | None:
+    """What ranges, calls of the operating system, copies or launches come to."""
+    head = next(
+        (found for pattern in (_BYTES, _LAUNCHES, _SUMS) if (found := pattern.search(text))), None
+    )
+    table = _table(text, head.start()) if head is not None else None
+    if table is None or not table.rows:
+        return None
+    title = _TITLE.search(text)
+    says = next(iter(_said(table)), "")
+    if not says:
+        return None
+    return Told(
+        what=f"A report of nsys stats ({title[1] if title else 'one table'})",
+        tells=says,
+        record=RECORD,
+        notes=("Ranges stand within each other, and waits beside work: their sum is no total.",)
+        if "Total Time" in table.titles
+        else (),
+    )
+
+
+def _said(table: _Table) -> Iterator[str]:
+    if table.column("QCount") is not None:
+        yield from _launches(table)
+    elif table.column("Total") is not None:
+        yield from _copies(table)
+    else:
+        yield from _times(table)
+
+
+def _times(table: _Table) -> Iterator[str]:
+    """Ranges or calls, by their sums."""
+    total = table.column("Total Time")
+    count = next(
+        (i for i in map(table.column, ("Instances", "Num Calls", "Count")) if i is not None), None
+    )
+    name = next(
+        (i for i in map(table.column, ("Range", "Name", "Event Name")) if i is not None), None
+    )
+    if total is None or count is None or name is None:
+        return
+    scale = _MS.get(table.units[total], 1 / NS_PER_MS)
+    rows = [row for row in table.rows if number_in(row[total]) is not None]
+    rows.sort(key=lambda row: -(number_in(row[total]) or 0.0))
+    said = []
+    for row in rows[:SHOWN]:
+        ms = (number_in(row[total]) or 0.0) * scale
+        times = int(number_in(row[count]) or 0)
+        each = f", {digits(ms / times)} ms each" if times > 1 else ""
+        said.append(
+            f"{row[name].lstrip(':').strip()} {digits(ms)} ms ({counted(times, 'time')}{each})"
+        )
+    if said:
+        yield f"{'; '.join(said)}."
+
+
+def _copies(table: _Table) -> Iterator[str]:
+    total = table.column("Total")
+    count = table.column("Count")
+    name = table.column("Operation")
+    if total is None or count is None or name is None:
+        return
+    unit = table.units[total]
+    yield (
+        "; ".join(
+            f"{row[name]} {row[total]} {unit} in {counted(int(number_in(row[count]) or 0), 'operation')}"
+            for row in table.rows[:SHOWN]
+        )
+        + "."
+    )
+
+
+def _launches(table: _Table) -> Iterator[str]:
+    """The first row is of the kernel with the most time."""
+    row = table.rows[0]
+    columns = [table.column(name) for name in ("KAvg", "QAvg", "AAvg", "Kernel Name", "Count")]
+    if None in columns:
+        return
+    kernel, queued, call, name, count = (row[i] for i in columns if i is not None)
+    unit = table.units[table.titles.index("KAvg")]
+    scale = _MS.get(unit, 1 / NS_PER_MS) * 1e3
+    us = [digits((number_in(value) or 0.0) * scale) for value in (kernel, queued, call)]
+    yield (
+        f"{name}, {int(number_in(count) or 0):,} launches: the kernel takes {us[0]} us, waits {us[1]} us "
+        f"in the queue, and its launch takes {us[2]} us (means)."
+    )
+
+
+def _table(text: str, start: int) -> _Table | None:
+    lines = text[start:].lstrip("\n").splitlines()
+    head = lines[0]
+    is_csv = head.count(",") >= 3
+    cells = _cells(head, is_csv)
+    titles = [re.sub(r"\s*\([^)]*\)", "", cell).strip() for cell in cells]
+    units = [unit[1] if (unit := _UNIT.search(cell)) else "" for cell in cells]
+    rows = []
+    for line in lines[1 : MOST_ROWS + 1]:
+        if not line.strip():
+            break
+        row = _cells(line, is_csv)
+        if len(row) < len(titles) and not is_csv:  # wide numbers leave one space
+            row = line.split(None, len(titles) - 1)
+        if len(row) > len(titles):
+            row = [*row[: len(titles) - 1], "  ".join(row[len(titles) - 1 :])]
+        if len(row) == len(titles) and line.strip(" -"):
+            rows.append(row)
+    return _Table(titles, units, rows)
+
+
+def _cells(line: str, is_csv: bool) -> list[str]:
+    if not is_csv:
+        return _GAPS.split(line.strip())
+    try:
+        return [cell.strip() for cell in next(csv.reader([line]), [])]
+    except csv.Error:
+        return []
