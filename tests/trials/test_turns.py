@@ -69,6 +69,13 @@ def test_what_is_slower_runs_once_and_what_fails_is_a_row():
     assert runs.asked == [("gc_freeze",), ("channels_last",)]
 
 
+def test_the_bases_own_difference_is_asked_for_where_a_result_differs():
+    runs = Runs(TIMES)
+    turns = Turns(runs, [run()])
+    runs.run = lambda switches=(), seed=1: run(*switches, ms=5.0, factor=1.05 if switches else 1.02)
+    assert turns.one(("compile",)).verdict.same
+
+
 def test_no_difference_is_no_win():
     _, turns = _turns()
     assert not turns.one(("set_to_none",)).won

@@ -59,10 +59,6 @@ class Search:
         base = session.base()
         self._say(f"base: {base.step_ms:.3f} ms a step ({base.unit}), {base.seconds:.0f} s")
         self._bases.append(base)
-        again = session.run()
-        if not again.ok:
-            raise NoBaseError(f"the program did not run a second time: {again.failed}")
-        self._bases.append(again)
         patience_s = RECORDING_FACTOR * base.seconds + RECORDING_SECONDS
         trouble = record(options.command, options.folder, patience_s, options.step_on)
         if trouble is not None:
