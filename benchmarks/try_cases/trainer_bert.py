@@ -12,7 +12,7 @@ from transformers import (
     TrainingArguments,
 )
 
-from benchmarks.try_cases.loop import FIXED, STEPS, Stopwatch, sized
+from benchmarks.try_cases.loop import FIXED, SMALL, STEPS, Stopwatch, sized
 
 WORDS = 30_522
 
@@ -62,6 +62,7 @@ def main():
             save_strategy="no",
             report_to="none",
             disable_tqdm=True,
+            use_cpu=SMALL,
             bf16=FIXED,
         )
         trainer = Trainer(
