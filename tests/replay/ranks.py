@@ -25,6 +25,8 @@ class Rank:
     turn: int | None = None
     """Every other step, the even (0) or the odd ones (1), in which alone it computes for so
     long."""
+    works_in: int | None = None
+    """Every other step in which alone its host has that work."""
 
 
 def run(
@@ -39,7 +41,8 @@ def run(
         begun = list(now)
         arrived = []
         for r, rank in enumerate(ranks):
-            now[r] += rank.work + rank.host
+            works = rank.works_in in (None, step % 2)
+            now[r] += rank.host + (rank.work if works else 0.0)
             compute = rank.compute if rank.turn in (None, step % 2) else Rank.compute
             start = max(now[r] + LATENCY, free[r] + 1)
             builders[r].launched(GEMM, start, start + compute, now[r])

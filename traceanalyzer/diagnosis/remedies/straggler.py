@@ -19,6 +19,7 @@ from traceanalyzer.diagnosis.remedies.remedy import Offer, remedy, words
 from traceanalyzer.replay.changes.data.loading import not_faster_than
 from traceanalyzer.replay.changes.syncs.syncs import is_read
 from traceanalyzer.replay.host_speed import SAME_PROGRAM, host_scaled
+from traceanalyzer.replay.patterns.working_ranks import ranks_that_work_longer
 from traceanalyzer.replay.scenario import Scenario, lower_median
 from traceanalyzer.replay.scenarios import NO_STRAGGLER
 from traceanalyzer.replay.simulate import step_times_ns
@@ -83,7 +84,14 @@ def fix_straggler(m: Measurements) -> Offer | None:
     run = _Run(
         replay, tapes, [_rank(tape) for tape in tapes], _work(tapes), late, how_late(holding_up(m))
     )
-    ways = (_by_turns, _with_slow_gpus, _whose_host_works, _uneven, _with_more_to_do)
+    ways = (
+        _by_turns,
+        _with_slow_gpus,
+        _several_work_longer,
+        _whose_host_works,
+        _uneven,
+        _with_more_to_do,
+    )
     return next(filter(None, (way(m, run) for way in ways)), None)
 
 
@@ -191,6 +199,29 @@ def _whose_host_works(_m: Measurements, run: _Run) -> Offer | None:
         return None
     reason = words("fix_straggler", "host_works", more=digits(more_ms), rank=run.names[slow])
     return Offer(reason, without_ranks(run.tapes, [slow]))
+
+
+def _several_work_longer(_m: Measurements, run: _Run) -> Offer | None:
+    """Several keep the others waiting, at once or by turns."""
+    found = ranks_that_work_longer(run.replay.recorded)
+    if found is None or found.more_ms < LATE_SHARE * run.replay.base_ms:
+        return None
+    kept = dict(zip(run.names, found.kept, strict=True))
+    who = sorted(rank for rank in (run.names[i] for i in found.ranks) if rank is not None)
+
+    def change(tape: Tape) -> Tape | None:
+        left = kept[_rank(tape)]
+        if len(left) != len(tape.work):
+            return None
+        work, loading = (
+            np.rint(each * left).astype(np.int64) for each in (tape.work, tape.loading)
+        )
+        return replace(tape, work=work, loading=loading)
+
+    which = "work_at_once" if found.at_once else "work_by_turns"
+    how = words("fix_straggler", which, ranks=listed(who), more=digits(found.more_ms))
+    basis = "before each collective every host works for as long as the middle one does"
+    return Offer(how, Scenario("fix_straggler", change, basis))
 
 
 def _of_pipeline(ranks: RankComparison, replay: Replay) -> Offer:
