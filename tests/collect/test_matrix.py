@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from tests.collect.more_runs import MORE_RUNS
 from tests.collect.running import HANGS_S, ONE_THREAD, collect_command
 
 pytest.importorskip("torch")
@@ -226,7 +227,7 @@ RUNS = {
         "train(12)\nsys.setrecursionlimit(5000)\ndef deep(n): return n and deep(n - 1)\nprint(deep(4000))\ntrain()"
     ),
     "warns as errors": "import warnings\nwarnings.simplefilter('error')\ntrain()\nprint('no warning')",
-}
+} | MORE_RUNS
 
 
 ALONE = """

@@ -77,3 +77,16 @@ def test_a_killed_collect_takes_the_command_along(tmp_path):
         while os.path.exists(f"/proc/{pid}") and time.monotonic() < ends:
             time.sleep(0.05)
         assert not os.path.exists(f"/proc/{pid}")
+
+
+def test_who_starts_us_may_ignore_how_children_end(tmp_path):
+    words = collect_command("torch", "-o", "capture", "--", "bash", "-c", "exit 5")
+    done = subprocess.run(
+        words,
+        cwd=tmp_path,
+        capture_output=True,
+        preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN),
+        timeout=HANGS_S,
+        check=False,
+    )
+    assert done.returncode == 5

@@ -5,8 +5,9 @@ import ctypes
 import os
 import signal
 import subprocess
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from types import FrameType
 from typing import Any, Self
 
@@ -97,6 +98,25 @@ def _send_to(process: progress.Progress, number: int) -> None:
             signal.pidfd_send_signal(held, number)
     finally:
         os.close(held)
+
+
+def _ignore(number: int) -> None:
+    signal.signal(number, signal.SIG_IGN)
+
+
+@contextmanager
+def children_heard() -> Iterator[Callable[[], None]]:
+    """Inside, the kernel keeps how a child ended, also where whoever started us ignores SIGCHLD.
+    Yields what the child calls before it begins, to have the signal as it was."""
+    before = signal.getsignal(signal.SIGCHLD)
+    if before is not signal.SIG_IGN:
+        yield lambda: None
+        return
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    try:
+        yield partial(_ignore, signal.SIGCHLD)
+    finally:
+        signal.signal(signal.SIGCHLD, before)
 
 
 def dying_with(parent: int) -> Callable[[], None]:

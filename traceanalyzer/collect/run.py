@@ -16,7 +16,7 @@ import click
 from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.collect.host import environment, nvml
 from traceanalyzer.collect.host.ranks import own_file
-from traceanalyzer.collect.passed_on import Signals
+from traceanalyzer.collect.passed_on import Signals, children_heard
 from traceanalyzer.collect.plan import VARIABLE, CapturePlan
 
 ATTACH = "TRACEANALYZER_ATTACH"
@@ -71,7 +71,12 @@ def injected_environment(plan: CapturePlan) -> dict[str, str]:
 def run_attached(command: Sequence[str], plan: CapturePlan) -> int:
     """Run the command attached; its return code, negative for a signal as `subprocess` has it."""
     prepare(plan)
-    with Signals(plan) as signals:
+    with children_heard() as hear_children_as_before, Signals(plan) as signals:
+
+        def begin() -> None:
+            hear_children_as_before()
+            signals.die_with_us()
+
         interval = plan.nvml_interval  # sampled from here, so that the script is not slowed
         sampler = None
         if interval is not None:
@@ -82,7 +87,7 @@ def run_attached(command: Sequence[str], plan: CapturePlan) -> int:
                 env=injected_environment(plan),
                 # what the shell opened for the command: `<(...)`, `3<`, a jobserver's pipe
                 close_fds=False,
-                preexec_fn=signals.die_with_us,
+                preexec_fn=begin,
             )
             signals.pass_to(child)
             returned = child.wait()

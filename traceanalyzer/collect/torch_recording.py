@@ -287,7 +287,10 @@ class TorchRecording:
             self._begin()
 
     def _begin(self) -> None:
-        if self._plan.first and not self._part:
+        # a training in an exit handler: nothing would end what begins now
+        if not threading.main_thread().is_alive():
+            self._phase = self._idle
+        elif self._plan.first and not self._part:
             self._record()
         elif not self._timed:
             self._on_phase("timing")

@@ -12,7 +12,7 @@ import signal
 import time
 from contextlib import suppress
 
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import MS_PER_S, dataclass
 
 HEARD_SECONDS = 0.2
 """How long after a signal the witness is asked: a group gets it at once, a control group within
@@ -31,9 +31,10 @@ class Witness:
     def got(self, number: int) -> bool:
         """Whether it got this signal just now as well; waits a moment for it."""
         until = time.monotonic() + HEARD_SECONDS
+        ready = select.poll()  # `select` takes no descriptor above 1,023
+        ready.register(self.heard, select.POLLIN)
         while (left := until - time.monotonic()) > 0:
-            ready, _, _ = select.select([self.heard], [], [], left)
-            if not ready:
+            if not ready.poll(left * MS_PER_S):
                 return False
             told = os.read(self.heard, PIPE_READ)
             if number in told:

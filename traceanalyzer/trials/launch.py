@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from traceanalyzer.base import dataclass
-from traceanalyzer.collect.passed_on import dying_with
+from traceanalyzer.collect.passed_on import children_heard, dying_with
 from traceanalyzer.collect.run import ATTACH, injected_path
 from traceanalyzer.trials.request import VARIABLE, Request
 
@@ -82,6 +82,7 @@ def _run(
     begun = time.monotonic()
     status: int | None = None
     with ExitStack() as ending:
+        hear_children_as_before = ending.enter_context(children_heard())
         with _interrupts_held() as mask:
             child = subprocess.Popen(  # noqa: S603
                 command,
@@ -90,7 +91,7 @@ def _run(
                 stdout=written,
                 stderr=None if written is None else subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=_beginning(mask),
+                preexec_fn=_beginning(mask, hear_children_as_before),
             )
             ending.callback(end_group, child)
         with suppress(subprocess.TimeoutExpired):
@@ -109,12 +110,15 @@ def _interrupts_held() -> Iterator[set[signal.Signals | int]]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _beginning(mask: set[signal.Signals | int]) -> Callable[[], None]:
+def _beginning(
+    mask: set[signal.Signals | int], hear_children_as_before: Callable[[], None]
+) -> Callable[[], None]:
     """To be called by the command before it begins: it hears what we heard, and ends with us."""
     die_with_us = dying_with(os.getpid())
 
     def call() -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        hear_children_as_before()
         die_with_us()
 
     return call

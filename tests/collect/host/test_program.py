@@ -115,3 +115,26 @@ def test_a_capture_states_them_as_conditions(tmp_path: Path) -> None:
 )
 def test_damaged_descriptions_say_nothing(damaged: object) -> None:
     assert list(program_conditions(json.loads(json.dumps(damaged)))) == []
+
+
+def test_lazy_batches_and_parameters_of_other_classes_are_not_asked() -> None:
+    class Lazy:
+        def __getattr__(self, name: str) -> Any:
+            raise AssertionError(name)
+
+    class Parameter(torch.nn.Parameter):  # type: ignore[misc,name-defined,unused-ignore]
+        @classmethod
+        def __torch_function__(cls, *called: Any) -> Any:
+            asked.append(called)
+            return super().__torch_function__(*called)
+
+    asked: list[Any] = []
+    net = torch.nn.Module()
+    net.weight = Parameter(torch.zeros(3))
+    asked.clear()
+    found = program.describe_program([net])
+    assert not asked
+    assert found is not None
+    assert found["model"]["parameters"] == 3
+    batches = iter(loader(batch_size=4))
+    assert program.samples_in(batches, [Lazy(), {"x": Lazy()}]) == 4

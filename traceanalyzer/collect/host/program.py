@@ -6,6 +6,8 @@ recorded steps: no hook stays behind, and nothing of the program is called."""
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import islice
 from typing import Any
 
 WRAPPERS = frozenset(
@@ -21,12 +23,12 @@ def describe_program(objects: Iterable[Any]) -> dict[str, Any] | None:
     PyTorch, or if that fails."""
     if "torch" not in sys.modules:
         return None
-    try:
+    import torch
+
+    # a program's objects may do anything when they are looked at; the recording matters more
+    with suppress(Exception), torch._C.DisableTorchFunction():
         return _describe(objects)
-    except (
-        Exception
-    ):  # a program's objects may do anything when they are looked at; the recording matters more
-        return None
+    return None
 
 
 def _describe(objects: Iterable[Any]) -> dict[str, Any]:
@@ -40,7 +42,8 @@ def _describe(objects: Iterable[Any]) -> dict[str, Any]:
     )
     names = []
     for optimizer in optimizers:  # its class and how it is implemented, where it says so
-        settings = optimizer.param_groups[0] if optimizer.param_groups else {}
+        groups = vars(optimizer).get("param_groups")
+        settings = groups[0] if groups else {}
         how = next(
             (f" ({name})" for name in ("fused", "foreach", "capturable") if settings.get(name)), ""
         )
@@ -51,6 +54,8 @@ def _describe(objects: Iterable[Any]) -> dict[str, Any]:
 
 def _model(modules: list[Any]) -> dict[str, Any] | None:
     """The module with most parameters, among those that are part of no other."""
+    import torch
+
     children = [vars(one).get("_modules", {}).values() for one in modules]
     inner = {id(child) for each in children for child in each}
     found = Counter[str]()
@@ -58,7 +63,8 @@ def _model(modules: list[Any]) -> dict[str, Any] | None:
     for module in modules:
         parameters = Counter[str]()  # how many of each type
         for parameter in _parameters(module) if id(module) not in inner else ():
-            parameters[str(parameter.dtype).removeprefix("torch.")] += parameter.numel()
+            dtype = torch.Tensor.dtype.__get__(parameter)
+            parameters[str(dtype).removeprefix("torch.")] += torch.Tensor.numel(parameter)
         if parameters and (model is None or parameters.total() > found.total()):
             found = parameters
             model = module
@@ -130,28 +136,39 @@ def describe_loader(objects: Iterable[Any]) -> dict[str, Any] | None:
 def seen_batch_size(iterator: Any) -> int | None:
     """Samples of a full batch of a DataLoader's iterator; None where the dataset makes batches
     itself."""
-    size = getattr(getattr(iterator, "_index_sampler", None), "batch_size", None)
+    sampler = getattr(iterator, "__dict__", {}).get("_index_sampler")
+    size = getattr(sampler, "__dict__", {}).get("batch_size")
     return size if isinstance(size, int) and not isinstance(size, bool) and size > 0 else None
 
 
 def samples_in(iterator: Any, batch: Any) -> int | None:
     """Samples of this batch: the loader's batch size, or its first tensor's length if less; None
     where unknown."""
+    import torch
+
     size = seen_batch_size(iterator)
-    length = _length(batch)
+    with torch._C.DisableTorchFunction():
+        length = _length(batch)
     return size if size is None or length is None else min(size, length)
 
 
 def _length(batch: Any, depth: int = 2) -> int | None:
-    shape = getattr(batch, "shape", None)
-    if shape is not None:
-        return int(shape[0]) if len(shape) else None
-    parts = (
-        list(batch.values())
-        if isinstance(batch, dict)
-        else batch
-        if isinstance(batch, list | tuple)
-        else ()
-    )
-    found = (_length(part, depth - 1) for part in parts[:MOST_PARTS]) if depth else iter(())
+    """Length of the first tensor or array in it. Of other types nothing is asked: it may be lazy."""
+    kind = type(batch)
+    if issubclass(kind, _array_types()):
+        return len(batch) if batch.ndim else None
+    parts: Iterable[Any] = ()
+    if issubclass(kind, dict):
+        parts = dict.values(batch)
+    elif issubclass(kind, list | tuple):
+        parts = list.__iter__(batch) if issubclass(kind, list) else tuple.__iter__(batch)
+    if not depth:
+        return None
+    found = (_length(part, depth - 1) for part in islice(parts, MOST_PARTS))
     return next((length for length in found if length is not None), None)
+
+
+def _array_types() -> tuple[type, ...]:
+    places = (("torch", "Tensor"), ("numpy", "ndarray"))
+    found = (getattr(sys.modules.get(module), name, None) for module, name in places)
+    return tuple(kind for kind in found if kind is not None)

@@ -11,13 +11,16 @@ import _thread
 import atexit
 import ctypes
 import faulthandler
+import io
 import os
 import select
 import signal
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 from traceanalyzer.collect.host import cuda
 from traceanalyzer.collect.host.bounds import Bounds
@@ -29,7 +32,7 @@ GRACE_SECONDS = 20.0
 """From then until the capture must have been written; torchrun kills its workers after 30 s."""
 EXIT_SECONDS = 120.0
 """For a process that ends by itself: a large capture may take its time."""
-POLL_SECONDS = 0.1  # how often the bounds are looked at
+POLL_MS = 100  # how often the bounds are looked at
 RETRY_SECONDS = 1.0  # how long the main thread may take to end a recording that is out of bounds
 PIPE_READ = 1 << 16
 SIGACTION_BYTES = 512  # more than any system's `struct sigaction`, which begins with the handler
@@ -83,6 +86,7 @@ class _Watch:
         self._begun = threading.Event()
         self._over = False
         self._handler = 0
+        self._registered: weakref.ref[Any] | None = None
         self._asked_at = float("-inf")
         self.exits_at = float("inf")
         self._reader, self._writer = os.pipe()
@@ -94,7 +98,10 @@ class _Watch:
         os.set_blocking(self._writer, False)
         untouched = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
         if self._main and untouched and _handler_address(signal.SIGTERM) == 0:
-            faulthandler.register(signal.SIGTERM, file=self._writer, all_threads=False)
+            # `faulthandler` alone holds the file: it is gone once the script has registered its own
+            file = io.FileIO(self._writer, "w", closefd=False)
+            faulthandler.register(signal.SIGTERM, file=file, all_threads=False)
+            self._registered = weakref.ref(file)
             self._handler = _handler_address(signal.SIGTERM)
         _thread.start_new_thread(self._run, ())
 
@@ -110,9 +117,10 @@ class _Watch:
 
     def _leave_sigterm(self) -> None:
         # a handler that the script has set since is not ours to take away
-        if self._handler and _handler_address(signal.SIGTERM) == self._handler:
+        ours = self._registered is not None and self._registered() is not None
+        if ours and _handler_address(signal.SIGTERM) == self._handler:
             faulthandler.unregister(signal.SIGTERM)
-        self._handler = 0
+        self._registered = None
 
     def _close(self, descriptor: int) -> None:
         # a script that closes all descriptors may have a file of its own there by now
@@ -123,9 +131,10 @@ class _Watch:
     def _run(self) -> None:
         """The thread's work."""
         with suppress(Exception):
+            told = select.poll()  # `select` takes no descriptor above 1,023
+            told.register(self._reader, select.POLLIN)
             while not self._over and _identity(self._writer) == self._identity:
-                ready, _, _ = select.select([self._reader], [], [], POLL_SECONDS)
-                if ready and not self._over:
+                if told.poll(POLL_MS) and not self._over:
                     if os.read(self._reader, PIPE_READ):
                         self._end_by_sigterm()
                     break

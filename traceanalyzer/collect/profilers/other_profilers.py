@@ -66,11 +66,15 @@ class Watch:
 
     @contextmanager
     def ours(self) -> Iterator[None]:
-        """Whatever begins and ends inside, in this thread, is our own profiler."""
+        """Whatever begins and ends inside, in this thread, is our own profiler. Its `ProfilerStep`
+        is an operator, which modes of the script's (a counter of FLOPs) do not get to see."""
+        import torch
+
         before = getattr(self._local, "ours", False)
         self._local.ours = True
         try:
-            yield
+            with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+                yield
         finally:
             self._local.ours = before
 
