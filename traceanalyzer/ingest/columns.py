@@ -58,6 +58,15 @@ class Columns:
                 self.mended += sum(a is not b for a, b in zip(fitting, column, strict=True))
                 self._buffers[name] += struct.pack(f"{len(column)}{code}", *fitting)
 
+    def __len__(self) -> int:
+        """Rows that were appended."""
+        name, code = next(iter(self._layout.items()))
+        return len(self._buffers[name]) // struct.calcsize(code)
+
+    def rows(self, rows: NDArray[np.integer[Any]]) -> dict[str, NDArray[Any]]:
+        """The columns of these rows, of those that were appended; more may follow."""
+        return {name: self._from_buffer(name)[rows] for name in self._layout}
+
     def extend(
         self, values: Mapping[str, NDArray[Any]], mended: int, codes: Mapping[str, Recoded]
     ) -> None:

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from typing import Protocol
 
 from traceanalyzer.ingest.kineto.events import Event
 from traceanalyzer.ingest.kineto.repair import (
@@ -36,6 +37,14 @@ further."""
 _MAX_CLOSINGS = 8  # places tried as the end of the array in one chunk; each costs a decode
 
 
+class WholeDecoder(Protocol):
+    """Decodes an undamaged chunk that comes in parts; None if it is not one."""
+
+    def __call__(self, *parts: bytes | memoryview) -> list[Event] | None:
+        """The events that are still to be added to the rows."""
+        ...
+
+
 @dataclass
 class KinetoFile:
     """What is met besides the events while they are read; holds once `rest` is exhausted."""
@@ -52,11 +61,13 @@ class KinetoFile:
         self.metadata, buffer = _to_events(stream, b"", at_start=True)
         return buffer
 
-    def rest(self, stream: ByteStream, buffer: bytes | None) -> Iterator[Decoded]:
+    def rest(
+        self, stream: ByteStream, buffer: bytes | None, decode_whole: WholeDecoder = decode_quickly
+    ) -> Iterator[Decoded]:
         """The decoded chunks from somewhere in the array, of which `buffer` has been read."""
         while buffer is not None:
             self.arrays += 1
-            trailer = yield from _array(stream, buffer)
+            trailer = yield from _array(stream, buffer, decode_whole)
             if trailer is None:
                 self.metadata += b"]}"
                 self.truncated = True
@@ -69,25 +80,29 @@ class DamagedStretchError(ValueError):
     """A stretch of an array that is damaged, or in which the array ends."""
 
 
-def whole_chunks(stream: ByteStream, end: int, buffer: bytes) -> Iterator[Decoded]:
+def whole_chunks(
+    stream: ByteStream, end: int, buffer: bytes, decode_whole: WholeDecoder = decode_quickly
+) -> Iterator[Decoded]:
     """The chunks of a stretch from within an array up to this place, of which `buffer` has been
     read: those that `KinetoFile.rest` makes of it, up to the last boundary. Raises NotWholeError
     where that would have to mend anything.
     """
     while stream.place < end and (piece := stream.read()):
-        decoded = _whole(buffer, piece) or _whole(b"", buffer + piece)
+        decoded = _whole(buffer, piece, decode_whole) or _whole(b"", buffer + piece, decode_whole)
         if decoded is None:
             raise DamagedStretchError
         yield Decoded(decoded[0])
         buffer = decoded[1]
 
 
-def _whole(left: bytes, piece: bytes) -> tuple[list[Event], bytes] | None:
+def _whole(
+    left: bytes, piece: bytes, decode_whole: WholeDecoder
+) -> tuple[list[Event], bytes] | None:
     """The events in what a piece has left over and the next piece, and what that leaves over:
     without copying it more than once. None where it is damaged, or the piece's end alone does not
     tell where the last event ends."""
     cut = boundary_in_tail(piece)
-    events = None if cut is None else decode_quickly(left, memoryview(piece)[: cut.start() + 1])
+    events = None if cut is None else decode_whole(left, memoryview(piece)[: cut.start() + 1])
     return None if cut is None or events is None else (events, piece[cut.end() :])
 
 
@@ -111,12 +126,14 @@ def _to_events(
         text += piece
 
 
-def _array(stream: ByteStream, buffer: bytes) -> Generator[Decoded, None, bytes | None]:
+def _array(
+    stream: ByteStream, buffer: bytes, decode_whole: WholeDecoder
+) -> Generator[Decoded, None, bytes | None]:
     """Yield the chunks of an array; returns the text from its closing bracket on, None if the file
     ends first."""
     searched = 0
     while piece := stream.read():
-        decoded = None if searched else _whole(buffer, piece)
+        decoded = None if searched else _whole(buffer, piece, decode_whole)
         if decoded is not None:
             yield Decoded(decoded[0])
             buffer = decoded[1]

@@ -34,6 +34,7 @@ from traceanalyzer.ingest.kineto.chunks import (
     whole_chunks,
 )
 from traceanalyzer.ingest.kineto.events import RowGroup
+from traceanalyzer.ingest.kineto.repeating import RepeatingEvents
 from traceanalyzer.ingest.kineto.rows import Id, KinetoRows
 from traceanalyzer.ingest.stream import PIECE_BYTES, ByteStream, open_stream, text_bytes
 from traceanalyzer.trace import is_constant, narrowed
@@ -181,14 +182,26 @@ def _read_stretches(
     """The rows of the stretches of these numbers, which ascend. Raises NotWholeError,
     TraceAnalyzerError."""
     rows = None
+    events = None
     for number in numbers:
         stretch = stretches[number]
         rows = KinetoRows(rows)
-        for chunk in whole_chunks(stream, stretch.end, _left_over(stream, stretch)):
-            rows.add(chunk)
+        events = _going_on(events, rows)
+        left = _left_over(stream, stretch)
+        for chunk in whole_chunks(stream, stretch.end, left, events.decode):
+            events.add(chunk)
+        events.flush()
         if stream.damage or stream.place != stretch.end:
             raise DamagedStretchError
         yield number, rows
+
+
+def _going_on(events: RepeatingEvents | None, rows: KinetoRows) -> RepeatingEvents:
+    """What adds to these rows, with the kinds of events that were met before."""
+    if events is None:
+        return RepeatingEvents(rows, is_worthwhile=True)
+    events.go_on_with(rows)
+    return events
 
 
 def _left_over(stream: ByteStream, stretch: FileStretch) -> bytes:

@@ -8,9 +8,10 @@ from pathlib import Path
 from traceanalyzer.base import EmptyRecordingError, UnreadableInputError
 from traceanalyzer.ingest.kineto.chunks import BYTE_ORDER_MARK, KinetoFile
 from traceanalyzer.ingest.kineto.parallel import read_in_parallel
+from traceanalyzer.ingest.kineto.repeating import LEAST_REPEATING_BYTES, RepeatingEvents
 from traceanalyzer.ingest.kineto.rows import KinetoRows
 from traceanalyzer.ingest.kineto.trace import kineto_trace, unread
-from traceanalyzer.ingest.stream import head_of, open_stream
+from traceanalyzer.ingest.stream import head_of, open_stream, text_bytes
 from traceanalyzer.trace import Trace
 
 _EVENT_KEYS = (b'"ph"', b'"ts"', b'"traceEvents"')
@@ -63,9 +64,11 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
     found = read_in_parallel(path, progress)
     file, rows = found or (KinetoFile(), KinetoRows())
     if found is None:
+        events = RepeatingEvents(rows, is_worthwhile=text_bytes(path) >= LEAST_REPEATING_BYTES)
         with open_stream(path, progress) as stream:
-            for chunk in file.rest(stream, file.begin(stream)):
-                rows.add(chunk)
+            for chunk in file.rest(stream, file.begin(stream), events.decode):
+                events.add(chunk)
+        events.flush()
         damage = stream.damage
     if not file.arrays:
         why = damage or "it has no `traceEvents`"

@@ -50,6 +50,15 @@ _HOST_KINDS = {
     RowGroup.ANNOTATION: RangeKind.ANNOTATION,
     RowGroup.PYTHON: RangeKind.PYTHON,
 }
+TABLE_OF: dict[RowGroup, type[Table]] = {
+    **dict.fromkeys(_DEVICE_KINDS, DeviceOps),
+    **dict.fromkeys(_HOST_KINDS, HostRanges),
+    RowGroup.API: ApiCalls,
+    RowGroup.DEVICE_RANGE: DeviceRanges,
+    RowGroup.SYNC: Waits,
+    RowGroup.OVERHEAD: Overheads,
+}
+"""Where events of these groups are rows."""
 _NOT_RECORDED = ("copy_kind", "source_memory", "target_memory", "error")
 """Columns that no event states: the names of copies tell the first three."""
 _TABLES = (
@@ -140,6 +149,11 @@ class KinetoRows:
     def kept(self) -> int:
         """Rows of host or device activity."""
         return sum(self.counts[group] for group in (*_DEVICE_KINDS, *_HOST_KINDS, RowGroup.API))
+
+    @property
+    def mended(self) -> int:
+        """Values that did not fit their columns."""
+        return sum(columns.mended for columns in self.tables.values())
 
     def add(self, chunk: Decoded) -> None:
         """Take the events of one chunk."""

@@ -18,6 +18,7 @@ MAX_DURATION_US = 2.0**42
 times."""
 _LEAST_TIME_NS = -(2**61)  # the difference of any two times fits int64; today is at 2**60.6
 _MAX_TIME_NS = 2**62
+LARGEST_US = _MAX_TIME_NS // 1000
 _ONE_FORM_AT_LEAST = 32
 """Of fewer times it takes longer to see whether they are written alike than to read each."""
 _LONGEST = 24  # bytes of a time and the comma after it, where the digits are read as a table
@@ -96,7 +97,7 @@ def _of_one_form(joined: bytes, count: int) -> I64 | None:
     ):
         return None
     microseconds = digits[:, :point] @ _POWERS[-point:]
-    if microseconds.max() >= _MAX_TIME_NS // 1000:
+    if microseconds.max() >= LARGEST_US:
         return None
     result: I64 = microseconds.astype(np.int64) * 1000
     if point < width - 1:

@@ -1,0 +1,222 @@
+"""Events that repeat from step to step, but for times and ids.
+
+Of each kind of event the first one is decoded, packed into rows like any other, and kept as the
+prototype of its text with zeros for times and ids (`masked`). Where all events of a chunk are of known
+kinds, their rows are those of the prototypes with times and ids of their own: nothing is decoded, and
+no object is made. A kind is admitted only where the numbers in its text are, value by value, those of
+its decoded row; a chunk with anything else is read as if there were no kinds.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from traceanalyzer.base import dataclass
+from traceanalyzer.ingest.kineto.event_text import (
+    IDS,
+    TIMES,
+    EventText,
+    UnlikeAnyKindError,
+    event_text,
+)
+from traceanalyzer.ingest.kineto.events import Event, RowGroup, group_of
+from traceanalyzer.ingest.kineto.repair import Decoded, decode_quickly
+from traceanalyzer.ingest.kineto.rows import TABLE_OF, KinetoRows
+from traceanalyzer.trace import I64, Table
+
+LEAST_REPEATING_BYTES = 16 << 20
+"""Of a file: in a smaller one kinds are learned more than met."""
+MOST_TEXT_BYTES = 32 << 20
+"""Of kinds. Where there are more, events do not repeat."""
+FAILURES_ALLOWED = 4
+"""So many chunks more may be read in vain than have been read by kinds, then it is given up."""
+MOST_PENDING = 1 << 16
+"""Rows that are packed at once: fewer cost calls, more memory."""
+_MOST_NEW = 3
+"""Of so many events of a chunk one may be of a new kind: to learn one costs as much as ten events."""
+_KIND = np.dtype(
+    [
+        ("group", np.uint8),
+        ("row", np.int32),
+        *((name, np.int8) for name in (*TIMES, *IDS)),
+    ]
+)
+"""A kind of event: its group, the row of its prototype, and for each column of numbers which of the
+times or ids in its text that is; -1: as in the prototype."""
+_GROUPS = list(RowGroup)
+_ONLY_COUNTED = (RowGroup.SKIP, RowGroup.RANGE_COUNTERS, RowGroup.MTIA)
+_OF_KINDS = {*TABLE_OF, *_ONLY_COUNTED}
+_OF_NO_KIND = 0
+"""The number of no kind."""
+_TABLES = list(dict.fromkeys(TABLE_OF.values()))
+_NO_TABLE = -1
+_TABLE_NUMBERS = np.array(
+    [_TABLES.index(TABLE_OF[group]) if group in TABLE_OF else _NO_TABLE for group in _GROUPS],
+    np.int8,
+)
+"""By the number of a group."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Pending:
+    """Events by their kinds, shape (events,), in the order of their rows, and their numbers."""
+
+    kinds: NDArray[np.int32]
+    numbers: dict[str, I64]
+
+
+class RepeatingEvents:
+    """Adds chunks to rows. `decode` adds what is of known kinds and returns what is left, for `add`;
+    `flush` is due before the rows are taken."""
+
+    def __init__(self, rows: KinetoRows, *, is_worthwhile: bool) -> None:
+        self._rows = rows
+        self._is_worthwhile = is_worthwhile
+        self._prototypes = KinetoRows(rows)
+        self._numbers: dict[bytes, int] = {}  # of kinds, by their text
+        self._kinds = np.zeros(1, _KIND)  # the first stands for no kind
+        self._text_bytes = 0  # of all kinds
+        self._failures = 0  # chunks read in vain, less those that were not
+        self._pending: list[_Pending] = []
+        self._pending_rows = 0
+
+    def go_on_with(self, rows: KinetoRows) -> None:
+        """Add to other rows, of a later part of the file, from now on."""
+        self.flush()
+        self._rows = rows
+
+    def decode(self, *parts: bytes | memoryview) -> list[Event] | None:
+        """The events of a chunk that are still to be added; None where it is damaged."""
+        if self._is_worthwhile:
+            try:
+                return self._by_kind(event_text(*parts))
+            except UnlikeAnyKindError:
+                self._note(failed=True)
+        self.flush()
+        return decode_quickly(*parts)
+
+    def add(self, chunk: Decoded) -> None:
+        """Add the events of a chunk behind all that were added before."""
+        if chunk.events:
+            self.flush()
+        self._rows.add(chunk)
+
+    def _note(self, *, failed: bool) -> None:
+        self._failures = max(self._failures + (1 if failed else -1), -FAILURES_ALLOWED)
+        is_full = self._text_bytes > MOST_TEXT_BYTES
+        self._is_worthwhile &= self._failures <= FAILURES_ALLOWED and not is_full
+
+    def _by_kind(self, chunk: EventText) -> list[Event]:
+        """Adds the events of kinds; returns the others. Raises UnlikeAnyKindError, having added
+        nothing."""
+        numbers = list(map(self._numbers.get, chunk.masked))
+        apart: list[Event] = []
+        if None in numbers:
+            unknown = [place for place, number in enumerate(numbers) if number is None]
+            apart = self._learn(chunk, unknown)
+            for place in unknown:
+                numbers[place] = self._numbers.get(chunk.masked[place], _OF_NO_KIND)
+        kinds = np.array(numbers, np.int32)
+        groups = self._kinds["group"][kinds]
+        is_of_kind = kinds != _OF_NO_KIND
+        has_row = is_of_kind & (_TABLE_NUMBERS[groups] != _NO_TABLE)
+        self._count(groups[is_of_kind], int(np.count_nonzero(has_row)))
+        rows = np.flatnonzero(has_row)
+        rows = rows[np.argsort(groups[rows], kind="stable")]
+        self._pending.append(_Pending(kinds[rows], chunk.numbers(rows, self._kinds[kinds[rows]])))
+        self._pending_rows += len(rows)
+        if self._pending_rows > MOST_PENDING:
+            self.flush()
+        return apart
+
+    def _count(self, groups: NDArray[np.uint8], with_row: int) -> None:
+        """Events of kinds, by the numbers of their groups."""
+        self._rows.events += len(groups)
+        self._rows.skipped += len(groups) - with_row
+        counts = np.bincount(groups, minlength=len(_GROUPS)).tolist()
+        self._rows.counts.update(dict(zip(_GROUPS, counts, strict=True)))
+
+    def _learn(self, chunk: EventText, unknown: list[int]) -> list[Event]:
+        """Make kinds of events that are of none; returns those that cannot be. Raises
+        UnlikeAnyKindError."""
+        apart: list[Event] = []
+        first: dict[bytes, int] = {}  # of each new kind
+        events: list[Event] = []
+        for place in unknown:
+            if chunk.masked[place] in first:
+                continue
+            event = chunk.event(place)
+            if group_of(event.cat) in _OF_KINDS:
+                first[chunk.masked[place]] = place
+                events.append(event)
+            else:
+                apart.append(event)
+        if first:
+            kinds = self._kinds_of(chunk, events, np.array(list(first.values())))
+            self._numbers |= {text: number for number, text in enumerate(first, len(self._kinds))}
+            self._kinds = np.concatenate((self._kinds, kinds))
+            self._text_bytes += sum(map(len, first))
+        self._note(failed=(len(first) + len(apart)) * _MOST_NEW > len(chunk.masked))
+        return apart
+
+    def _kinds_of(self, chunk: EventText, events: list[Event], places: I64) -> NDArray[np.void]:
+        """The kinds of these events, with their prototypes. Raises UnlikeAnyKindError."""
+        kinds = np.full(len(events), -1, _KIND)
+        kinds["group"] = [_GROUPS.index(group_of(event.cat)) for event in events]
+        for kind, ordinals in zip(kinds, chunk.ordinals(places), strict=True):
+            for name, ordinal in ordinals.items():
+                kind[name] = ordinal
+        tables = _TABLE_NUMBERS[kinds["group"]]
+        before = [len(self._prototypes.tables[table]) for table in _TABLES]
+        self._prototypes.add(Decoded(events))
+        if self._prototypes.repaired or self._prototypes.lost or self._prototypes.mended:
+            self._is_worthwhile = False
+            raise UnlikeAnyKindError
+        order = np.argsort(kinds["group"], kind="stable")  # that of rows
+        stated = chunk.numbers(places, kinds)
+        for number in np.unique(tables[tables != _NO_TABLE]).tolist():
+            of_table = order[tables[order] == number]
+            kinds["row"][of_table] = before[number] + np.arange(len(of_table))
+            recorded = self._with_duration(_TABLES[number], kinds["row"][of_table])
+            for name in stated.keys() & recorded.keys():
+                is_stated = kinds[name][of_table] >= 0
+                if (stated[name][of_table] != recorded[name])[is_stated].any():
+                    raise UnlikeAnyKindError
+        return kinds
+
+    def _with_duration(
+        self, table: type[Table], rows: NDArray[np.int32]
+    ) -> dict[str, NDArray[Any]]:
+        """Columns of these prototypes."""
+        columns = self._prototypes.tables[table].rows(rows)
+        columns["duration"] = columns["end"] - columns["start"]
+        return columns
+
+    def flush(self) -> None:
+        """Pack the rows of events of kinds."""
+        if not self._pending:
+            return
+        kinds = self._kinds[np.concatenate([part.kinds for part in self._pending])]
+        numbers = {
+            name: np.concatenate([part.numbers[name] for part in self._pending])
+            for name in (*TIMES, *IDS)
+        }
+        self._pending.clear()
+        self._pending_rows = 0
+        tables = _TABLE_NUMBERS[kinds["group"]]
+        for table_number, table in enumerate(_TABLES):
+            rows = np.flatnonzero(tables == table_number)
+            if len(rows):
+                own = {name: values[rows] for name, values in numbers.items()}
+                self._rows.tables[table].append(self._rows_of(table, kinds[rows], own))
+
+    def _rows_of(
+        self, table: type[Table], kinds: NDArray[np.void], numbers: dict[str, I64]
+    ) -> dict[str, NDArray[Any]]:
+        """Rows of a table: those of the prototypes, with numbers of their own."""
+        columns = self._with_duration(table, kinds["row"])
+        for name in numbers.keys() & columns.keys():
+            columns[name] = np.where(kinds[name] >= 0, numbers[name], columns[name])
+        columns["end"] = columns["start"] + columns["duration"]
+        return columns
