@@ -236,7 +236,7 @@ def recommendations(report: Report, against: bool = False) -> Items:
     items = []
     for advice in report.recommendations:
         gain = gains.prediction(report, advice)
-        effort = effort_of(advice.remedy or "")
+        effort = effort_of(advice)
         lines = [(f"{gain}; effort: {effort}" if effort else gain, "green")]
         lines.append((f"{ASSUMES}{advice.basis}", ""))
         lines += [(f"Addresses: {titles[advice.id]}", "")] if advice.id in titles else []

@@ -3,6 +3,7 @@ tokens), and what to do about it: switches of its engine, not changes of a train
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from statistics import median_low
 from typing import NamedTuple
 
@@ -247,7 +248,19 @@ def for_server(
         return advice
     if m.faithful_server is not None:
         return [one for one in advice if one.cls not in HOST_CLASSES] + list(_switches(m, drafts))
-    return advice if "eager" in launched else [one for one in advice if one.remedy != "cuda_graph"]
+    if "eager" not in launched:
+        return [one for one in advice if one.remedy != "cuda_graph"]
+    return [_in_flags(m, one) if one.remedy == "cuda_graph" else one for one in advice]
+
+
+def _in_flags(m: Measurements, advice: Recommendation) -> Recommendation:
+    """A graph in the flags of the engine: nobody who runs a server edits the model's loop."""
+    cut = m.timed.memo(find_iterations)
+    if cut is None or cut.framework not in switches()["cuda_graphs"].engines:
+        return advice
+    eager = {row.phase for row in m.iterations if row.graph == "eager"}
+    change = "cuda_graphs" if eager <= {"decode", "verify"} else "piecewise_graphs"
+    return replace(advice, action=f"{switches()[change].said(cut.framework)}.")
 
 
 def _switches(m: Measurements, drafts: Sequence[Draft]) -> Iterator[Recommendation]:

@@ -56,3 +56,10 @@ def switches() -> dict[str, ServingSwitch]:
         )
         for entry in entries
     }
+
+
+def is_flag(action: str) -> bool:
+    """Whether what an advice says to do is a switch that engines have a flag for."""
+    return any(
+        switch.engines and action.startswith(f"{switch.words} (") for switch in switches().values()
+    )

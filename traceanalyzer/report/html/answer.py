@@ -133,7 +133,7 @@ def advice(report: Report) -> Markup:
 
 
 def _remedy(report: Report, advice: Recommendation) -> Markup:
-    effort = effort_of(advice.remedy or "")
+    effort = effort_of(advice)
     alone = gains.prediction_alone(report, advice)
     factor = gains.factor(report, advice)
     told = [text for text in (alone if factor else "", effort) if text]

@@ -1,5 +1,8 @@
 """What a change of the program takes, beside what it would bring."""
 
+from traceanalyzer.diagnosis.finding import Recommendation
+from traceanalyzer.diagnosis.serving.switches import is_flag
+
 ONE_LINE = "one line"
 HOURS = "an hour or two"
 DAY = "a day"
@@ -45,6 +48,6 @@ EFFORTS = {
 effect on training, that is not in it."""
 
 
-def effort_of(remedy: str) -> str:
+def effort_of(advice: Recommendation) -> str:
     """In a few words; empty where it is not known."""
-    return EFFORTS.get(remedy, "")
+    return ONE_LINE if is_flag(advice.action) else EFFORTS.get(advice.remedy or "", "")

@@ -134,7 +134,7 @@ def _changes(page: TerminalPage, report: Report, shown: int) -> None:
     else:
         page.line(gains.no_advice(report))
     for position, advice in enumerate(advised, 1):
-        effort = effort_of(advice.remedy or "")
+        effort = effort_of(advice)
         gain = gains.prediction(report, advice) + (f", {effort}" if effort else "")
         longest = LONGEST if position == 1 else LONGEST_OF_MORE - cell_len(gain)
         action = brief(advice.action, longest)
