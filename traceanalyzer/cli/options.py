@@ -163,7 +163,10 @@ def iteration_option(command: Function) -> Function:
         callback=_iteration,
         metavar="N",
         **_FIRST,
-        help="Which one to read of a folder with a folder for each iteration. Default: the newest.",
+        help=(
+            "Which one to read of a folder with a folder for each iteration, or with repeats of a "
+            "schedule. Default: the newest."
+        ),
     )(command)
 
 

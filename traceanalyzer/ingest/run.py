@@ -21,6 +21,7 @@ from traceanalyzer.ingest.folders import (
 )
 from traceanalyzer.ingest.formats import RANKLESS_SOURCES
 from traceanalyzer.ingest.last_words import with_last_words
+from traceanalyzer.ingest.repeats import one_repeat
 from traceanalyzer.ingest.stream import cannot_open
 from traceanalyzer.trace import Failure, Run, Trace
 
@@ -85,9 +86,9 @@ def _files(paths: list[Path], pattern: str | None) -> tuple[list[Path], list[Fai
             continue
         try:
             inside = recordings_in(path, pattern)
-            if not inside:
-                inside, note = iteration_in(path, pattern)
-                notes += note
+            taken, note = one_repeat(inside) if inside else iteration_in(path, pattern)
+            notes += note
+            inside = inside or taken
             what = (
                 "it begins like no known recording: damaged, or something else; copy or "
                 "export it again"
@@ -100,7 +101,7 @@ def _files(paths: list[Path], pattern: str | None) -> tuple[list[Path], list[Fai
             continue
         if not inside:
             failures.append(Failure(str(path), nothing_in(path)))
-        files.update(dict.fromkeys(inside))
+        files.update(dict.fromkeys(taken))
     return list(files), failures, notes
 
 

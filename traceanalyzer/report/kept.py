@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from traceanalyzer.analysis.joined.knowledge import Knowledge
+from traceanalyzer.base.reading import reading
 from traceanalyzer.diagnosis.part_of_run import Selection
 from traceanalyzer.diagnosis.question import Query
 from traceanalyzer.ingest.cache.answers import answered_once
@@ -58,6 +59,7 @@ def facts_of(selection: Selection | None, knowledge: Knowledge | None) -> tuple[
         known.amounts,
         known.peak_flops_per_s,
         known.iteration_name,
+        reading().iteration,
     )
 
 

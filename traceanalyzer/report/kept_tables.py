@@ -10,7 +10,6 @@ from msgspec import Raw, Struct
 
 from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.base.files import note_read
-from traceanalyzer.base.reading import reading
 from traceanalyzer.diagnosis.part_of_run import Selection
 from traceanalyzer.ingest.cache.pages import CachedPage, answered_page, keep_page, kept_page
 from traceanalyzer.report.kept import facts_of, kept_text, rows_from
@@ -47,7 +46,7 @@ def page_of_tables(
     facts = facts_of(selection, knowledge)
     if facts is None:
         return None
-    return answered_page(("tables", *facts, tuple(inputs), reading().iteration), inputs)
+    return answered_page(("tables", *facts, tuple(inputs)), inputs)
 
 
 def keep_tables(page: CachedPage, measured: "MeasuredRanks") -> None:

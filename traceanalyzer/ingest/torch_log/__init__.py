@@ -179,6 +179,9 @@ def _log_files(path: Path) -> list[Path]:
         inside = [file for file in sorted(path.iterdir()) if _passes(file, is_log)][:MAX_FILES]
     except OSError as error:
         raise cannot_open(path, error) from error
+    of_capture = path / COMPILED
+    if not inside and of_capture.is_dir():
+        return _log_files(of_capture)
     if not inside:
         raise UnreadableInputError(
             f"{path}: no log of torch.compile in this folder; set TORCH_TRACE to it and run again"
