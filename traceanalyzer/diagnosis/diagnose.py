@@ -70,7 +70,8 @@ def diagnose(m: Measurements, rules: Sequence[Rule] = RULES) -> Diagnosis:
     findings = [*_findings(m, _lifted(settled, gains, m.step.step_ms), summary.bottleneck), *found]
     advice = ranked_advice([*advice, *compiling], m.step.step_ms)
     advice = sorted(advice, key=lambda one: not one.id.startswith(IN_EACH_STEP))
-    advice = with_reason(advice, summary)
+    idle = vars(m.step.idle) if m.step.idle is not None else {}
+    advice = with_reason(advice, summary, idle.get(summary.bottleneck, 0.0))
     across = [f"{f.title}." for f in findings if f.id in ("straggler", *IN_EACH_STEP)] + _kinds(
         m, summary
     )

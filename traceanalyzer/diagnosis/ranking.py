@@ -15,6 +15,11 @@ NO_GAIN = 0.995
 """Share of today's step from which a predicted one is printed as the same figure."""
 AS_GOOD = 0.9
 """Share of the best speedup from which what answers the verdict is named first."""
+LITTLE_SAVED = 1 / 3
+"""A change that takes a cause away and saves less of its time has to say so: what the cause hid
+takes its place."""
+REMOVES_ITS_CAUSE = ("remove_syncs", "cuda_graph", "data_loader_workers")
+"""Remedies that leave nothing of the cause that they are against."""
 DEVICE_CLASSES: tuple[BottleneckClass, ...] = ("compute", "memory")
 """Classes of the GPU's own work: a verdict on one is answered by advice on the other."""
 WORDS = {
@@ -56,16 +61,18 @@ def _tier(advice: Recommendation) -> tuple[bool, bool, float]:
     )
 
 
-def with_reason(advice: Sequence[Recommendation], summary: Summary) -> list[Recommendation]:
+def with_reason(
+    advice: Sequence[Recommendation], summary: Summary, part_ms: float = 0.0
+) -> list[Recommendation]:
     """The advice, the first of which says why it comes before what is against the cause that the
-    verdict names."""
+    verdict names, or why it saves little of the time of that cause (`part_ms`)."""
     if not advice or summary.bottleneck == "inconclusive":
         return list(advice)
     named = answering(summary)
     first, *others = _answer_first(advice, named)
-    if first.cls in named:
-        return [first, *others]
     cause = WORDS[summary.bottleneck]
+    if first.cls in named:
+        return [_saying_what_is_left(first, summary, part_ms, cause), *others]
     answers = [one for one in others if one.cls in named]
     against = next((one for one in answers if one.predicted_speedup), None)
     if against is None and any(one.as_much_work for one in answers):
@@ -80,6 +87,22 @@ def with_reason(advice: Sequence[Recommendation], summary: Summary) -> list[Reco
         gain = digits(against.predicted_speedup or 1.0)
         reason = f"Pays more than what is against {cause} alone ({gain}x)."
     return [replace(first, instead=reason), *others]
+
+
+def _saying_what_is_left(
+    first: Recommendation, summary: Summary, part_ms: float, cause: str
+) -> Recommendation:
+    """The first advice; where it takes the whole cause away and hardly saves any of its time, with
+    the reason."""
+    if first.remedy not in REMOVES_ITS_CAUSE or first.cls != summary.bottleneck:
+        return first
+    if first.predicted_step_ms is None or summary.step_ms is None:
+        return first
+    saved_ms = summary.step_ms - first.predicted_step_ms
+    if saved_ms >= LITTLE_SAVED * part_ms:
+        return first
+    left = f"Without {cause} the step waits for something else nearly as long."
+    return replace(first, instead=left)
 
 
 def _answer_first(

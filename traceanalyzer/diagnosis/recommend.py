@@ -31,6 +31,8 @@ bottleneck."""
 MIN_BOUND_SHARE = 0.05
 """Share of the step that a proposal must save whose gain is only bounded: such a bound is hardly
 ever reached."""
+BEYOND_COPIES = 2.0
+"""A change that saves so many times what copies take is against what the host does with them."""
 MIN_TOUCHED_SHARE = 0.1
 """Share of the step that kernels of unknown gain must take: hardly more than half of it can be
 saved."""
@@ -81,7 +83,7 @@ def _of_remedy(m: Measurements, advice: Advice, drafts: Sequence[Draft]) -> Reco
     remedy = advice.remedy
     offer = advice.offer
     p = advice.prediction
-    against = _against(advice, drafts)
+    against = _against(advice, drafts, m.step.step_ms)
     if against is None:
         return None
     actions = filter(None, (offer.action, against.words))
@@ -110,10 +112,11 @@ def _of_remedy(m: Measurements, advice: Advice, drafts: Sequence[Draft]) -> Reco
     return Recommendation(id_, cls, action, None, None, basis, remedy.id, as_much_work=more)
 
 
-def _against(advice: Advice, drafts: Sequence[Draft]) -> Draft | None:
+def _against(advice: Advice, drafts: Sequence[Draft], step_ms: float) -> Draft | None:
     """The finding that a remedy is against: the one that it states itself, that names it, that it
     is usually against, or the first of its class; for kernels of any kind that on the GPU's own
-    work. One on kernels whose time is hardly what is saved gives way to the largest on the host."""
+    work. One on kernels whose time is hardly what is saved gives way to the largest on the host,
+    and so does one on copies that takes less time than is saved."""
     remedy = advice.remedy
     stated, cls = advice.offer.against or ("", remedy.cls)
     by_id = {draft.id: draft for draft in reversed(drafts)}
@@ -128,16 +131,16 @@ def _against(advice: Advice, drafts: Sequence[Draft]) -> Draft | None:
         on_device,
     )
     first = next(filter(None, either), None)
+    if first is None or not advice.for_host or remedy.cls == "communication":
+        return first
+    saved_ms = step_ms - (advice.prediction.step_ms or step_ms)
+    beyond_copies = first.cls == "transfer" and saved_ms > BEYOND_COPIES * (first.claim_ms or 0.0)
     return (
-        _largest_on_host(drafts, first)
-        if advice.for_host and remedy.cls != "communication"
-        else first
+        _largest_on_host(drafts, first) if first.cls in DEVICE_CLASSES or beyond_copies else first
     )
 
 
-def _largest_on_host(drafts: Sequence[Draft], first: Draft | None) -> Draft | None:
-    if first is None or first.cls not in DEVICE_CLASSES:
-        return first
+def _largest_on_host(drafts: Sequence[Draft], first: Draft) -> Draft:
     on_host = [draft for draft in drafts if draft.cls in HOST_CLASSES]
     return max(on_host, key=lambda draft: draft.claim_ms or 0.0, default=first)
 
