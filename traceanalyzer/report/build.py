@@ -12,6 +12,7 @@ from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.finding import Evidence, Finding, Recommendation
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.part_of_run import Selection
+from traceanalyzer.diagnosis.rank_costs import rank_costs
 from traceanalyzer.diagnosis.rules.evidence import profiler_note
 from traceanalyzer.diagnosis.rules.recording import recording_notes
 from traceanalyzer.diagnosis.rules.timing import profiled_notes
@@ -29,7 +30,8 @@ from traceanalyzer.report.model import (
     Report,
     Tool,
 )
-from traceanalyzer.report.tables import PATH, in_order, report_tables
+from traceanalyzer.report.table_entries.rows import ranks_by_worth
+from traceanalyzer.report.tables import PATH, RANKS, in_order, report_tables
 from traceanalyzer.trace import Collected, Device, Failure, Run, Trace
 from traceanalyzer.trace.hardware import GIGA, Hardware
 from traceanalyzer.version import __version__
@@ -56,8 +58,9 @@ def report_of(measured_run: MeasuredRanks, top: int = TOP_ROWS) -> Report:
     (found, (path_time, path)), (metrics, tables) = in_halves(
         m,
         lambda: (diagnose(m), m.path_tables),
-        lambda: (_metrics(m), report_tables(measured_run, top, without=PATH)),
+        lambda: (_metrics(m), report_tables(measured_run, top, without=(PATH, RANKS))),
     )
+    ranks = ranks_by_worth(measured_run, rank_costs(m, found))
     of_memory, for_memory = _on_memory(m)
     notes = sorted(
         [*_notes(measured_run.run, m), *measured_run.ranks.notes],
@@ -71,7 +74,7 @@ def report_of(measured_run: MeasuredRanks, top: int = TOP_ROWS) -> Report:
         devices=[row for one in measured_run.each for row in one.devices],
         findings=[*found.findings, *of_memory],
         recommendations=[*found.recommendations, *for_memory],
-        tables=in_order({**tables, PATH: path[:top]}),
+        tables=in_order({**tables, PATH: path[:top], RANKS: ranks}),
         notes=list(map(str, notes)),
         pressing_notes=sum(not isinstance(note, MinorNote) for note in notes),
         step_parts=m.step_parts,

@@ -1,5 +1,6 @@
 """Rows of the tables of `table_entries`: of one table, or of all for a report."""
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.analysis.joined.knowledge import Knowledge
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 ALL = RowFilter()
 PATH = "critical_path"
+RANKS = "ranks"
 
 
 def table(
@@ -63,14 +65,14 @@ def longest(rows: list[Any], column: str, top: int | None) -> list[Any]:
 def report_tables(
     measured_run: "MeasuredRanks",
     top: int,
-    without: str | None = None,
+    without: Collection[str] = (),
 ) -> dict[str, list[Any]]:
     """The tables of a report, of the critical rank: of long ones the first `top` rows, of gaps the
     longest first."""
     tables = {
         one.name: one.rows(measured_run, measured_run.critical, RowFilter(top))
         for one in TABLES
-        if one.name != without
+        if one.name not in without
     }
     tables["gaps"].sort(key=lambda row: -row.duration_ns)
     return with_first_rows(tables, top)

@@ -52,8 +52,8 @@ class RankRow:
     device: int | None = metric("CUDA ordinal of the device; null without device work")
     gain_ms: float | None = metric(
         "what the run would gain a step if the rank came to no collective later than the "
-        "last but one, at most the step without what each rank computes; null where none "
-        "were matched",
+        "last but one, at most the step without what each rank computes; of one that holds it up "
+        "what the advice gains without the profiler; null where none were matched",
         default=None,
         kw_only=True,
     )

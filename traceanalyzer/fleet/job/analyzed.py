@@ -9,16 +9,13 @@ from pathlib import Path
 
 from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.base.errors import SeveralRunsError
-from traceanalyzer.diagnosis.diagnose import Diagnosis, diagnose
-from traceanalyzer.diagnosis.finding import Finding
-from traceanalyzer.diagnosis.remedies.straggler import holding_up
+from traceanalyzer.diagnosis.diagnose import diagnose
+from traceanalyzer.diagnosis.rank_costs import rank_costs
 from traceanalyzer.diagnosis.selection import measured
 from traceanalyzer.fleet.digests.files import DigestedRank, digest_name
 from traceanalyzer.fleet.job.model import Analyzed
 from traceanalyzer.ingest import load
 from traceanalyzer.ingest.places import RecordingPlace, is_remote, places_in
-
-STRAGGLER = "straggler"  # the finding that names ranks
 
 
 def analyzed(ranks: Sequence[DigestedRank], digests: Sequence[RecordingPlace]) -> Analyzed | None:
@@ -35,30 +32,7 @@ def analyzed(ranks: Sequence[DigestedRank], digests: Sequence[RecordingPlace]) -
         raise
     except TraceAnalyzerError:
         return None
-    straggler = _straggler(found.findings)
-    rows = [] if critical.ranks is None else critical.ranks.rows
-    return Analyzed(
-        summary=found.summary,
-        holds_up=straggler is not None,
-        cost_ms=None if straggler is None else _cost_ms(straggler, _gain_ms(found)),
-        ranks=frozenset(rows[one.position].rank for one in holding_up(critical)),
-    )
-
-
-def _cost_ms(straggler: Finding, gain_ms: float | None) -> float | None:
-    """What ranks cost: the finding's headroom, or less where the advice gains less."""
-    known = [one for one in (straggler.headroom_ms, gain_ms) if one]
-    return min(known, default=None)
-
-
-def _gain_ms(found: Diagnosis) -> float | None:
-    """What the step gains without the ranks that hold it up, as the advice says; None where it says
-    nothing."""
-    step_ms = found.summary.step_ms
-    for advice in found.recommendations:
-        if advice.remedy == "fix_straggler" and advice.predicted_step_ms and step_ms:
-            return step_ms - advice.predicted_step_ms
-    return None
+    return Analyzed(summary=found.summary, costs=rank_costs(critical, found))
 
 
 def _is_here(path: str, digests: set[str]) -> bool:
@@ -67,10 +41,3 @@ def _is_here(path: str, digests: set[str]) -> bool:
         return False
     stems = {digest_name(place.url, place.stamp) for place in places_in([path])[0]}
     return any(name.rpartition("-")[0] in stems for name in digests)
-
-
-def _straggler(findings: Sequence[Finding]) -> Finding | None:
-    for finding in findings:
-        if finding.id == STRAGGLER:
-            return finding
-    return None

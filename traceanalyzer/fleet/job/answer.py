@@ -52,7 +52,6 @@ MOST_RANKS = 16
 """Recordings that are analyzed together: more cost more than they tell beyond the late ranks and
 their neighbours."""
 SHOWN = 4  # ranks named in a sentence
-AS_MUCH = 0.01  # costs that differ by less differ by rounding
 UNNAMED = ("profiler", "other", "unexplained")  # parts of the step that are no bottleneck
 _NAMES = {
     "compute": "compute",
@@ -78,16 +77,14 @@ def job_answer(
     if not job.digests:
         raise EmptyRecordingError(_nothing_read(chosen))
     analysis = None if seen is None else seen(_telling(job))
-    named = frozenset[int | None]() if analysis is None else analysis.ranks
-    culprits = _culprits(job, explained, named) if analysis is None or analysis.holds_up else []
-    if analysis is not None and len(culprits) == 1:
-        culprits = [_at_most(culprits[0], analysis.cost_ms)]
+    costs = None if analysis is None else analysis.costs
+    culprits = _culprits(job, explained, costs) if costs is None or costs else []
     if not culprits and job.matches is not None:
         step_ms = max(ms(one.mean_step_ns) for one in job.digests)
         culprits = slow_links(job.matches, job.ranks, job.hosts[0], step_ms)
     # Where the replay says that nobody is late but by the profiler, nothing is gained by evening
     # out what was recorded.
-    held_up = analysis is None or analysis.holds_up or bool(culprits)
+    held_up = analysis is None or bool(analysis.costs or culprits)
     changes = changes_of(job, culprits) if held_up else []
     return Job(
         ranks=_ranks(job),
@@ -137,16 +134,18 @@ def _telling(job: JobRanks) -> list[DigestedRank]:
 
 
 def _culprits(
-    job: JobRanks, explained: Explain | None, named: frozenset[int | None]
+    job: JobRanks, explained: Explain | None, costs: Mapping[int | None, float] | None
 ) -> list[JobCulprit]:
-    """Who holds up the job; `named`: those that the analysis of their recordings names."""
+    """Who holds up the job; `costs`: what those cost that the analysis of their recordings names,
+    None without one."""
     late = [one.position for one in job.compared.late]
     found = []
     for late_rank in job.compared.late:
         if late_rank.stage is not None:
-            return [
-                replace(_culprit(job, late_rank.position, late_rank.gain_ms), cause="heavy_stage")
-            ]
+            stage = replace(
+                _culprit(job, late_rank.position, late_rank.gain_ms), cause="heavy_stage"
+            )
+            return [_costing(stage, costs)]
         beside = _beside(job, late_rank.position, late)
         some = [job.ranks[i] for i in (late_rank.position, *beside)]
         own, *others = some if explained is None else explained(some)
@@ -154,15 +153,16 @@ def _culprits(
         culprit = replace(_culprit(job, late_rank.position, late_rank.gain_ms), cause=cause)
         # One that the job may gain nothing without is not named, unless its recording says why.
         gains = culprit.low_ms is None or culprit.low_ms > 0.0
-        if culprit.rank in named if named else gains:
-            found.append(culprit)
+        if gains if costs is None else culprit.rank in costs:
+            found.append(_costing(culprit, costs))
     return found
 
 
-def _at_most(culprit: JobCulprit, cost_ms: float | None) -> JobCulprit:
-    """A culprit with what the job gains without it: what it is late by as recorded, or less where
-    the replay without the profiler gains less (`cost_ms`)."""
-    if not cost_ms or cost_ms >= (1.0 - AS_MUCH) * culprit.gain_ms:
+def _costing(culprit: JobCulprit, costs: Mapping[int | None, float] | None) -> JobCulprit:
+    """A culprit with what the analysis of its recording says that the job gains without it; as
+    recorded where it does not say."""
+    cost_ms = None if costs is None else costs.get(culprit.rank)
+    if not cost_ms or not culprit.gain_ms:
         return culprit
     share = cost_ms / culprit.gain_ms
     low = None if culprit.low_ms is None else culprit.low_ms * share
@@ -459,11 +459,10 @@ def _cost(job: JobRanks, culprits: Sequence[JobCulprit], analysis: Analyzed | No
     elif worst.pattern == "recurring":
         since = ", in all steps"
     alone = len(culprits) == 1 or job.compared.late[0].together
-    if analysis is not None and alone and analysis.cost_ms and analysis.summary.step_ms:
-        cost_ms = min(analysis.cost_ms, worst.gain_ms)
-        share = f"{cost_ms / analysis.summary.step_ms:.0%}"
+    if analysis is not None and alone and worst.rank in analysis.costs and analysis.summary.step_ms:
+        share = f"{worst.gain_ms / analysis.summary.step_ms:.0%}"
         step = f"{digits(analysis.summary.step_ms)} ms step"
-        return f"{digits(cost_ms)} ms ({share}) of each {step}{since}"
+        return f"{digits(worst.gain_ms)} ms ({share}) of each {step}{since}"
     step_ms = ms(job.digests[job.compared.critical].mean_step_ns)
     share = "; ".join(filter(None, (f"{worst.gain_ms / step_ms:.0%}", ends_of(worst))))
     recorded = "recorded " if analysis is not None else ""

@@ -1,5 +1,6 @@
 """What a job of many ranks comes to, and how sure a mean over its steps is."""
 
+from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
@@ -72,9 +73,9 @@ class Analyzed:
     """What `analyze` says of the ranks."""
 
     summary: Summary
-    holds_up: bool  # whether ranks hold up the others without the profiler, too
-    cost_ms: float | None  # of that step what they cost; None where it is not known
-    ranks: frozenset[int | None] = frozenset()  # those that hold it up
+    costs: Mapping[int | None, float]
+    """The ranks that hold up the others without the profiler, too, and what each costs, ms of that
+    step."""
 
 
 @dataclass(frozen=True)

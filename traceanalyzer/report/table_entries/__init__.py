@@ -14,7 +14,7 @@ TABLES = (
         "ranks",
         "Ranks",
         "analysis.ranks.compare.RankRow",
-        lambda of, _, __: rows.ranks_by_worth(of.ranks),
+        lambda of, _, __: rows.ranks(of),
         "One rank was recorded.",
         of_the_run=True,
     ),

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 from traceanalyzer.report.table_entries.kinds import RowFilter, TableSummary
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from traceanalyzer.diagnosis.measurements import Measurements
     from traceanalyzer.diagnosis.question import Query
     from traceanalyzer.diagnosis.selection import MeasuredRanks
@@ -50,8 +52,23 @@ def traffic_rows(measured: "MeasuredRanks", _: "Measurements", __: RowFilter) ->
     return list(traffic([m.timed for m in measured.each]))
 
 
-def ranks_by_worth(ranks: Any) -> list[Any]:
-    """Ranks with the one that holds up the run most first; none of a run of one rank."""
-    if len(ranks.rows) < 2:
+def ranks(measured: "MeasuredRanks") -> list[Any]:
+    """Ranks with the one that holds up the run most first, and what each costs; none of a run of
+    one rank."""
+    from traceanalyzer.diagnosis.diagnose import diagnose
+    from traceanalyzer.diagnosis.rank_costs import rank_costs
+
+    if len(measured.ranks.rows) < 2:
         return []
-    return [ranks.rows[i] for i in ranks.worst_first]
+    m = measured.critical
+    return ranks_by_worth(measured, rank_costs(m, diagnose(m)))
+
+
+def ranks_by_worth(measured: "MeasuredRanks", costs: "Mapping[int | None, float]") -> list[Any]:
+    """Ranks in that order, with these costs."""
+    from traceanalyzer.diagnosis.rank_costs import with_costs
+
+    compared = measured.ranks
+    if len(compared.rows) < 2:
+        return []
+    return with_costs([compared.rows[i] for i in compared.worst_first], costs)
