@@ -222,6 +222,8 @@ PASSWORDS = (
 )
 """Passwords, keys and cookies."""
 USERS = (
+    ("RUNAI_SUBMITTED_BY=mallory", "mallory"),
+    ("KUBEFLOW_CREATED_BY=mallory", "mallory"),
     ('"user": "alice77"', "alice77"),
     ("DB_USERNAME=alice77", "alice77"),
     ("PGUSER=alice77", "alice77"),
@@ -559,6 +561,18 @@ HOSTS = (
     ("zeus-12345.1700000000000.pt.trace.json.gz", "zeus"),
     ("events.out.tfevents.1700000000.zeus.123.0", "zeus"),
     ("/proj/zeus7/x", "zeus7"),
+    ("zeus7: 3210:3321 [0] transport/net.cc:33 NCCL WARN", "zeus7"),
+    ("r2i0n5:77:77 [3] NCCL WARN Accept failed", "r2i0n5"),
+    ("failed to connect to [zeus01]:29500 (errno: 110)", "zeus01"),
+    ("Connected from [zeus]:34211", "zeus"),
+    ("zeus01:/export/home on /home type nfs4", "zeus01"),
+    ("scp weights.pt zeus7:/data/x", "zeus7"),
+    ('LSB_MCPU_HOSTS="zeus1 8 hera2 8"', "hera2"),
+    ('LSB_HOSTS="zeus1 zeus1 hera2"', "hera2"),
+    ("zeus slots=8", "zeus"),
+    ("srun -w zeus[01-02] python x", "zeus"),
+    ("node_guid 0c42:a103:005e:ec7e", "005e"),
+    ("AccountName=zeusstore;EndpointSuffix=x", "zeusstore"),
 )
 """Hosts, addresses, clusters, cloud accounts, hardware."""
 FORMS = (

@@ -33,7 +33,7 @@ _AFTER_A_WORD = (
 )
 """Identifiers by the word before them."""
 _PERSONS = (
-    r"\w{0,40}_(?:LOGNAME|ENTITY|ACTOR|ACCOUNT|LOGIN|AUTHOR)|LSFUSER"
+    r"\w{0,40}_(?:LOGNAME|ENTITY|ACTOR|ACCOUNT|LOGIN|AUTHOR|(?:SUBMITTED|CREATED|STARTED)_BY)|LSFUSER"
     r"|(?i:job_?owner|author|owner|creator|submitter|requester|maintainer|assignee|actor|entity|account"
     r"|principal|benutzer|utilisateur|usuario|utente)"
 )
@@ -44,7 +44,7 @@ _MACHINES = (
 )
 _PROJECTS = (
     r"\w{0,40}_PROJECT(?:_ID|_NAME)?|\w{0,40}_(?:ACCOUNT|SUBSCRIPTION|TENANT|CLIENT|ORGANI[SZ]ATION|INSTANCE)_ID"
-    r"|(?i:(?:project|tenant|subscription|organi[sz]ation|account)_id)"
+    r"|(?i:(?:project|tenant|subscription|organi[sz]ation|account)_id)|AccountName"
 )
 _SIGN = r"(?:[\"']\s?:\s?[\"']|\s?=\s?[\"']?)(?:-D)?"
 _VALUE = r"(?!<|(?i:true|false|none|null|nan|any|all|auto|cpu|cuda|gpu)\b)[^\s\"',;<>()=]{3,255}+"
@@ -65,7 +65,7 @@ _SETTINGS = (
     (re.compile(rf"(?<![A-Za-z0-9_.-])({_COLON}\s?:\s?){_NAME}"), USER),
 )
 """Settings of an environment, members of JSON, attributes: what their value names."""
-_LINES = re.compile(r"(?<![A-Za-z0-9_])(LSB_\w{0,20}HOSTS=)(?=\w)[^\n\"']{1,4096}")
+_LINES = re.compile(r"(?<![A-Za-z0-9_])(LSB_\w{0,20}HOSTS=[\"']?)(?=\w)[^\n\"']{1,4096}")
 """Lists of hosts with blanks between them."""
 _OPTIONS = (
     (
@@ -101,7 +101,26 @@ _OPTIONS = (
 """Options of command lines that name a host, an account or a namespace."""
 _SENTENCES = (
     (re.compile(r"\b(Linux )[A-Za-z][\w.-]{1,62}(?= \d{1,2}\.\d{1,3}[\w.-]{0,40})"), HOST),
-    (re.compile(r"(?<![\w.:/-])()[A-Za-z][\w.-]{0,62}(?=:\d{1,7}:\d{1,7} \[\d{1,3}\] NCCL)"), HOST),
+    (
+        re.compile(
+            r"(?<![\w.:/-])()[A-Za-z][\w.-]{0,62}"
+            r"(?=: ?\d{1,7}:\d{1,7} \[\d{1,3}\] (?:[\w./]{1,80}:\d{1,5} )?NCCL)"
+        ),
+        HOST,
+    ),
+    (re.compile(r"(?<!\w)(\[)[A-Za-z][\w.-]{1,62}(?=\]:\d{4,5}(?!\d))"), HOST),
+    (re.compile(r"(?<![\w./-])()[A-Za-z][\w.-]{1,62}(?= slots=\d)"), HOST),
+    (
+        re.compile(
+            r"(?<![\w./:-])()(?!(?:rank|gpu|cuda|step|stage|layer|input)\d)"
+            r"[a-z][a-z-]{1,30}\d[\w-]{0,20}(?=:/\w)"
+        ),
+        HOST,
+    ),
+    (
+        re.compile(r"\b((?:srun|salloc|sbatch)\s(?:[^\n]{0,80}?\s)?-w ?)[a-z][\w.,\[\]-]{1,200}"),
+        HOST,
+    ),
     (re.compile(r"(events\.out\.tfevents\.\d{9,11}\.)[\w-]{1,63}(?=\.)"), HOST),
     (re.compile(r"(?<![\w/-])((?:pod|node|nodes)/)(?=[\w-]*\d)[a-z][\w-]{2,62}(?![\w/.(])"), HOST),
     (
@@ -120,7 +139,7 @@ _SENTENCES = (
     ),
     (re.compile(r"\b((?i:login as|log in as|logged in as)[ :]{1,2})[a-z][\w.-]{1,31}(?!\w)"), USER),
 )
-"""What `uname`, NCCL, TensorBoard, Kubernetes, LDAP and schedulers print before or after a name."""
+"""What `uname`, NCCL, c10d, MPI, NFS, TensorBoard, Kubernetes, LDAP and schedulers print before or after a name."""
 _WITHOUT_SCHEME = re.compile(
     r"(?<![\w./@-])(?:[a-z0-9-]{1,63}\.){1,4}(?:com|net|org|edu|gov|io|ai|dev|cloud|internal|corp)/(?!\.py)[^\s\"'<>|,;()]{1,1024}"
 )

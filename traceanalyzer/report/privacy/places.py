@@ -134,6 +134,7 @@ IN_NAMES = re.compile(
 HARDWARE = re.compile(
     r"(?<![\w-])(?:[0-9A-Fa-f]{2}-){5}[0-9A-Fa-f]{2}(?![\w-])|(?<![\w:])(?:[0-9A-Fa-f]{2}:){5,19}[0-9A-Fa-f]{2}(?![\w:])"
     r"|(?<![\w.])(?:[0-9a-f]{4}\.){2}[0-9a-f]{4}(?![\w.])"
+    r"|(?<![\w:])(?:[0-9a-f]{4}:){3}[0-9a-f]{4}(?![\w:])"
     r"|(?i:(?<=\bguid )|(?<=\bgid )|(?<=guid=)|(?<=guid: ))(?:0x)?[0-9a-f]{16}\b"
 )
 """MAC addresses, and GUIDs of InfiniBand's ports."""
