@@ -316,6 +316,16 @@ def test_help_of_analyze_is_short_and_all_of_it_there(run):
     assert "--hardware" in run("analyze", "--help-all")[1]
 
 
+@pytest.mark.parametrize(
+    "command", [[], *([name] for name in COMMANDS), ["collect", "torch"], ["show", "gaps"]]
+)
+def test_all_of_the_help_is_to_be_had_of_every_command(run, command):
+    status, out, _ = run(*command, "--help-all")
+    assert status == 0
+    assert out.startswith("Usage: traceanalyzer")
+    assert len(out) >= len(run(*command, "--help")[1])
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion(run, shell):
     status, out, _ = run("doctor", "completion", shell)

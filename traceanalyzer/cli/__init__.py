@@ -22,6 +22,7 @@ import click
 from traceanalyzer import __version__
 from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.cli.commands import COMMANDS, GROUPS, IN_SIGHT, OLD, package_of
+from traceanalyzer.cli.options import help_all_option
 from traceanalyzer.report.table_entries import BY_COMMAND
 
 FAILED = 1
@@ -91,6 +92,7 @@ class Commands(click.Group):
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@help_all_option
 @click.version_option(__version__, prog_name="traceanalyzer", message="%(prog)s %(version)s")
 def cli() -> None:
     """Say where the GPU step's time went, why, and what is worth changing.

@@ -65,11 +65,9 @@ class Command(click.Command):
     """A command whose `--help` leaves out options that few need; `--help-all` has them."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Its parameters, `--help-all` where something is left out."""
+        """Its parameters and `--help-all`, which is shown where something is left out."""
         params = super().get_params(ctx)
-        if any(map(_is_seldom, params)):
-            params.append(_help_all_option())
-        return params
+        return [*params, _help_all_option(hidden=not any(map(_is_seldom, params)))]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The options; the seldom ones where all are asked for."""
@@ -94,14 +92,27 @@ def _help_all(context: click.Context, _: click.Parameter, asked: bool) -> None:
 
 
 @cache
-def _help_all_option() -> click.Option:
+def _help_all_option(*, hidden: bool) -> click.Option:
     return click.Option(
         ["--help-all"],
         is_flag=True,
         callback=_help_all,
+        hidden=hidden,
         help="Show this message with all options.",
         **_FIRST,
     )
+
+
+def help_all_option(command: Function) -> Function:
+    """For a group, or a command that leaves nothing out: who asks everywhere alike is answered."""
+    return click.option(
+        "--help-all",
+        is_flag=True,
+        callback=_help_all,
+        hidden=True,
+        help="Show this message with all options.",
+        **_FIRST,
+    )(command)
 
 
 def command(name: str) -> Callable[[Callable[..., Any]], click.Command]:

@@ -2,7 +2,7 @@
 
 import click
 
-from traceanalyzer.cli.options import help_of
+from traceanalyzer.cli.options import help_all_option, help_of
 from traceanalyzer.report.table_entries import BY_COMMAND
 
 
@@ -23,5 +23,6 @@ class ShownTables(click.Group):
 
 
 @click.group("show", cls=ShownTables, subcommand_metavar="TABLE PATH...", **help_of("show"))
+@help_all_option
 def show() -> None:
     """Print a table of a recording."""

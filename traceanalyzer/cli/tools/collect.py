@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from traceanalyzer.cli.options import Number, help_of
+from traceanalyzer.cli.options import Number, help_all_option, help_of
 from traceanalyzer.collect.plan import ACTIVE, LIGHT_STEPS, UNPROFILED_STEPS, WAIT, WARMUP
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ COMMAND = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
 
 @click.group("collect", **help_of("collect"))
+@help_all_option
 def collect() -> None:
     """Record a command on the GPU host, without a change to its script."""
 
@@ -52,6 +53,7 @@ def _recorder(name: str) -> Callable[[Callable[..., None]], click.Command]:
 
 def _common(command: F) -> F:
     options = [
+        help_all_option,
         click.argument(
             "words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND..."
         ),

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from traceanalyzer.base import TraceAnalyzerError
-from traceanalyzer.cli.options import help_of
+from traceanalyzer.cli.options import help_all_option, help_of
 
 SELF_TEST_SECONDS = 120  # the self-test takes about ten; a cold file system many more
 
@@ -41,6 +41,7 @@ class Tools(click.Group):
     show_default=True,
     help="Record and analyse a small run.",
 )
+@help_all_option
 @click.pass_context
 def doctor(context: click.Context, self_test: bool) -> None:
     """Say what is installed and what can be recorded here, and test it."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceanalyzer.base import TraceAnalyzerError
-from traceanalyzer.cli.options import Number, help_of
+from traceanalyzer.cli.options import Number, help_all_option, help_of
 from traceanalyzer.cli.tools.collect import COMMAND
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # not generic in cli
 
 @click.command("try", context_settings=COMMAND, **help_of("try"))
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...")
+@help_all_option
 @click.option("--budget", type=Duration(), default=BUDGET, show_default=True, help="Time for all.")
 @click.option("--only", metavar="IDS", help="Try these switches alone, separated by commas.")
 @click.option("--without", metavar="IDS", help="Leave these switches out.")

@@ -201,7 +201,7 @@ def opened_log(path: Path) -> Any:
         import pyarrow.parquet as pq
     except ImportError as error:
         raise TraceAnalyzerError(
-            f"logs of operations need pyarrow: {how_to_install('fleet')}"
+            f"logs of operations need pyarrow: {how_to_install('parquet')}"
         ) from error
     try:
         # Opened here: Arrow takes names in UTF-8 alone.

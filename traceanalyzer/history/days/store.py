@@ -7,6 +7,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ OWN = {"data_ms": "input", "compute_ms": None}
 """Columns of what a rank spends without waiting for others, with the cause of an excess."""
 COLUMNS = ["rank", "step", "t", "step_ms", "data_ms", "tokens", "line", "day"]
 LAST_S = 253_402_300_800  # clocks beyond the year 9999 are none
+NEEDED = "pyarrow and DuckDB"
 NO_DAY = "unknown"  # of steps whose log has no clock
 SIGMAS = 5 * 1.4826
 """A rank is behind its peers where it is so many median deviations from their median."""
@@ -59,10 +61,18 @@ def append(logs: Sequence[Path], store: Path, run: str) -> None:
     Raises TraceAnalyzerError, UnreadableInputError."""
     if not RUN.fullmatch(run):
         raise TraceAnalyzerError(f"--run {run}: letters, digits, '.', '_' and '-' alone")
+    _check_installed()
     for i, path in enumerate(logs):
         for rank, records in logged_records(path).items():
             named = rank_in_name(path) if rank is None else rank
             _write(store / f"run={run}", path, i if named is None else named, records)
+
+
+def _check_installed() -> None:
+    """Raises TraceAnalyzerError where a log could be added and not asked about."""
+    missing = [name for name in ("pyarrow", "duckdb") if find_spec(name) is None]
+    if missing:
+        raise TraceAnalyzerError(f"stores of step times need {NEEDED}: {how_to_install('fleet')}")
 
 
 def _write(folder: Path, log: Path, rank: int, records: Records) -> None:
@@ -143,7 +153,7 @@ class StoredStepLog:
             import duckdb
         except ImportError as error:
             raise TraceAnalyzerError(
-                f"stores of step times need DuckDB: {how_to_install('fleet')}"
+                f"stores of step times need {NEEDED}: {how_to_install('fleet')}"
             ) from error
         self.store = store
         self.run = run
