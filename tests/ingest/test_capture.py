@@ -122,7 +122,8 @@ def test_another_process_and_a_second_cycle_of_a_rank(tmp_path):
     for name in ("rank0.part2", "rank0.pid12"):
         (tmp_path / f"trace.{name}.json").write_text(kineto(0))
     (tmp_path / "unprofiled.rank0.pid12.json").write_text('{"step_time_ms": 3}')
-    found = {t.path.rsplit("/", 1)[1]: t.unprofiled_step_ns for t in load(tmp_path).traces}
+    run = load(sorted(tmp_path.glob("trace.*.json")))
+    found = {t.path.rsplit("/", 1)[1]: t.unprofiled_step_ns for t in run.traces}
     assert found == {
         "trace.rank0.json": 1_600_000,
         "trace.rank0.part2.json": 1_600_000,

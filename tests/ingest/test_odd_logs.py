@@ -127,3 +127,10 @@ def test_no_pattern_takes_a_loss_for_a_time(tmp_path):
     with pytest.raises(UnreadableInputError) as error:
         log_of(tmp_path, lambda i: f"epoch: {i}, lr: 0.001 - train loss: 2.{i} - valid loss: 2.{i}")
     assert "--pattern" not in str(error.value)
+
+
+def test_a_peak_that_stands_alone_is_the_peak(tmp_path):
+    path = tmp_path / "train.log"
+    path.write_text("After forward: 5.0 GB\nAfter backward: 6.0 GB\nPeak: 7.0 GB\n")
+    (trace,) = detect(path).read(path)
+    assert max(memory.allocated for memory in trace.printed_memory) == 7 * 2**30

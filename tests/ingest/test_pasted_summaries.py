@@ -245,3 +245,10 @@ def test_a_table_of_key_averages_that_is_cut_at_the_right(tmp_path):
         ("aten::mm", 10.0, None),
         ("aten::add", 5.0, None),
     ]
+
+
+def test_latencies_of_any_program_are_no_servers(tmp_path):
+    text = "Throughput: 1234.5 samples/sec\nAverage latency: 25.9 ms\nP95 latency: 30.1 ms\nP99 latency: 33 ms\n"
+    trace = read(tmp_path, text)
+    assert trace.source == "printed_averages"
+    assert trace.told.tells == "Mean 25.9 ms, p95 30.1 ms, p99 33 ms, 1,234 samples/s."

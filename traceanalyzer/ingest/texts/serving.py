@@ -68,7 +68,8 @@ STALLED = 3.0
 of others, or preemption, stands between two tokens."""
 MOST_TIMES = 4
 """A summary says each figure once, or of a few runs; what is said again and again is a log."""
-PERCENTILES = 3  # figures of a latency alone that make a summary
+_LATENCIES = "% percentile latency:"
+"""Of the only summary that has latencies alone, vLLM's; others of their kind are of any program."""
 RECORD = (
     "To see what the GPU waits for in an iteration: record some seconds of the server with "
     "torch.profiler, and analyse the trace with the server's log."
@@ -99,7 +100,7 @@ def holds(text: str) -> bool:
         return False
     found = _figures(pairs)
     kinds = {name.partition(" ")[0] for name in found} - {"count"}
-    return len(found) > 1 and bool(kinds.intersection(_OF_SERVERS) or len(found) >= PERCENTILES)
+    return len(found) > 1 and bool(kinds.intersection(_OF_SERVERS) or _LATENCIES in lower)
 
 
 def told(text: str, path: Path) -> Told | None:

@@ -41,6 +41,10 @@ _AFTER_PHASE = re.compile(
 )
 _RESERVED = re.compile(rf"\b(?:reserved|cached){_SIZE}", re.IGNORECASE)
 _PEAK = re.compile(rf"\b(?:peak|max)(?:[ _](?:mem(?:ory)?|alloc(?:ated)?))*{_SIZE}", re.IGNORECASE)
+_ONLY_PEAK = re.compile(
+    rf"^\W*(?:peak|max(?:imum)?)(?:[ _](?:(?:gpu|cuda)[ _])?(?:mem(?:ory)?|usage|used|alloc(?:ated)?))*{_SIZE}",
+    re.IGNORECASE,
+)
 _STEP = re.compile(r"\b(?:step|iter|iteration|it)\b\W{0,3}(\d{1,15})\b", re.IGNORECASE)
 SEARCHED = 1024
 """Characters of a line that are searched for memory."""
@@ -73,7 +77,7 @@ def phase_line(line: str) -> Values | None:
 def memory_line(line: str) -> Values | None:
     """What a line says of GPU memory, and after which phase."""
     line = line[:SEARCHED]
-    allocated = _MEMORY.search(line) or _AFTER_PHASE.search(line)
+    allocated = _MEMORY.search(line) or _AFTER_PHASE.search(line) or _ONLY_PEAK.match(line)
     if allocated is None:
         return None
     reserved = _RESERVED.search(line)
