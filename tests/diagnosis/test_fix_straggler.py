@@ -238,3 +238,25 @@ def test_larger_grids_are_more_work_to_deal_out() -> None:
     offer = fix_straggler.offer(grids(80, 80, 240)[2])
     assert offer is not None
     assert "Deal out the work evenly: kernels of rank 2" in offer.action.pytorch
+
+
+def test_a_rank_that_loads_itself_while_workers_load_for_the_others_is_to_be_fixed() -> None:
+    """What its loader takes is not told as that of the rank whose workers keep up."""
+    fed = Rank(loads=30.0, has_workers=True)
+    slow = Rank(loads=900.0)
+    each = together(fed, slow)
+    assert all("Fix rank 1: it loads its input in the" in one for one in offers(fed, slow))
+    assert len(offers(fed, slow)) == 2
+    assert [data_loader_workers.offer(m) for m in each] == [None, None]
+    offer = fix_straggler.offer(each[0])
+    assert offer is not None
+    assert each[0].replay is not None
+    assert each[0].replay.step_under_ms(offer.scenario) == pytest.approx(0.36, rel=0.25)
+
+
+def test_ranks_that_load_alike_are_no_stragglers_by_their_loaders() -> None:
+    for has_workers in (True, False):
+        rank = Rank(loads=900.0, has_workers=has_workers)
+        assert not any("loads its input" in one for one in offers(rank, rank))
+    late = (Rank(loads=30.0, has_workers=True), Rank(loads=900.0, has_workers=True))
+    assert not any("loads its input" in one for one in offers(*late))

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from tests.analysis.collectives import ALL_REDUCE, GEMM, Ranked
 from traceanalyzer.diagnosis.measurements import Measurements, measure
 
+WORKERS = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+NO_WORKERS = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 LATENCY = 6.0
 WARMUP = 3
 """First steps without an annotation: until then a host that need not wait runs ahead of its
@@ -25,6 +27,9 @@ class Rank:
     turn: int | None = None
     """Every other step, the even (0) or the odd ones (1), in which alone it computes for so
     long."""
+    loads: float = 0.0
+    """Host time once a step in its loader, before the first launch."""
+    has_workers: bool = False
     works_in: int | None = None
     """Every other step in which alone its host has that work."""
 
@@ -42,7 +47,10 @@ def run(
         arrived = []
         for r, rank in enumerate(ranks):
             works = rank.works_in in (None, step % 2)
-            now[r] += rank.host + (rank.work if works else 0.0)
+            if rank.loads:
+                loader = WORKERS if rank.has_workers else NO_WORKERS
+                builders[r].annotation(loader, now[r], now[r] + rank.loads)
+            now[r] += rank.loads + rank.host + (rank.work if works else 0.0)
             compute = rank.compute if rank.turn in (None, step % 2) else Rank.compute
             start = max(now[r] + LATENCY, free[r] + 1)
             builders[r].launched(GEMM, start, start + compute, now[r])

@@ -16,6 +16,7 @@ from traceanalyzer.diagnosis.remedies.remedy import (
     text,
     words,
 )
+from traceanalyzer.diagnosis.remedies.straggler import rank_that_loads_itself
 from traceanalyzer.replay.bounds import input_ready
 from traceanalyzer.replay.changes.data.host_memory import (
     picked_on_device,
@@ -85,6 +86,8 @@ def data_loader_workers(m: Measurements) -> Offer | None:
     # All ranks load what they learn from: what one alone works, and nothing names as loading, is
     # something else.
     least = LOAD_OF_OTHERS * loading_ns(tape)
+    if rank_that_loads_itself(replay.typical) is not None:  # that one is late: `fix_straggler`
+        return None
     if m.peers and not may_load(m) and all(loading_ns(one) < least for one in tapes_of_others(m)):
         return None
     rest_ms = replay.step_under_ms(READY)

@@ -16,7 +16,11 @@ from traceanalyzer.diagnosis.finding import same_for_all
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import tapes_of_others
 from traceanalyzer.diagnosis.remedies.remedy import Offer, remedy, words
-from traceanalyzer.replay.changes.data.loading import not_faster_than
+from traceanalyzer.replay.changes.data.loading import (
+    loaded_by_workers,
+    loading_ns,
+    not_faster_than,
+)
 from traceanalyzer.replay.changes.syncs.syncs import is_read
 from traceanalyzer.replay.host_speed import SAME_PROGRAM, host_scaled
 from traceanalyzer.replay.patterns.working_ranks import ranks_that_work_longer
@@ -37,6 +41,8 @@ differ by up to six percent, in what their hosts work, or in kernels that collec
 MORE_WORK_SHARE = 0.1
 """Share of the step that its host must work longer to be why: equal ones differ by up to six
 percent there, too."""
+LOAD_OF_OTHERS = 0.1
+"""Ranks that wait for input no longer than this share of what one loads are not held up by it."""
 EQUAL_GPUS = 1.05  # the same kernels of equal GPUs differ by less
 
 
@@ -87,6 +93,7 @@ def fix_straggler(m: Measurements) -> Offer | None:
     ways = (
         _by_turns,
         _with_slow_gpus,
+        _that_loads_itself,
         _several_work_longer,
         _whose_host_works,
         _uneven,
@@ -199,6 +206,33 @@ def _whose_host_works(_m: Measurements, run: _Run) -> Offer | None:
         return None
     reason = words("fix_straggler", "host_works", more=digits(more_ms), rank=run.names[slow])
     return Offer(reason, without_ranks(run.tapes, [slow]))
+
+
+def rank_that_loads_itself(tapes: Sequence[Tape]) -> int | None:
+    """The position of the one rank that loads its input itself, while workers bring it to all
+    others, who hardly wait for it; None without one."""
+    loads = [loading_ns(tape) for tape in tapes]
+    most = int(np.argmax(loads))
+    fed = [tape.source.trace.fed_by_workers for tape in tapes]
+    others = [load for i, load in enumerate(loads) if i != most]
+    alone = bool(others) and max(others) < LOAD_OF_OTHERS * loads[most]
+    return most if alone and not fed[most] and sum(fed) == len(others) else None
+
+
+def _that_loads_itself(_m: Measurements, run: _Run) -> Offer | None:
+    slow = rank_that_loads_itself(run.tapes)
+    if slow is None:
+        return None
+    name = run.names[slow]
+    loading = run.tapes[slow].loading
+    load_ms = float(np.median(loading[2 * loading >= loading.max()])) / NS_PER_MS
+
+    def change(tape: Tape) -> Tape:
+        return (loaded_by_workers(tape) or tape) if _rank(tape) == name else tape
+
+    how = words("fix_straggler", "loads_itself", rank=name, load=digits(load_ms))
+    basis = "the rank's batches are ready when it asks for them"
+    return Offer(how, Scenario("fix_straggler", change, basis), against=("straggler", "input"))
 
 
 def _several_work_longer(_m: Measurements, run: _Run) -> Offer | None:
