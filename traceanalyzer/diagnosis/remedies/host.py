@@ -24,6 +24,7 @@ from traceanalyzer.diagnosis.remedies.remedy import (
 )
 from traceanalyzer.replay.changes.data.loading import done_on_device, no_allocations
 from traceanalyzer.replay.changes.fusion import Reading
+from traceanalyzer.replay.changes.loops.rows_sorted import rows_sorted
 from traceanalyzer.replay.changes.syncs.syncs import is_read, syncs_removed
 from traceanalyzer.replay.changes.syncs.values import (
     after_first_read,
@@ -44,6 +45,7 @@ NO_SYNCS = scenario_of(
     optimistic=syncs_removed(Reading.OPTIMISTIC),
     pessimistic=syncs_removed(Reading.PESSIMISTIC),
 )
+SORTED = scenario_of("remove_syncs", rows_sorted, "assumes_sorted")
 COALESCING = re.compile(r"\bcoalesce\b|_coalesce\b")
 LEAST_OF_SYNCS = 0.04
 """Calls that wait are host time, too; where the GPU waits for launches alone, they were hardly what
@@ -70,9 +72,15 @@ PREPARED_BEFORE = scenario_of("fixed_shapes", prepared_before(PREPARED))
 
 @remedy("remove_syncs", "sync", "host-waits", LEAST_OF_SYNCS)
 def remove_syncs(m: Measurements) -> Offer | None:
-    """Wherever the host waits, except where a library waits to choose its algorithms."""
+    """Wherever the host waits, except where a library waits to choose its algorithms; where each
+    turn of a loop looks for its rows, with what is done around that."""
     if m.timed.memo(only_searches):
         return None
+    replay = m.replay
+    if replay is not None and replay.gain_ms(SORTED) > replay.gain_ms(NO_SYNCS):
+        # What each turn launches for its rows takes more than its wait.
+        sort = words("remove_syncs", "sort_rows")
+        return Offer(sort, SORTED, against=("launch-bound", "launch"))
     return Offer(
         Words(text("remove_syncs", instead_of_waits(m)), text("remove_syncs", "read_later")),
         NO_SYNCS,

@@ -33,23 +33,23 @@ def _joined(tape: Tape, *, own_weights: bool) -> Tape | None:
     found = [one for one in tape.memo(item_turns) if one.own_weights == own_weights]
     if not found:
         return None
-    first = _of_operators(tape, [node for one in found for node in one.first])
-    others = _of_operators(tape, [node for one in found for node in one.others])
+    first = ops_of_operators(tape, [node for one in found for node in one.first])
+    others = ops_of_operators(tape, [node for one in found for node in one.others])
     gone = others | (after_each(others) & launched_within(tape, JOINING))
     count = np.ones(len(tape.row))
     for one in found:
-        count[_of_operators(tape, list(one.first))] = one.count
+        count[ops_of_operators(tape, list(one.first))] = one.count
     left = joined(tape, first & ~gone, gone, count)
     duration = left.duration
     for turns in found:
         for shared in turns.shared:
-            ops = _of_operators(tape, [shared.operator]) & tape.source.linked.is_matrix[tape.row]
+            ops = ops_of_operators(tape, [shared.operator]) & tape.source.linked.is_matrix[tape.row]
             once = np.rint(tape.duration * _growth_read_once(tape, turns.count, shared.share))
             duration = np.where(ops, np.minimum(duration, once.astype(np.int64)), duration)
     return replace(left, duration=duration)
 
 
-def _of_operators(tape: Tape, nodes: list[int]) -> Bool:
+def ops_of_operators(tape: Tape, nodes: list[int]) -> Bool:
     """The ops of these operators, forward and backward."""
     chosen = np.zeros(len(tape.source.linked.tree.start) + 1, bool)
     chosen[nodes] = True
