@@ -93,3 +93,32 @@ for _ in range(200):
     model(torch.randn(8, 64)).argmax(1)
 """
 """Infers with gradients on."""
+
+SENSITIVE = """
+import torch
+torch.set_num_threads(1)
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        # the bias before the normalization has no gradient but rounding, which Adam makes a step of
+        self.first, self.norm = torch.nn.Linear(32, 64), torch.nn.BatchNorm1d(64)
+        self.last = torch.nn.Linear(64, 4)
+
+    def forward(self, x):
+        return self.last(torch.relu(self.norm(self.first(x))))
+
+net = Net()
+optimizer = torch.optim.AdamW(net.parameters(), lr=1e-2, fused=False, foreach=False)
+state = torch.tensor(0.3)
+for _ in range(100):
+    x, y = torch.randn(64, 32), torch.randint(0, 4, (64,))
+    # a chaotic factor: its last digit is its first one some tens of steps later
+    moved = sum(weight.detach().sum() for weight in net.parameters())
+    state = (3.99 * state * (1 - state) + 1e-3 * moved).clamp(0.01, 0.99)
+    loss = torch.nn.functional.cross_entropy(net(x), y) * (1 + state)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+"""Trains with losses that rounding decides after some tens of steps."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -67,6 +68,45 @@ def test_a_program_on_the_cpu_gets_those_of_a_cpu():
 def test_what_the_user_leaves_out_is_left_out():
     found, _ = candidates(GPU, None, only=["compile", "tf32"], without=["tf32"])
     assert [one.switch.id for one in found] == ["compile"]
+
+
+def _report(bottleneck, *recommendations, phases=()):
+    return SimpleNamespace(
+        summary=SimpleNamespace(step_ms=10.0, bottleneck=bottleneck),
+        recommendations=[
+            SimpleNamespace(remedy=remedy, predicted_step_ms=ms, low_ms=None, high_ms=None)
+            for remedy, ms in recommendations
+        ],
+        tables={"phases": [SimpleNamespace(**row) for row in phases]},
+    )
+
+
+def _ids(report):
+    return [one.switch.id for one in candidates(GPU, report)[0]]
+
+
+def test_what_is_promised_most_is_tried_first():
+    assert _ids(_report("compute", ("tf32", 4.0), ("channels_last", 6.0)))[:2] == [
+        "tf32",
+        "channels_last",
+    ]
+
+
+def test_what_is_against_the_verdict_comes_before_a_small_promise():
+    ids = _ids(_report("launch", ("pinned_memory", 9.5), ("cuda_graph", None)))
+    assert ids.index("compile_graphs") < ids.index("pinned_memory") < ids.index("tf32")
+
+
+def test_a_graph_of_the_model_leaves_the_optimizers_idle_time():
+    phases = (
+        {"role": "optimizer", "depth": 0, "unprofiled_idle_ms": 4.0},
+        {"role": "optimizer", "depth": 1, "unprofiled_idle_ms": 3.0},
+        {"role": "forward", "depth": 0, "unprofiled_idle_ms": 2.0},
+    )
+    report = _report("launch", ("cuda_graph", 3.0), ("fused_optimizer", 5.0), phases=phases)
+    promised = {one.switch.id: one.promise for one in candidates(GPU, report)[0]}
+    assert promised["compile_graphs"].step_ms == 7.0
+    assert promised["fused_optimizer"].step_ms == 5.0
 
 
 def test_nothing_is_known_of_a_program_without_facts():

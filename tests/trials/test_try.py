@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from tests.trials import wrong
-from tests.trials.programs import COSTLY, RANKS, SERVES, SLOW_LOADER, TRAIN
+from tests.trials.programs import COSTLY, RANKS, SENSITIVE, SERVES, SLOW_LOADER, TRAIN
 from traceanalyzer.trials import switches
 from traceanalyzer.trials.find import facts_of_run
+from traceanalyzer.trials.rounding import nudge_of
 from traceanalyzer.trials.same import compare
 from traceanalyzer.trials.session import NoBaseError, Options, TrialSession
 from traceanalyzer.trials.switch import Numerics, Switch
@@ -179,6 +180,31 @@ def test_a_context_of_autocast_that_is_off_is_put_on(costly):
     verdict = compare(run, [base], [Numerics.HALF])
     assert verdict.same
     assert verdict.numerics
+
+
+@pytest.fixture(scope="module")
+def sensitive(tmp_path_factory):
+    """A session, runs of its unchanged program, and one whose weights were moved by rounding."""
+    session = _session(tmp_path_factory.mktemp("sensitive"), SENSITIVE)
+    bases = [session.base(), session.run()]
+    session.learn(facts_of_run(bases[0]))
+    return session, bases, session.run(nudge=nudge_of([Numerics.ORDER]))
+
+
+def test_what_rounding_decides_is_not_compared(sensitive):
+    session, bases, nudged = sensitive
+    assert nudged.ok, nudged.failed
+    run = session.run(["fused_optimizer"])
+    assert run.ok, run.failed
+    assert not compare(run, bases, [Numerics.ORDER]).same
+    assert compare(run, bases, [Numerics.ORDER], nudged=nudged).same
+
+
+@pytest.mark.parametrize("function", [wrong.half_the_learning_rate, wrong.gradients_pile_up])
+def test_a_wrong_result_is_seen_beside_what_rounding_decides(sensitive, function):
+    session, bases, nudged = sensitive
+    run = session.run([function.__name__])
+    assert not compare(run, bases, [Numerics.ORDER], nudged=nudged).same
 
 
 def test_inference_runs_without_gradients(tmp_path):

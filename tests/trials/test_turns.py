@@ -20,7 +20,7 @@ class Runs:
     def affords(self, switches, runs=1):
         return self.afford
 
-    def run(self, switches=(), seed=1):
+    def run(self, switches=(), seed=1, nudge=0.0):
         self.asked.append(tuple(switches))
         found = self.steps[tuple(switches)]
         if isinstance(found, str):
@@ -72,7 +72,9 @@ def test_what_is_slower_runs_once_and_what_fails_is_a_row():
 def test_the_bases_own_difference_is_asked_for_where_a_result_differs():
     runs = Runs(TIMES)
     turns = Turns(runs, [run()])
-    runs.run = lambda switches=(), seed=1: run(*switches, ms=5.0, factor=1.05 if switches else 1.02)
+    runs.run = lambda switches=(), seed=1, nudge=0.0: run(
+        *switches, ms=5.0, factor=1.05 if switches else 1.02
+    )
     assert turns.one(("compile",)).verdict.same
 
 

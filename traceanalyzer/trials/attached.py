@@ -25,6 +25,7 @@ from traceanalyzer.collect.steps.period import CallMark
 from traceanalyzer.collect.steps.step_clock import StepClock
 from traceanalyzer.collect.steps.step_finder import StepFinder
 from traceanalyzer.collect.steps.step_function import FunctionCalls
+from traceanalyzer.trials.apply.nudge import Nudge
 from traceanalyzer.trials.facts import facts_of_process
 from traceanalyzer.trials.fingerprint import Fingerprint
 from traceanalyzer.trials.probe import Probe, has_parameters
@@ -43,6 +44,7 @@ class AttachedTrial:
         self._request = request
         self._probe = Probe()
         self._fingerprint = Fingerprint()
+        self._nudge = Nudge(request.nudge)
         self._clock: StepClock | None = None
         self._steps = 0
         self._loss_counts: list[int] = []
@@ -78,6 +80,7 @@ class AttachedTrial:
 
     def _model_entered(self, module: Any) -> None:
         if has_parameters(module):
+            self._nudge.begin(module)
             self._fingerprint.begin(module)
             self._probe.expect_output(module)
 

@@ -14,6 +14,11 @@ from traceanalyzer.trials.switches import SWITCHES
 
 RECORDING = "recording"
 OPERATORS = "ops"  # table of the report with the names of operators
+PHASES = "phases"  # table of the report with forward, backward, optimizer
+OPTIMIZER = "optimizer"  # a phase's role
+LIKELY_SHARE = 0.9
+"""Step with a switch over the step now, where it is against what the verdict names and nothing is
+promised of it: tried before what is promised to bring less."""
 
 
 @dataclass(frozen=True)
@@ -93,9 +98,8 @@ def candidates(
             found.append(Candidate(switch, promise_of(switch, report)))
         else:
             left.append(NotTried(switch, why))
-    # what nothing is predicted of keeps the order of the table, behind what is promised to help
-    step_ms = report.summary.step_ms if report is not None else None
-    return sorted(found, key=lambda one: _promised(one, step_ms)), left
+    # of what is expected alike the order of the table stays
+    return sorted(found, key=lambda candidate: expected_share(candidate, report)), left
 
 
 def _why_not(
@@ -110,16 +114,43 @@ def _why_not(
 
 def promise_of(switch: Switch, report: NotebookReport | None) -> Promise | None:
     """The shortest step that the report predicts of one of the switch's remedies."""
+    if report is None:
+        return None
+    out_of_reach_ms = _optimizer_idle_ms(report) if switch.of_model else 0.0
     told = [
-        Promise(one.predicted_step_ms, one.low_ms, one.high_ms, one.remedy)
-        for one in (report.recommendations if report is not None else ())
+        Promise(
+            one.predicted_step_ms + out_of_reach_ms,
+            None if one.low_ms is None else one.low_ms + out_of_reach_ms,
+            None if one.high_ms is None else one.high_ms + out_of_reach_ms,
+            one.remedy,
+        )
+        for one in report.recommendations
         if one.remedy in switch.remedies and one.predicted_step_ms is not None
     ]
     return min(told, key=lambda one: one.step_ms, default=None)
 
 
-def _promised(candidate: Candidate, step_ms: float | None) -> float:
-    """Step as promised over step now; 1 where nothing is."""
-    if candidate.promise is None or not step_ms:
+def _optimizer_idle_ms(report: NotebookReport) -> float:
+    """Idle time of the step while the optimizer issues its work: a graph of the whole step would
+    take it away, one of the model alone does not."""
+    phases = report.tables.get(PHASES, [])
+    idle = (getattr(row, "unprofiled_idle_ms", None) for row in phases if _is_optimizers(row))
+    return sum(value for value in idle if value is not None)
+
+
+def _is_optimizers(row: object) -> bool:
+    return getattr(row, "role", "") == OPTIMIZER and getattr(row, "depth", 0) == 0
+
+
+def expected_share(candidate: Candidate, report: NotebookReport | None) -> float:
+    """Step with the switch over step now: as promised, or what is likely without a promise."""
+    if report is None:
         return 1.0
-    return candidate.promise.step_ms / step_ms
+    step_ms = report.summary.step_ms
+    if candidate.promise is not None and step_ms:
+        return candidate.promise.step_ms / step_ms
+    switch = candidate.switch
+    advised = any(one.remedy in switch.remedies for one in report.recommendations)
+    if advised or report.summary.bottleneck in switch.against:
+        return LIKELY_SHARE
+    return 1.0

@@ -43,6 +43,8 @@ class Request:
     least_seconds: float = LEAST_SECONDS
     most_seconds: float = MOST_SECONDS
     step_on: str | None = None
+    # by what share of themselves weights are moved before the first step, at random
+    nudge: float = 0.0
 
     @property
     def path(self) -> Path:

@@ -1,5 +1,6 @@
 """What one run of the program came to."""
 
+import dataclasses
 import json
 import math
 import statistics
@@ -33,6 +34,7 @@ class TrialRun:
     switches: tuple[str, ...]
     seed: int
     failed: str | None = None
+    nudge: float = 0.0  # by what share of themselves its weights were moved before it
     step_ms: float = math.nan
     low_ms: float = math.nan
     high_ms: float = math.nan
@@ -49,10 +51,8 @@ class TrialRun:
         return self.failed is None
 
 
-def run_of(
-    folder: Path, switches: tuple[str, ...], seed: int, failed: str | None, seconds: float
-) -> TrialRun:
-    """The run whose results lie in the folder; `failed` says how the process ended, if badly. One
+def run_of(folder: Path, asked: TrialRun, failed: str | None, seconds: float) -> TrialRun:
+    """The run that was asked for, whose results lie in the folder; `failed` says how the process ended, if badly. One
     that told all before has not failed: a launcher may mind that its workers end early."""
     found = _results(folder)
     first = found[0] if found else None
@@ -61,14 +61,12 @@ def run_of(
     if failed is None and (first is None or not first["timed"]):
         failed = _why_not_timed(first)
     if failed is not None or first is None:
-        return TrialRun(
-            switches, seed, failed, seconds=seconds, facts=first["facts"] if first else {}
-        )
+        facts = first["facts"] if first else {}
+        return dataclasses.replace(asked, failed=failed, seconds=seconds, facts=facts)
     timed = first["timed"]
     scale = slow_steps_factor(timed)
-    return TrialRun(
-        switches=switches,
-        seed=seed,
+    return dataclasses.replace(
+        asked,
         step_ms=timed["step_time_ms"] * scale,
         low_ms=timed["low_ms"] * scale,
         high_ms=timed["high_ms"] * scale,

@@ -11,6 +11,7 @@ from itertools import combinations
 
 from traceanalyzer.base import dataclass
 from traceanalyzer.trials.result import RankResult, TrialRun
+from traceanalyzer.trials.rounding import can_be_compared, without_decided
 from traceanalyzer.trials.switch import Numerics
 
 OWN_FACTOR = 3.0  # the base's own difference may be passed by so much: it is known from few runs
@@ -72,11 +73,19 @@ def compare(
     bases: Sequence[TrialRun],
     kinds: Sequence[Numerics],
     others: Sequence[TrialRun] = (),
+    nudged: TrialRun | None = None,
 ) -> Sameness:
     """Whether the trial's results are those of the base runs. `kinds` are its switches' own;
-    `others` are base runs under other seeds, for switches that draw otherwise."""
+    `others` are base runs under other seeds, for switches that draw otherwise; `nudged` is a base
+    run whose weights were moved by a rounding."""
     loss_allowed = max((LOSS[kind] for kind in kinds), default=LOSS[Numerics.EXACT])
     update_allowed = max((UPDATE[kind] for kind in kinds), default=UPDATE[Numerics.EXACT])
+    if nudged is not None:
+        shares = loss_allowed / OWN_FACTOR, update_allowed / OWN_FACTOR
+        trial = without_decided(trial, bases[0], nudged, *shares)
+        bases = [without_decided(base, bases[0], nudged, *shares) for base in bases]
+        if not can_be_compared(trial):
+            return Sameness(same=False, numerics=False, why="rounding alone decides its results")
     drawn = Numerics.DRAWN in kinds
     for what, allowed in (("value", loss_allowed), ("update", update_allowed)):
         own = _own(bases, what)

@@ -46,7 +46,7 @@ class TrialSession:
         self.options = options
         self.say = say
         self.runs: list[TrialRun] = []
-        self._known: dict[tuple[tuple[str, ...], int], deque[TrialRun]] = defaultdict(deque)
+        self._known: dict[tuple[Any, ...], deque[TrialRun]] = defaultdict(deque)
         self._begun = time.monotonic()
         self._spent_s = 0.0  # by the runs of an earlier session
         self._facts = ProgramFacts()
@@ -58,7 +58,7 @@ class TrialSession:
         for line in path.read_text().splitlines() if path.exists() else ():
             run = _loaded(line)
             if run is not None:
-                self._known[run.switches, run.seed].append(run)
+                self._known[run.switches, run.seed, run.nudge].append(run)
 
     @property
     def seconds_left(self) -> float:
@@ -72,12 +72,12 @@ class TrialSession:
 
     def affords(self, switches: Sequence[str], runs: int = 1) -> bool:
         """Whether so many more runs fit the budget; known ones cost nothing."""
-        known = len(self._known[tuple(switches), SEED])
+        known = len(self._known[tuple(switches), SEED, 0.0])
         return max(runs - known, 0) * self.base_seconds <= self.seconds_left
 
     def base(self) -> TrialRun:
         """The first run: of the unchanged program, its output in sight. Raises NoBaseError."""
-        run = self._run((), SEED, FIRST_PATIENCE_S, shown=True, adaptive=True)
+        run = self._run(TrialRun((), SEED), FIRST_PATIENCE_S, shown=True, adaptive=True)
         if not run.ok:
             raise NoBaseError(f"the program could not be timed: {run.failed}")
         self._first = run
@@ -87,62 +87,61 @@ class TrialSession:
         """What the program is made of: the values of switches depend on it."""
         self._facts = facts
 
-    def run(self, switches: Sequence[str] = (), seed: int = SEED) -> TrialRun:
-        """One run with these switches, as many steps as the first one."""
+    def run(self, switches: Sequence[str] = (), seed: int = SEED, nudge: float = 0.0) -> TrialRun:
+        """One run with these switches, as many steps as the first one; its weights are moved before
+        it by this share of themselves."""
         rows = [BY_ID[name] for name in switches]
         extra_s = sum(row.extra_seconds for row in rows)
         patience_s = max(LEAST_PATIENCE_S, PATIENCE_FACTOR * self.base_seconds) + extra_s
-        return self._run(tuple(switches), seed, patience_s)
+        return self._run(TrialRun(tuple(switches), seed, nudge=nudge), patience_s)
 
     def _run(
         self,
-        switches: tuple[str, ...],
-        seed: int,
+        asked: TrialRun,
         patience_s: float,
         *,
         shown: bool = False,
         adaptive: bool = False,
     ) -> TrialRun:
-        known = self._known[switches, seed]
+        known = self._known[asked.switches, asked.seed, asked.nudge]
         run = (
             known.popleft()
             if known
-            else self._launched(switches, seed, patience_s, shown=shown, adaptive=adaptive)
+            else self._launched(asked, patience_s, shown=shown, adaptive=adaptive)
         )
         self.runs.append(run)
         return run
 
     def _launched(
         self,
-        switches: tuple[str, ...],
-        seed: int,
+        asked: TrialRun,
         patience_s: float,
         *,
         shown: bool,
         adaptive: bool,
     ) -> TrialRun:
-        rows = [BY_ID[name] for name in switches]
+        rows = [BY_ID[name] for name in asked.switches]
         folder = self.options.folder / "runs" / f"{len(self.runs):03d}"
-        request = self._request(folder, rows, seed, adaptive=adaptive)
+        request = self._request(folder, rows, asked, adaptive=adaptive)
         environment = {name: value for row in rows for name, value in row.environment.items()}
         ended = launch(
             self.options.command, request, environment, patience_s=patience_s, shown=shown
         )
-        failed = ended.reason
-        run = run_of(folder, switches, seed, failed, ended.seconds)
+        run = run_of(folder, asked, ended.reason, ended.seconds)
         with (self.options.folder / RUNS).open("a") as file:
             file.write(json.dumps(dataclasses.asdict(run)) + "\n")
         return run
 
     def _request(
-        self, folder: Path, rows: Sequence[Switch], seed: int, *, adaptive: bool
+        self, folder: Path, rows: Sequence[Switch], asked: TrialRun, *, adaptive: bool
     ) -> Request:
         request = Request(
             folder=str(folder.absolute()),
             switches=tuple(row.id for row in rows),
             functions={row.id: row.apply for row in rows if row.apply},
             values={row.id: row.value(self._facts) for row in rows},
-            seed=seed,
+            seed=asked.seed,
+            nudge=asked.nudge,
             step_on=self.options.step_on,
             most_seconds=self.options.budget_s / 20,
         )

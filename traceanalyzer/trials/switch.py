@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from traceanalyzer.base import dataclass
+from traceanalyzer.diagnosis.finding import BottleneckClass
 
 
 class Numerics(StrEnum):
@@ -55,6 +56,9 @@ class Switch:
     write: str  # what to write into the program
     place: str  # what of the program it is written at: a key of `Facts.places`, or `start`, `shell`
     could_break: str
+    # classes of bottleneck that it is against, where the report promises nothing of it
+    against: tuple[BottleneckClass, ...] = ()
+    of_model: bool = False  # whether it reaches no further than forward and backward
     apply: str = ""
     value: Callable[[ProgramFacts], Any] = lambda facts: True
     environment: Mapping[str, str] = field(default_factory=dict)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from traceanalyzer.base import dataclass
 from traceanalyzer.trials.measured import LEAST_GAIN, SwitchEffect, compare_runs
 from traceanalyzer.trials.result import TrialRun
+from traceanalyzer.trials.rounding import nudge_of
 from traceanalyzer.trials.same import Sameness, compare
 from traceanalyzer.trials.session import OTHER_SEED, TrialSession
 from traceanalyzer.trials.switch import Numerics
@@ -40,6 +41,7 @@ class Turns:
         self._session = session
         self._bases = bases  # of the unchanged program, all that have run
         self._others: list[TrialRun] = []
+        self._nudged: dict[float, TrialRun] = {}  # by the share that their weights were moved by
         self._known: dict[tuple[str, ...], list[TrialRun]] = {(): bases}
 
     def one(self, switches: tuple[str, ...], without: tuple[str, ...] = ()) -> Trial:
@@ -89,17 +91,26 @@ class Turns:
         if not run.ok:
             return Trial(switches, without, failed=run.failed)
         kinds = [BY_ID[name].numerics for name in switches]
-        verdict = compare(run, self._bases, kinds, self._others)
+        verdict = self._compared(run, kinds)
+        # what the program's results depend on is asked for only where it matters
         if not verdict.same and len(self._bases) == 1:
-            # how far two runs of the unchanged program differ is asked for only where it matters
             self._run(())
-            verdict = compare(run, self._bases, kinds, self._others)
+            verdict = self._compared(run, kinds)
+        nudge = nudge_of(kinds)
+        if not verdict.same and nudge and nudge not in self._nudged:
+            self._nudged[nudge] = self._session.run((), nudge=nudge)
+            verdict = self._compared(run, kinds)
         if not verdict.same and Numerics.DRAWN in kinds and not self._others:
-            # how far other random numbers move the results is asked for only where it matters
             other = self._session.run((), OTHER_SEED)
             self._others += [other] if other.ok else []
-            verdict = compare(run, self._bases, kinds, self._others)
+            verdict = self._compared(run, kinds)
         return Trial(switches, without, verdict=verdict, peak_bytes=run.peak_bytes)
+
+    def _compared(self, run: TrialRun, kinds: Sequence[Numerics]) -> Sameness:
+        """The run held against all that is known of the unchanged program by now."""
+        nudged = self._nudged.get(nudge_of(kinds))
+        usable = nudged if nudged is not None and nudged.ok else None
+        return compare(run, self._bases, kinds, self._others, usable)
 
     def together(self, won: Sequence[Trial]) -> tuple[tuple[str, ...], list[Trial]]:
         """The best combination, built greedily from what won, and the trials that built it."""
