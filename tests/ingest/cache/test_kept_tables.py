@@ -71,6 +71,18 @@ def test_tables_that_a_report_left_are_printed_without_reading(
     assert [told(*words, trace_file) for words in LEFT] == without
 
 
+def test_tables_are_left_once(
+    cache: Path, trace_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[object] = []
+    keep = kept_tables.keep_page
+    monkeypatch.setattr(kept_tables, "keep_page", lambda *page: (kept.append(page), keep(*page)))
+    read_with(cache=True)
+    told("analyze", trace_file)
+    told("analyze", trace_file, "--top", "3", "-o", str(tmp_path / "page.html"))
+    assert len(kept) == 1
+
+
 def test_what_the_rows_do_not_tell_is_worked_out(
     cache: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

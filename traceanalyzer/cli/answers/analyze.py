@@ -167,13 +167,14 @@ def _leave_tables(paths: Sequence[str], asked: "Query") -> None:
     """Keep the rows of its tables for the commands that print them; not of recordings that something
     was said of, nor of sums by name, which are other tables."""
     from traceanalyzer.cli.io.output import has_warned
+    from traceanalyzer.ingest.cache.pages import kept_page
     from traceanalyzer.report.kept_tables import keep_tables, page_of_tables
 
     traces = asked.run.traces
     if not traces or has_warned() or any(trace.profiler_rows for trace in traces):
         return
     page = page_of_tables(paths, asked.selection, asked.knowledge)
-    if page is not None:
+    if page is not None and kept_page(page) is None:
         keep_tables(page, asked.measured)
 
 

@@ -175,7 +175,7 @@ class RepeatingEvents:
             raise UnlikeAnyKindError
         order = np.argsort(kinds["group"], kind="stable")  # that of rows
         stated = chunk.numbers(places, kinds)
-        for number in np.unique(tables[tables != _NO_TABLE]).tolist():
+        for number in sorted({*tables.tolist()} - {_NO_TABLE}):
             of_table = order[tables[order] == number]
             kinds["row"][of_table] = before[number] + np.arange(len(of_table))
             recorded = self._with_duration(_TABLES[number], kinds["row"][of_table])
