@@ -7,6 +7,7 @@ import re
 from dataclasses import astuple
 from typing import TYPE_CHECKING
 
+from traceanalyzer.base import digits
 from traceanalyzer.report.model import TOP_ROWS
 from traceanalyzer.report.outline import breakdown
 from traceanalyzer.report.outline.gains import on_first_screen
@@ -31,8 +32,6 @@ SHOWN_IDLE = 0.1
 """Share of the step from which the causes of idle time are compared with the recorded ones."""
 ROUNDED = 0.0051
 """Half a per cent: what a headline's whole per cents are off by."""
-NO_GAIN = 0.995
-"""Share of the step from which a predicted one is printed as the same figure."""
 LEAST_SHOWN = 1.05
 """What gains less is not on the first screen."""
 SAYS_WHY = ("gains most", "would not shorten it")
@@ -293,5 +292,6 @@ def _ranges(report: Report) -> Iterator[tuple[str, float, float, float]]:
 
 def _holds_no_gain(report: Report, advice: Recommendation) -> bool:
     step_ms = report.summary.step_ms
-    known = advice.predicted_step_ms is not None and step_ms is not None
-    return known and advice.high_ms is not None and advice.high_ms >= NO_GAIN * (step_ms or 0.0)
+    if advice.predicted_step_ms is None or step_ms is None or advice.high_ms is None:
+        return False
+    return advice.high_ms >= step_ms or digits(advice.high_ms) == digits(step_ms)

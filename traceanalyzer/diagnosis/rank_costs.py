@@ -6,7 +6,12 @@ from dataclasses import replace
 from traceanalyzer.analysis.ranks.compare import RankRow
 from traceanalyzer.diagnosis.diagnose import Diagnosis
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.diagnosis.remedies.straggler import holding_up, how_late
+from traceanalyzer.diagnosis.remedies.straggler import (
+    LATE_IN_REPLAY,
+    holding_up,
+    how_late,
+    late_by_replay,
+)
 
 STRAGGLER = "straggler"
 """The finding that names ranks."""
@@ -23,9 +28,12 @@ def rank_costs(m: Measurements, found: Diagnosis) -> dict[int | None, float]:
     late = holding_up(m)
     critical = rows[m.ranks.critical]
     recorded = {critical.rank: critical.gain_ms or 0.0}
-    if late:
+    in_replay = m.memo(late_by_replay) if finding.evidence[0].metric == LATE_IN_REPLAY else None
+    if in_replay is not None:
+        recorded = {in_replay.rank: in_replay.late_ms}
+    elif late:
         recorded = {rows[one.position].rank: one.gain_ms for one in late}
-    if how_late(late) == "by turns":
+    if in_replay is None and how_late(late) == "by turns":
         return recorded
     gain_ms = _gain_ms(found)
     if gain_ms is not None:

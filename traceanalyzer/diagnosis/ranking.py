@@ -11,8 +11,6 @@ from traceanalyzer.diagnosis.finding import BottleneckClass, Recommendation, Sum
 WORTH_SHOWING = 1.05
 """What gains less is within the spread of hosts and clocks: it stands behind what gains more, and
 not on the first screen."""
-NO_GAIN = 0.995
-"""Share of today's step from which a predicted one is printed as the same figure."""
 AS_GOOD = 0.9
 """Share of the best speedup from which what answers the verdict is named first."""
 LITTLE_SAVED = 1 / 3
@@ -42,10 +40,11 @@ def ranked_advice(advice: Sequence[Recommendation], step_ms: float) -> list[Reco
 
 
 def holds_no_gain(advice: Recommendation, step_ms: float) -> bool:
-    """Whether the range of what is predicted holds a step as long as today's."""
+    """Whether the range of what is predicted holds a step as long as today's, or ends at the same
+    figure."""
     more = advice.as_much_work
     high_ms = advice.high_ms if more is None else more.high_ms
-    return high_ms is not None and high_ms >= NO_GAIN * step_ms
+    return high_ms is not None and (high_ms >= step_ms or digits(high_ms) == digits(step_ms))
 
 
 def is_worth_showing(advice: Recommendation) -> bool:

@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
@@ -11,7 +11,7 @@ import numpy as np
 from traceanalyzer.analysis.names.collectives import POINT_TO_POINT
 from traceanalyzer.analysis.ranks.compare import RankComparison, RankRow
 from traceanalyzer.analysis.ranks.late import EXPLAINED, SAME_WORK, LateRank
-from traceanalyzer.base import NS_PER_MS, digits, plural
+from traceanalyzer.base import NS_PER_MS, dataclass, digits, plural
 from traceanalyzer.diagnosis.finding import same_for_all
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import tapes_of_others
@@ -46,6 +46,8 @@ LOAD_OF_OTHERS = 0.1
 EQUAL_GPUS = 1.05  # the same kernels of equal GPUs differ by less
 
 
+LATE_IN_REPLAY = "its step is longer than the middle one"
+"""The evidence of a finding on a rank that is late in the replay alone."""
 Cause = Literal["slow_gpu", "more_work", "slow_host", "input"]
 REASONS: dict[str, dict[Cause | None, str]] = {
     "alone": {
@@ -85,12 +87,13 @@ def fix_straggler(m: Measurements) -> Offer | None:
         return _of_pipeline(ranks, replay) if ranks.late else None
     if len(replay.typical) < 2:
         return _of_its_host(m, ranks, ranks.rows[ranks.critical]) or _of_its_stage(m, ranks.rows)
-    tapes = replay.typical
-    late = late_tapes(m)
-    run = _Run(
-        replay, tapes, [_rank(tape) for tape in tapes], _work(tapes), late, how_late(holding_up(m))
-    )
-    ways = (
+    run = _run_of(m, replay)
+    return next(filter(None, (way(m, run) for way in _ways())), None)
+
+
+def _ways() -> tuple[Callable[[Measurements, "_Run"], Offer | None], ...]:
+    """What may be wrong with ranks that are replayed together, the surest first."""
+    return (
         _by_turns,
         _with_slow_gpus,
         _that_loads_itself,
@@ -99,7 +102,38 @@ def fix_straggler(m: Measurements) -> Offer | None:
         _uneven,
         _with_more_to_do,
     )
-    return next(filter(None, (way(m, run) for way in ways)), None)
+
+
+@dataclass(frozen=True)
+class LateByReplay:
+    """A rank that is late without the profiler, whatever came late as recorded."""
+
+    rank: int | None
+    late_ms: float  # by how much its step is longer than that of the middle one
+    computes: bool  # whether most of that is its kernels' time
+
+
+def late_by_replay(m: Measurements) -> LateByReplay | None:
+    """The rank that advice wants to have fixed although what comes late as recorded does not hold
+    up the run; None where there is none."""
+    replay = m.replay
+    several = m.ranks is not None and len(m.ranks.rows) > 1 and m.ranks.pipeline is None
+    if replay is None or not several or len(replay.typical) < 2:
+        return None
+    run = _run_of(m, replay)
+    if any(way(m, run) for way in _ways()[:-1]) or _with_more_to_do(m, run) is None:
+        return None
+    slow, late_ms = latest_rank(replay)
+    times = run.work.compute_ms
+    more_ms = float(times[slow] - np.delete(times, slow).mean())
+    return LateByReplay(run.names[slow], late_ms, more_ms >= MIN_SHARE * replay.base_ms)
+
+
+def _run_of(m: Measurements, replay: Replay) -> "_Run":
+    tapes = replay.typical
+    late = late_tapes(m)
+    names = [_rank(tape) for tape in tapes]
+    return _Run(replay, tapes, names, _work(tapes), late, how_late(holding_up(m)))
 
 
 class _Run(NamedTuple):

@@ -22,10 +22,13 @@ from traceanalyzer.diagnosis.remedies.program import (
     waiting_share,
 )
 from traceanalyzer.diagnosis.remedies.straggler import (
+    LATE_IN_REPLAY,
     REASONS,
+    LateByReplay,
     gains_without_late,
     holding_up,
     how_late,
+    late_by_replay,
     listed,
     longest_wait_ms,
     why_late,
@@ -144,7 +147,18 @@ def straggler(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """One rank is late at the collectives, or a few by turns, as they compute longer or their
     devices idle."""
     ranks = m.ranks
-    if ranks is None or len(ranks.rows) < 2 or not ranks.rows[ranks.critical].straggler:
+    if ranks is None or len(ranks.rows) < 2:
+        return
+    named = list(_late_as_recorded(m, ranks))
+    yield from named
+    late = None if named else m.memo(late_by_replay)
+    if late is not None:
+        yield _late_without_profiler(m, late)
+
+
+def _late_as_recorded(m: Measurements, ranks: RankComparison) -> Iterator[Draft]:
+    """The finding on ranks that came late in the recording."""
+    if not ranks.rows[ranks.critical].straggler:
         return
     waited = longest_wait_ms(ranks)
     if ranks.late and not holding_up(m):
@@ -153,6 +167,20 @@ def straggler(m: Measurements, _free: Bool) -> Iterator[Draft]:
         yield _in_pipeline(m, ranks.pipeline, ranks.late)
     elif waited is None or waited >= MIN_WAIT_SHARE * m.mean_step_ms:
         yield from _at_collectives(m, ranks, ratio(waited, m.mean_step_ms))
+
+
+def _late_without_profiler(m: Measurements, late: LateByReplay) -> Draft:
+    """The finding on a rank that is late in the replay alone, whose advice has its gain."""
+    how = "it computes longer" if late.computes else "its host is late"
+    title = f"{HOLD_UP['alone'].format(late.rank)}: {how}"
+    cls: BottleneckClass = "compute" if late.computes else "host"
+    share_late = Evidence(
+        LATE_IN_REPLAY,
+        ratio(late.late_ms, m.step.step_ms),
+        "share",
+        f"rank {late.rank}, without the profiler and without waiting for others",
+    )
+    return Draft("straggler", cls, title, "none", None, [share_late], [])
 
 
 def _at_collectives(

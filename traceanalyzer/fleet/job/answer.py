@@ -155,7 +155,23 @@ def _culprits(
         gains = culprit.low_ms is None or culprit.low_ms > 0.0
         if gains if costs is None else culprit.rank in costs:
             found.append(_costing(culprit, costs))
+    known = {culprit.rank for culprit in found}
+    for position, digest in enumerate(job.digests):
+        if costs and digest.rank in costs and digest.rank not in known:
+            found.append(_by_analysis(job, position, costs[digest.rank], explained))
     return found
+
+
+def _by_analysis(
+    job: JobRanks, position: int, cost_ms: float, explained: Explain | None
+) -> JobCulprit:
+    """A culprit that came late by no collective as recorded: the analysis alone names it."""
+    some = [job.ranks[i] for i in (position, *_beside(job, position, [position]))]
+    own, *others = some if explained is None else explained(some)
+    cause = cause_of(own, others, cost_ms * NS_PER_MS) if others else None
+    return replace(
+        _culprit(job, position, cost_ms), cause=cause, low_ms=None, high_ms=None, since=None
+    )
 
 
 def _costing(culprit: JobCulprit, costs: Mapping[int | None, float] | None) -> JobCulprit:
