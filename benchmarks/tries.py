@@ -2,7 +2,7 @@
 fix made by hand?
 
     python -m benchmarks.tries record OUT [--minutes 8] [--only NAME,...]    # on the GPU host
-    python -m benchmarks.tries score OUT                                     # rows of docs/accuracy.md
+    python -m benchmarks.tries score OUT...                                  # rows of docs/accuracy.md
 
 `record` shares its time among the programs, one after another, or one a GPU where there are
 several."""
@@ -67,12 +67,13 @@ class Case(NamedTuple):
 
     @property
     def best_ms(self) -> float | None:
-        """The base of the stopwatch, made shorter as the trials were."""
-        return self.base_ms / self.found.get("speedup", 1.0) if self.base_ms else None
+        """Step with what was found, as the trials timed it; the stopwatch's base without."""
+        best = self.found.get("best_step")
+        return best["ms"] if best else self.base_ms
 
     @property
     def right(self) -> bool:
-        if not self.base_ms or not self.fixed_ms or not self.found:
+        if not self.base_ms or not self.fixed_ms or not self.best_ms or not self.found:
             return False
         target = min(self.fixed_ms, self.base_ms) if self.known else self.base_ms
         return self.best_ms <= target * (1 + RIGHT)
@@ -181,14 +182,17 @@ def score(out: Path) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=("record", "score"))
-    parser.add_argument("out", type=Path)
+    parser.add_argument("out", type=Path, nargs="+")
     parser.add_argument("--minutes", type=float, default=8.0)
     parser.add_argument("--only", default="")
     given = parser.parse_args()
     if given.what == "record":
-        record(given.out.absolute(), given.minutes, [one for one in given.only.split(",") if one])
+        record(
+            given.out[0].absolute(), given.minutes, [one for one in given.only.split(",") if one]
+        )
     else:
-        print(score(given.out))
+        for out in given.out:
+            print(f"{out.name}:\n\n{score(out)}\n")
 
 
 if __name__ == "__main__":
