@@ -35,6 +35,7 @@ from tests.fuzz.use import (
     QUESTIONS,
     RANKS,
     RECORDINGS,
+    REPLAYS,
     REPORTS,
     SERVER,
     SNAPSHOTS,
@@ -506,6 +507,36 @@ def _reports() -> Sequence[Any]:
     return [json.loads(render_json(report)) for report in (full(), empty())]
 
 
+def _tried() -> Sequence[Any]:
+    """What `try` leaves: a report with what its trials found."""
+    from traceanalyzer.trials.answer import FASTER, Answer, Row, to_json
+    from traceanalyzer.trials.measured import StepsOfRuns
+    from traceanalyzer.trials.recording import Promise
+
+    before, after = (StepsOfRuns(ms, 0.9 * ms, 1.1 * ms) for ms in (10.0, 7.0))
+    promise = Promise(7.0, 6.0, 8.0, "compile")
+    rows = [
+        Row("compile", "torch.compile", FASTER, "", promise, True, before, after),
+        Row("fused_optimizer", "a fused optimizer", "failed", "was ended by signal 9"),
+    ]
+    answer = Answer("python train.py", "step of SGD", before, 7, rows, ("compile",), after, before)
+    return [report | {"trials": to_json(answer)} for report in _reports()]
+
+
+@cache
+def _captures() -> Sequence[Any]:
+    """Recordings of the capture of CUDA graphs, as servers write them when they start."""
+    from tests.ingest.test_graph_captures import capture
+
+    return [json.loads(_built(lambda folder: capture(folder / "a.json")))]
+
+
+def _replay() -> dict[str, bytes]:
+    from tests.ingest.test_graph_captures import replay
+
+    return {"decode.json": _built(lambda folder: Path(replay(folder / "decode.json")))}
+
+
 @cache
 def _sums() -> Sequence[bytes]:
     from tests.ingest.test_key_averages import table
@@ -781,6 +812,16 @@ KINDS = {
             lambda random: random.choice(QUESTION),
         ),
         Kind("report", "a.json", _reports, _mutated_json, REPORTS),
+        Kind("tried", "try.json", _tried, _mutated_json, REPORTS),
+        Kind(
+            "captures",
+            "graph_capture_rank_0.1.json",
+            _captures,
+            _mutated_kineto,
+            REPLAYS,
+            grammar.kineto,
+            _replay,
+        ),
         Kind("history", "a.db", _histories, mutate.in_database, HISTORIES),
         *(
             Kind(

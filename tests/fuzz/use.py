@@ -119,6 +119,13 @@ RANKS = (
     *_each("fleet", FOLDER),
     *_each("compare", FOLDER, FOLDER),
 )
+REPLAYS = (
+    *_each("analyze", f"{WITHIN}decode.json"),
+    *_each("ops", f"{WITHIN}decode.json", PATH, forms=("json", "csv")),
+    *_each("kernels", f"{WITHIN}decode.json", forms=("json",)),
+    ("overlay", f"{WITHIN}decode.json", PATH),
+)
+"""What replays CUDA graphs, beside a recording of their capture."""
 OPERATIONS = _each("fleet", PATH)
 STORES = _each("fleet", FOLDER)
 FLEETS = (*STORES, *_each("compare", FOLDER, FOLDER))

@@ -18,7 +18,11 @@ from tests.fleet.build import digest
 from tests.ingest import test_xplane
 from tests.ingest.test_pftrace import small as small_pftrace
 from tests.xplane_builder import space
-from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
+from traceanalyzer.diagnosis.selection import measured
+from traceanalyzer.export.database import write_parquet, write_sqlite
+from traceanalyzer.export.perfetto.chrome_trace import LONGEST_NAME, overlay_pieces
+from traceanalyzer.export.perfetto.overlay import build_overlay
 from traceanalyzer.fleet.digests.files import LeftOut, encoded, read_digests
 from traceanalyzer.ingest import load, produced
 from traceanalyzer.ingest.flight_recorder.digest import _elements
@@ -47,6 +51,27 @@ def test_a_long_name_of_a_pftrace_is_written_once(tmp_path: Path) -> None:
     assert peak < 20 * len(LONG)  # 300 in the text alone, otherwise
     names = [trace.strings[code] for code in trace.host_ranges.name.tolist()]
     assert names.count(LONG) == 300
+
+
+def test_a_name_in_every_row_of_an_export_is_refused_before_it_fills_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = small_pftrace()
+    for i in range(300):
+        made.stage(1, LONG, 2_000_000 + 200 * i, 2_000_100 + 200 * i, device_id=0, stream_id=7)
+    path = tmp_path / "a.pftrace"
+    path.write_bytes(bytes(made))
+    run = load([path])
+    ranks = measured(run)
+    monkeypatch.setattr(produced, "LEAST_BYTES", 0)
+    out = tmp_path / "out.sqlite"
+    with pytest.raises(TraceAnalyzerError, match="Parquet has each once"):
+        write_sqlite(ranks, out)
+    assert list(tmp_path.iterdir()) == [path]
+    write_parquet(ranks, tmp_path / "out.parquet")
+    assert sum(file.stat().st_size for file in (tmp_path / "out.parquet").iterdir()) < len(LONG)
+    slices = json.loads(b"".join(overlay_pieces(build_overlay(run))))["traceEvents"]
+    assert max(len(event["name"]) for event in slices) == LONGEST_NAME
 
 
 def test_a_long_module_of_an_xplane_is_shortened_before_its_operators(

@@ -8,11 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.base.extras import how_to_install
 from traceanalyzer.base.files import check_not_read
 from traceanalyzer.diagnosis.selection import MeasuredRanks
 from traceanalyzer.export.tables import Hidden, table_frames
+from traceanalyzer.ingest.produced import allowed_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,6 +54,7 @@ def write_sqlite(measured: MeasuredRanks, path: Path, hidden: Hidden = None) -> 
     from sqlite_utils import Database
 
     written = {}
+    left = sum(allowed_bytes(Path(m.trace.path)) for m in measured.each)
     with _whole(path) as scratch, contextlib.closing(sqlite3.connect(scratch)) as connection:
         database = Database(connection)
         database.execute("PRAGMA journal_mode = OFF")
@@ -59,6 +63,13 @@ def write_sqlite(measured: MeasuredRanks, path: Path, hidden: Hidden = None) -> 
         )  # the file is of no use to anybody before it is whole
         with database.conn:
             for name, frame in table_frames(measured, hidden):
+                left -= _text_length(frame)
+                if left < 0:
+                    raise TraceAnalyzerError(
+                        f"cannot write {path}: SQLite has a name in every row, and these are so "
+                        "long that they take far more than the recording; Parquet has each once: "
+                        "give a name in .parquet"
+                    )
                 _insert(database, name, frame)
                 written[name] = len(frame)
             for table in (one for one in INDEXES if one in written):
@@ -68,6 +79,17 @@ def write_sqlite(measured: MeasuredRanks, path: Path, hidden: Hidden = None) -> 
                 if needs in written:
                     database.create_view(view, query)
     return written
+
+
+def _text_length(frame: "pd.DataFrame") -> int:
+    """Characters of all names in a table of events, where many rows share a name."""
+    length = 0
+    for column in frame.select_dtypes("category"):
+        texts = frame[column].cat
+        # of what is missing, the last place
+        lengths = np.array([*(len(str(text)) for text in texts.categories), 0], np.int64)
+        length += int(lengths[texts.codes].sum())
+    return length
 
 
 def _insert(database: Any, name: str, frame: "pd.DataFrame") -> None:

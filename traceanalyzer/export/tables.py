@@ -56,7 +56,9 @@ def table_frames(
             clean = {text: secrets.clean(text) for text in values.unique() if isinstance(text, str)}
             if column not in OWN:
                 clean = {text: aliases.in_name(cleaned) for text, cleaned in clean.items()}
-            frame[column] = values.map(lambda value, clean=clean: clean.get(value, value))
+            shown = values.map(lambda value, clean=clean: clean.get(value, value))
+            shared = frame[column].dtype == "category"
+            frame[column] = shown.astype("category") if shared else shown
         yield name, frame.assign(path=secrets.inputs) if name == RECORDING else frame
 
 

@@ -12,12 +12,17 @@ TIMES = 20
 """What SECURITY.md promises: so many bytes, and so many times those of the input."""
 
 
+def allowed_bytes(path: Path) -> int:
+    """How many bytes may be made of a file."""
+    return LEAST_BYTES + TIMES * text_bytes(path)
+
+
 class Produced:
     """Counts the bytes that are made of a file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._left = LEAST_BYTES + TIMES * text_bytes(path)
+        self._left = allowed_bytes(path)
 
     def add(self, byte_count: int) -> None:
         """Count so many bytes. Raises UnreadableInputError where they are more than a recording of

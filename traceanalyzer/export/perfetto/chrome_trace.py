@@ -18,6 +18,8 @@ FIRST_EVENT = re.compile(rb'"traceEvents"\s*:\s*\[|\A\s*\[')
 LATER_EVENT = re.compile(rb'"traceEvents"\s*:\s*\[')  # the same where the file has begun otherwise
 LONGEST_MARK = 256  # bytes that it takes, with as much white space as files have
 EVENTS_A_PIECE = 4_000  # their texts stay in the processor's cache
+LONGEST_NAME = 4096
+"""Characters of a slice's name: a viewer shows a hundred, and each slice repeats them."""
 BETWEEN = b",\n"
 FRACTIONS = np.array([f".{i:03d}" for i in range(1000)], object)  # of a microsecond, by nanoseconds
 
@@ -100,6 +102,8 @@ def _about(process: int, thread: int, what: str, **args: Any) -> bytes:
 
 def _said(label: Label) -> dict[str, Any]:
     name = ": ".join(text for text in (label.kind, label.name) if text)
+    if len(name) > LONGEST_NAME:
+        name = f"{name[: LONGEST_NAME - 1]}\N{HORIZONTAL ELLIPSIS}"
     return {"name": name, "args": {"detail": label.detail}} if label.detail else {"name": name}
 
 
