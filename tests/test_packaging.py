@@ -10,8 +10,11 @@ from tests.recorded import ROOT
 from traceanalyzer.base import extras
 from traceanalyzer.version import __version__
 
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+TOML = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = TOML["project"]
+BUILD = TOML["build-system"]
 RECIPE = (ROOT / "packaging" / "conda" / "meta.yaml").read_text(encoding="utf-8")
+CONTAINER = (ROOT / "packaging" / "Containerfile").read_text(encoding="utf-8")
 
 
 def test_the_distribution_has_a_name_of_its_own() -> None:
@@ -24,6 +27,35 @@ def test_the_recipe_needs_what_the_project_needs() -> None:
     wanted = [tuple(one.split(">=")) for one in PROJECT["dependencies"]]
     assert listed == [("python", "3.11"), *wanted]
     assert f'version = "{__version__}"' in RECIPE
+
+
+def test_the_recipe_says_what_the_project_says() -> None:
+    assert f"name: {PROJECT['name']}" in RECIPE
+    assert f"license: {PROJECT['license']}" in RECIPE
+    assert f"license_file: {PROJECT['license-files'][0]}" in RECIPE
+    minimum = PROJECT["requires-python"]
+    assert RECIPE.count(f"- python {minimum}") == 2, "where it is built and where it runs"
+    ((command, target),) = PROJECT["scripts"].items()
+    assert f"- {command} = {target}" in RECIPE
+    assert "noarch: python" in RECIPE
+    (backend,) = BUILD["requires"]
+    assert f"    - {backend}\n" in RECIPE.partition("  host:\n")[2].partition("  run:\n")[0]
+
+
+def test_the_container_copies_all_that_the_build_reads() -> None:
+    copied = {
+        name.rstrip("/")
+        for line in re.findall(r"^COPY (?!--)(.*) \S+$", CONTAINER, re.MULTILINE)
+        for name in line.split()
+    }
+    read = {PROJECT["readme"], *PROJECT["license-files"], "pyproject.toml", "traceanalyzer"}
+    assert read <= copied
+    assert {name for name in copied if not (ROOT / name).exists()} == set()
+    (version,) = set(re.findall(r"^FROM \S+:(\d+\.\d+)-slim", CONTAINER, re.MULTILINE))
+    assert f"Programming Language :: Python :: {version}" in PROJECT["classifiers"]
+    assert f"{PROJECT['name']} && rm" in CONTAINER
+    assert 'ENTRYPOINT ["traceanalyzer"]' in CONTAINER
+    assert re.search(r"^USER (?!root)", CONTAINER, re.MULTILINE)
 
 
 def test_no_text_installs_the_package_of_somebody_else() -> None:
