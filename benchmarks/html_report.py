@@ -1,5 +1,5 @@
 """How quickly the HTML report opens in headless Chromium: `python -m benchmarks.html_report
-[RECORDING...]`.
+[RECORDING...]`; and what axe-core finds on pages: `--axe axe.min.js --pages PAGE...`.
 
 Without arguments the 155 MB recording of ../shared/traces, unpacked, and a replica of it of 0.5 GB.
 Needs an installed Chromium. Ends with status 1 where a bar is missed. See README.md here for what
@@ -11,6 +11,7 @@ import re
 import sys
 import tempfile
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 from benchmarks.chromium import Chromium
@@ -32,6 +33,9 @@ ZOOM = """(async () => {
     await new Promise(requestAnimationFrame);
     return performance.now() - begun;
 })()"""
+WIDTHS = (1280, 390)
+VIOLATED = """axe.run(document, { resultTypes: ["violations"] }).then(
+    (result) => result.violations.map((one) => `${one.id}: ${one.nodes.length}`))"""
 PAINTED = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null"
 
 
@@ -61,6 +65,23 @@ def open_page(file: Path) -> Opened:
             complaints=page.complaints,
             requests=[url for url in page.requests if url != file.resolve().as_uri()],
         )
+
+
+def violations(file: Path, axe: Path) -> list[str]:
+    """What axe-core finds on the page, everything unfolded, wide and narrow, light and dark; and
+    where it has to be scrolled sideways."""
+    found = []
+    with Chromium.start() as browser:
+        for width, dark in product(WIDTHS, (False, True)):
+            page = browser.open(file, width=width, dark=dark)
+            page.act("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+            page.evaluate(f"{axe.read_text(encoding='utf-8')}; 0")
+            where = f"{width} px, {'dark' if dark else 'light'}"
+            found += [f"{rule} ({where})" for rule in page.evaluate(VIOLATED)]
+            if page.evaluate("document.documentElement.scrollWidth") > width:
+                found.append(f"wider than the window ({where})")
+            page.close()
+    return found
 
 
 def report_on(recording: Path, folder: Path, repeats: int) -> bool:
@@ -97,7 +118,13 @@ def main() -> None:
         "--folder", type=Path, default=Path(tempfile.gettempdir()) / "traceanalyzer-benchmarks"
     )
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--axe", type=Path, help="axe.min.js, of `npm pack axe-core`")
+    parser.add_argument("--pages", nargs="+", type=Path, default=[], help="only check these pages")
     given = parser.parse_args()
+    if given.pages:
+        found = {str(file): violations(file, given.axe) for file in given.pages}
+        print("\n".join(f"{file}: {', '.join(of) or 'nothing'}" for file, of in found.items()))
+        sys.exit(1 if any(found.values()) else 0)
     paths = given.recordings or recordings(given.folder, [500])
     with tempfile.TemporaryDirectory() as folder:
         within = [report_on(path, Path(folder), given.repeats) for path in paths]

@@ -63,7 +63,7 @@ def test_a_missing_extra_says_what_to_install(tmp_path, run, monkeypatch):
     for name in ("pyarrow", "distributed", "fsspec"):
         monkeypatch.setitem(sys.modules, name, None)
     digest = ["digest", str(tmp_path / "job"), "-o", str(tmp_path / "digests")]
-    assert how_to_install("fleet") in run(*digest)[2]
+    assert how_to_install("parquet") in run(*digest)[2]
     assert how_to_install("fleet") in run(*digest, "--workers", "1")[2]
     assert how_to_install("remote") in run("analyze", "s3://bucket/rank0.json.gz")[2]
     assert run("analyze", str(tmp_path / "job"))[0] == 0

@@ -1,6 +1,7 @@
 """A metric over runs as a document: bars, a chart for an issue, or one HTML file that opens
 offline."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -113,9 +114,9 @@ def runs_page(
     pages."""
     by_name = {each.metric: each for each in series}
     over_runs = [by_name[name] for name in OVER_RUNS if name in by_name]
-    budgets = _budgets(runs, by_name)
-    charts = [] if budgets is None else [budgets]
     programs = programs_of(runs)
+    budgets = _budgets(runs, by_name, as_shares=len(programs) > 1)
+    charts = [] if budgets is None else [budgets]
     places: dict[str, str] = {}
     for metric in over_runs:
         lines = _lines(metric)
@@ -179,26 +180,41 @@ def _page(
     )
 
 
-def _budgets(runs: Sequence[StoredRun], by_name: dict[str, MetricSeries]) -> Chart | None:
+def _budgets(
+    runs: Sequence[StoredRun], by_name: dict[str, MetricSeries], *, as_shares: bool
+) -> Chart | None:
+    """What each run's step is made of, in ms; steps of several programs, of which one may take a
+    thousand times as long as another, as shares."""
     shown = runs[-MAX_RUNS:]
+    known = [by_name[name] for name in (*BUDGET, *IDLE) if name in by_name]
+    total_ms: dict[int, float] = defaultdict(float)
+    for value in (value for metric in known for value in metric.values):
+        total_ms[value.run] += value.value
     parts = []
     for name in filter(by_name.__contains__, (*BUDGET, *IDLE)):
         values = {v.run: v.value for v in by_name[name].values}
-        drawn = [values.get(run.run) for run in shown]
-        if not any(drawn):
+        times = [values.get(run.run) for run in shown]
+        if not any(times):
             continue
         what = name.partition(".")[2]
         words = f"idle: {what}" if name in IDLE else label(what)
         hints = [
             f"{_run(run.run, run.stored_at, run.tags)}: {words} {figure(value, 'ms')}"
-            for run, value in zip(shown, drawn, strict=True)
+            for run, value in zip(shown, times, strict=True)
         ]
+        drawn = times
+        if as_shares:
+            drawn = [
+                100 * ms / total_ms[run.run] if ms is not None and total_ms[run.run] else None
+                for run, ms in zip(shown, times, strict=True)
+            ]
         colour = f"idle-{what}" if name in IDLE else what.replace("_", "-")
         parts.append(Series(words, colour, drawn, hints))
     if not parts:
         return None
-    plot = stacked([f"#{run.run}" for run in shown], parts, "run", "ms a step")
-    caption = "The recorded step of each run by what the GPU did, idle time by cause."
+    unit = "% of the step" if as_shares else "ms a step"
+    plot = stacked([f"#{run.run}" for run in shown], parts, "run", unit)
+    caption = "The step of each run by what the GPU did, idle time by cause."
     return Chart("budgets", "Where the step's time went", caption, plot, 320)
 
 

@@ -28,6 +28,8 @@ SHOWN_FILES = 2
 SHOWN_RANKS = 8
 SHOWN_NOTES = 1
 ALL_NOTES = 50
+DARKEST_SHARE = 0.2
+"""Of the step, an excess that is painted darkest where no rank is named: a healthy job looks like one."""
 
 
 def job_page(job: Job) -> Printed:
@@ -127,8 +129,10 @@ def gone(job: Job) -> list[str]:
 def _sections(job: Job) -> list[Section]:
     ranks = job.ranks
     heat = job.heat
+    # Where nobody is named, nothing is painted as if it were.
+    darkest = 0.0 if job.culprits else DARKEST_SHARE * (job.summary.step_ms or 0.0)
     missing = gone(job)
-    facts = [("ranks read", f"{ranks.read:,} of {ranks.expected:,}"), ("basis", job.summary.basis)]
+    facts = [("ranks read", f"{ranks.read:,} of {ranks.expected:,}"), ("step", _basis(job))]
     facts += [("slowdown", f"{job.slowdown.s:.3f}")] if job.slowdown.s is not None else []
     found = (
         (
@@ -138,10 +142,10 @@ def _sections(job: Job) -> list[Section]:
         (job.culprits, Section("Who holds it up", [Table(job.culprits)])),
         (job.changes, Section("What the job gains", [Table(job.changes)])),
         (True, Section("Next", [Bullets(job_next_steps(job))])),
-        (heat, Section("Ranks and steps", [Drawing(partial(_picture, "heat", heat))])),
+        (heat, Section("Ranks and steps", [Drawing(partial(_picture, "heat", heat, darkest))])),
         (
             heat and heat.folded is not None,
-            Section("Stages", [Drawing(partial(_picture, "stages", heat))]),
+            Section("Stages", [Drawing(partial(_picture, "stages", heat, darkest))]),
         ),
         (job.culprits, Section("Worst ranks", [Table(job.worst)])),
         (
@@ -154,9 +158,17 @@ def _sections(job: Job) -> list[Section]:
     return [section for holds, section in found if holds]
 
 
-def _picture(name: str, heat: Heat | None) -> Any:
+def _basis(job: Job) -> str:
+    """The step that the answer speaks of."""
+    if job.summary.step_ms is None:
+        return "unknown"
+    how = "without the profiler" if job.summary.basis == "unprofiled" else "as recorded"
+    return f"{digits(job.summary.step_ms)} ms {how}"
+
+
+def _picture(name: str, heat: Heat | None, darkest_ms: float) -> Any:
     from traceanalyzer.fleet.job import (
         pictures,
     )  # a page's parts take as long to load as the answer
 
-    return heat and getattr(pictures, name)(heat)
+    return heat and getattr(pictures, name)(heat, darkest_ms)

@@ -18,14 +18,16 @@ WORST_NAMED = 5
 LABELS = 16
 
 
-def heat(heat: Heat) -> Markup | None:
-    """The ranks' excess by step."""
+def heat(heat: Heat, darkest_ms: float) -> Markup | None:
+    """The ranks' excess by step. `darkest_ms` is darkest where nothing is longer."""
     if heat.excess_ms.max() <= 0:
         return None
-    rects, most = _rects(heat.excess_ms, lambda x, y: f"{heat.names[y]}, {heat.steps[x]}")
+    rects, most = _rects(
+        heat.excess_ms, darkest_ms, lambda x, y: f"{heat.names[y]}, {heat.steps[x]}"
+    )
     caption = (
         "How much longer each rank works before its collectives than the middle one of those alike, step by step; the "
-        f"darkest is {most}. Rows are in the order of stage, host and rank."
+        f"longest is {most}. Rows are in the order of stage, host and rank."
     )
     names = _sparse(heat.names, heat.excess_ms.max(axis=1).tolist())
     across = Axis("step", names=_thinned(heat.steps))
@@ -34,12 +36,12 @@ def heat(heat: Heat) -> Markup | None:
     return chart_place(Chart("heat", "Excess by rank and step", caption, plot, height))
 
 
-def stages(heat: Heat) -> Markup | None:
+def stages(heat: Heat, darkest_ms: float) -> Markup | None:
     """The ranks' mean excess, folded by stage."""
     folded = heat.folded
     if folded is None or folded.max() <= 0:
         return None
-    rects, _ = _rects(folded, lambda x, y: f"stage {y}, place {x}")
+    rects, _ = _rects(folded, darkest_ms, lambda x, y: f"stage {y}, place {x}")
     caption = (
         "The same as a mean over the steps: stages from top to bottom, the ranks of each "
         "from left to right."
@@ -52,8 +54,9 @@ def stages(heat: Heat) -> Markup | None:
     )
 
 
-def _rects(table: F64, name: Callable[[int, int], str]) -> tuple[Rects, str]:
+def _rects(table: F64, darkest_ms: float, name: Callable[[int, int], str]) -> tuple[Rects, str]:
     most = float(table.max())
+    darkest = max(most, darkest_ms)
     boxes = [
         Box(
             x - 0.5,
@@ -61,7 +64,7 @@ def _rects(table: F64, name: Callable[[int, int], str]) -> tuple[Rects, str]:
             y - 0.5,
             y + 0.5,
             f"{name(x, y)}: {figure(value, 'ms')}",
-            strength=value / most,
+            strength=value / darkest,
         )
         for y, row in enumerate(table.tolist())
         for x, value in enumerate(row)

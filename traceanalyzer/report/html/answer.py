@@ -18,6 +18,8 @@ from traceanalyzer.report.outline.breakdown import BudgetShare
 from traceanalyzer.report.parts.effort import effort_of
 
 FIRST = 3  # recommendations that are open
+LEAST_SHARE = 0.5e-4
+"""Of the step, a part that the legend of its budget names: less is 0.00 % and no colour."""
 CAVEATS = 6  # that are shown of what spoils the figures
 
 
@@ -87,7 +89,7 @@ def _budget_bar(report: Report) -> Markup | None:
         )
         for part in parts
     )
-    shown = (share for share in shares if share.share > 0)
+    shown = (share for share in shares if share.share >= LEAST_SHARE)
     items = (
         tag("li", *_entry(share, parts), class_="within" if share.within else None)
         for share in shown
