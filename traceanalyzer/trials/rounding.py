@@ -18,6 +18,7 @@ NUDGE = {Numerics.ORDER: 1e-6, Numerics.TF32: 5e-4, Numerics.HALF: 4e-3}
 """What one rounding moves a value by: a sum of fp32 in another order, a product in TF32 or bf16.
 Switches of other kinds do not round otherwise."""
 T = TypeVar("T")
+Agreement = Callable[[T, T], bool]
 FIGURES = 2  # that a weight has in `RankResult.weights`
 
 
@@ -95,7 +96,7 @@ def _agreeing(some: Sequence[float], others: Sequence[float], share: float) -> i
     return _leading(some, others, lambda one, other: _is_near(one, other, share))
 
 
-def _leading(some: Sequence[T], others: Sequence[T], agree: Callable[[T, T], bool]) -> int:
+def _leading(some: Sequence[T], others: Sequence[T], agree: Agreement[T]) -> int:
     """How many of the first agree."""
     pairs = zip(some, others, strict=False)
     return sum(1 for _ in takewhile(lambda pair: agree(*pair), pairs))
@@ -110,6 +111,6 @@ def _steady_weights(some: list[float], others: list[float], share: float) -> lis
     ]
 
 
-def _is_near(one: float, other: float, share: float) -> bool:
-    both_nan = math.isnan(one) and math.isnan(other)
-    return both_nan or math.isclose(one, other, rel_tol=share, abs_tol=0.0)
+def _is_near(value: float, other: float, share: float) -> bool:
+    both_nan = math.isnan(value) and math.isnan(other)
+    return both_nan or math.isclose(value, other, rel_tol=share, abs_tol=0.0)

@@ -21,6 +21,7 @@ LEAST_PATIENCE_S = 60.0
 PATIENCE_FACTOR = 4.0  # a run may take so many times as long as the base did
 FIRST_PATIENCE_S = 3600.0  # nothing is known of the first run but the budget
 OTHER_SEED = SEED + 1
+Switches = Sequence[str]  # their ids
 
 
 class NoBaseError(TraceAnalyzerError):
@@ -87,7 +88,7 @@ class TrialSession:
         """What the program is made of: the values of switches depend on it."""
         self._facts = facts
 
-    def run(self, switches: Sequence[str] = (), seed: int = SEED, nudge: float = 0.0) -> TrialRun:
+    def run(self, switches: Switches = (), seed: int = SEED, nudge: float = 0.0) -> TrialRun:
         """One run with these switches, as many steps as the first one; its weights are moved before
         it by this share of themselves."""
         rows = [BY_ID[name] for name in switches]

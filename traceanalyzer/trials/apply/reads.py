@@ -7,6 +7,7 @@ from typing import Any, Self
 
 MOST_PENDING = 64
 """Operations on values that have not come: a sum over a whole epoch would be a chain too deep."""
+Ready = Callable[[], bool]
 ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow")
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
@@ -33,7 +34,7 @@ class DeferredNumber:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, ready: Callable[[], bool], make: Callable[[], Any], pending: int) -> None:
+    def __init__(self, ready: Ready, make: Callable[[], Any], pending: int) -> None:
         self._ready = ready
         self._make = make
         self._pending = pending  # operations behind it
