@@ -14,6 +14,7 @@ import traceanalyzer
 from tests.analysis.build import TraceBuilder
 from traceanalyzer.analysis.causes import critical_path
 from traceanalyzer.analysis.joined.host_tree import HostTree
+from traceanalyzer.analysis.tables import gap_rows
 from traceanalyzer.diagnosis.selection import measured
 from traceanalyzer.report.build import build_report, report_of
 from traceanalyzer.report.table_entries import TABLES
@@ -23,6 +24,12 @@ from traceanalyzer.trace import Run, Trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from traceanalyzer.analysis.causes.gaps import Gaps
+    from traceanalyzer.analysis.time.timed import Timed
+    from traceanalyzer.trace import I32
 
 FEW, MANY = 8, 48
 """Steps of two recordings that are alike but for that."""
@@ -104,3 +111,20 @@ def test_parts_of_the_critical_path_share_the_names(monkeypatch: pytest.MonkeyPa
         build_report(Run((steps_of(MANY),)))
         times.append(asked[0])
     assert times[0] == times[1] > 0
+
+
+def test_where_the_host_was_in_gaps_is_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ledger and the table of places ask for the same nodes of the host tree."""
+    asked: list[int] = []
+    found = gap_rows.nodes_behind
+
+    def counted(timed: Timed, gaps: Gaps, chosen: NDArray[np.integer[Any]]) -> I32:
+        asked.append(len(chosen))
+        return found(timed, gaps, chosen)
+
+    monkeypatch.setattr(gap_rows, "nodes_behind", counted)
+    of = measured(Run((steps_of(FEW),)))
+    report_of(of)
+    assert of.critical.ledger is not None
+    assert of.critical.gap_places
+    assert len(asked) == 1

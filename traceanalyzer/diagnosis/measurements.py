@@ -356,7 +356,7 @@ class Measurements(HasTimed):
         lambda m: gap_histogram(m.timed, m.causes.gaps)
     )  # gaps of the steady state by length
     gap_places = lazy(
-        lambda m: gap_places(m.timed, m.causes.gaps, left=m.idle_left)
+        lambda m: gap_places(m.causes, left=m.idle_left)
     )  # idle time of the steady state by cause and place
     syncs = lazy(
         lambda m: sync_rows(m.timed, m.causes.gaps, m.phases, m.idle_left)

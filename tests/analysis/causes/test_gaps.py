@@ -434,9 +434,9 @@ def test_idle_time_by_place_adds_up_to_all_of_it() -> None:
         .within("load_batch", 300)
     )
     ctx = measure(program.within("load_batch", 300).launch("last").build())
-    gaps = find_gaps(ctx.started)
+    gaps = ctx.causes.gaps
     steps = ctx.timed.steps.steady_count
-    rows = gap_places(ctx.timed, gaps)
+    rows = gap_places(ctx.causes)
     assert sum(row.idle_ms for row in rows) * steps * 1e6 == pytest.approx(gaps.duration.sum())
     assert sum(row.share_of_idle for row in rows) == pytest.approx(1.0)
     assert [row.idle_ms for row in rows] == sorted((row.idle_ms for row in rows), reverse=True)
@@ -476,6 +476,6 @@ def test_a_place_is_where_the_host_was() -> None:
         program.call("cudaFree", program.now, program.now + 5000)
         program.spend(5000).launch("Memcpy HtoD", call="cudaMemcpyAsync", kind=DeviceOpKind.MEMCPY)
     m = measure(program.build())
-    top = gap_places(m.timed, m.causes.gaps)[0]
+    top = gap_places(m.causes)[0]
     assert (top.cause, top.name) == ("host", "cudaFree")
-    assert {row.name for row in gap_places(m.timed, m.causes.gaps, min_us=1000)} == {"cudaFree"}
+    assert {row.name for row in gap_places(m.causes, min_us=1000)} == {"cudaFree"}

@@ -287,16 +287,16 @@ class GapPlaceRow:
 
 
 def gap_places(
-    timed: Timed, gaps: Gaps, min_us: float = 0.0, left: IdleLeft | None = None
+    causes: Causes, min_us: float = 0.0, left: IdleLeft | None = None
 ) -> list[GapPlaceRow]:
     """A row for each cause and place of the steady state's gaps, of at least that length, on the
     step's device, by idle time; last what only the step without the profiler has."""
-    rows = _recorded_places(timed, gaps, min_us, left)
+    rows = _recorded_places(causes, min_us, left)
     if left is None or min_us:
         return rows
     elsewhere = dict(left.elsewhere)
     rows = [_with_new(row, elsewhere.pop((row.cause, row.name), 0.0)) for row in rows]
-    return [*rows, *_new_places(timed, elsewhere)]
+    return [*rows, *_new_places(causes.timed, elsewhere)]
 
 
 def _with_new(row: GapPlaceRow, new_ms: float) -> GapPlaceRow:
@@ -315,14 +315,14 @@ def _new_places(timed: Timed, elsewhere: dict[Place, float]) -> list[GapPlaceRow
     ]
 
 
-def _recorded_places(
-    timed: Timed, gaps: Gaps, min_us: float, left: IdleLeft | None
-) -> list[GapPlaceRow]:
+def _recorded_places(causes: Causes, min_us: float, left: IdleLeft | None) -> list[GapPlaceRow]:
+    timed = causes.timed
+    gaps = causes.gaps
     chosen, length = _steady_gaps(timed, gaps, min_us)
     if not len(chosen):
         return []
     cause = gaps.cause[chosen]
-    node = nodes_behind(timed, gaps, chosen)
+    node = causes.memo(nodes_behind_all)[chosen]
     name = place_codes(timed, gaps, chosen, node)
     groups = Groups.of(name, cause)
     total = groups.sum(length)
@@ -425,6 +425,11 @@ def nodes_behind(timed: Timed, gaps: Gaps, chosen: I32 | I64) -> I32:
         return node
 
     return blockwise(behind, chosen)
+
+
+def nodes_behind_all(causes: Causes) -> I32:
+    """The node of the host tree behind each gap (`nodes_behind`)."""
+    return nodes_behind(causes.timed, causes.gaps, np.arange(len(causes.gaps)))
 
 
 def on_host(timed: Timed, gaps: Gaps, rows: I32 | I64) -> Bool:

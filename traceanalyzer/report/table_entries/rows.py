@@ -42,7 +42,7 @@ def places_of_gaps(_: "MeasuredRanks", m: "Measurements", wanted: RowFilter) -> 
 
     if not wanted.min_us:
         return m.gap_places
-    return gap_places(m.timed, m.causes.gaps, wanted.min_us, m.idle_left)
+    return gap_places(m.causes, wanted.min_us, m.idle_left)
 
 
 def traffic_rows(measured: "MeasuredRanks", _: "Measurements", __: RowFilter) -> list[Any]:
