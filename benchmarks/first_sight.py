@@ -256,14 +256,21 @@ def print_scores(
         print(f"## {title}, nsys\n\n{as_markdown(scores(timed, of_nsys))}\n")
 
 
+def sealed_reports(folder: Path) -> dict[str, dict[str, Any]]:
+    """The reports as they were sealed; packed where the folder is in the repository."""
+    plain = folder / "predictions.json"
+    packed = folder / "predictions.json.gz"
+    text = plain.read_bytes() if plain.exists() else gzip.decompress(packed.read_bytes())
+    sealed = (folder / "sealed.txt").read_text().split()[0]
+    if hashlib.sha256(text).hexdigest() != sealed:
+        sys.exit("predictions.json is not what was sealed")
+    return json.loads(text)
+
+
 def score(folder: Path) -> None:
     """Print how the sealed predictions fared, and those of this version."""
     timed = json.loads((folder / "pairs.json").read_text())
-    text = (folder / "predictions.json").read_text()
-    sealed = (folder / "sealed.txt").read_text().split()[0]
-    if hashlib.sha256(text.encode()).hexdigest() != sealed:
-        sys.exit("predictions.json is not what was sealed")
-    print_scores("As sealed", timed, json.loads(text))
+    print_scores("As sealed", timed, sealed_reports(folder))
     captures = folder / "captures"
     if captures.is_dir():
         now = {path.name: report_of(path) for path in captures.iterdir()}

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks.first_sight import as_markdown, score_of, scores
+from benchmarks.first_sight import as_markdown, score_of, scores, sealed_reports
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 def report(promised_ms: float, low_ms: float, high_ms: float) -> dict[str, Any]:
@@ -45,3 +49,23 @@ def test_totals_count_what_pays_and_what_does_not() -> None:
     assert "1 of 1 remedies that pay" in text
     assert "1 promises are right; 1 of 1 ranges hold; 1 of 2 remedies" in text
     assert "| b* | compile | 10 → 10.1 | +0% | 1 | 6 (5 to 6.5) | **no** |" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "among", "right", "ranges", "false"),
+    [
+        ("ninth", "8 of 11", 5, "5 of 8", "0 of 3"),
+        ("ninth_rest", "9 of 10", 8, "8 of 8", "0 of 3"),
+        ("tenth", "14 of 21", 12, "12 of 13", "0 of 7"),
+    ],
+)
+def test_sealed_sets_are_what_was_sealed_and_score_as_the_page_says(
+    name: str, among: str, right: int, ranges: str, false: str
+) -> None:
+    folder = BENCHMARKS / name
+    timed = json.loads((folder / "pairs.json").read_text())
+    text = as_markdown(scores(timed, sealed_reports(folder)))
+    assert text.startswith(
+        f"{among} remedies that pay are among the first three; {right} promises are right; "
+        f"{ranges} ranges hold; {false} remedies"
+    )
