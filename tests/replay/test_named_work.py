@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.analysis.build import TraceBuilder
 from tests.analysis.causes.test_gaps import Program
 from tests.replay.test_replay import GEMM, steps
 from traceanalyzer.diagnosis.measurements import Measurements, measure
@@ -18,6 +19,7 @@ from traceanalyzer.replay.changes.warmup import (
 )
 from traceanalyzer.replay.recorded import make_tape
 from traceanalyzer.replay.simulate import step_time_ns
+from traceanalyzer.trace import DeviceOpKind
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.algebra.intervals import IntervalSet
@@ -76,3 +78,21 @@ def test_with_several_steps_what_one_of_them_alone_launches_loads_code() -> None
 
 def measure_us(times: IntervalSet) -> float:
     return float((times.end - times.start).sum()) / 1e3
+
+
+def test_a_launch_that_loads_its_kernel_hands_it_over_at_its_end() -> None:
+    """The first launch takes 1.1 ms and its kernel begins before it returns: without loading the
+    kernel begins as soon as others do."""
+    builder = TraceBuilder().call("cudaMemcpyAsync", 0, 5, 1)
+    builder.kernel("Memcpy HtoD", 5, 6, 1, kind=DeviceOpKind.MEMCPY)
+    at = 10
+    for i, us in enumerate((1100, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6)):
+        builder.call("cudaLaunchKernel", at, at + us, i + 2)
+        builder.kernel(f"kernel_{i}", at + us - 1, at + us + 1, i + 2)
+        at += us + 2
+    tape = make_tape(measure(builder.build()).rated)
+    assert tape is not None
+    changed = warmed_up(tape)
+    assert changed is not None
+    assert step_time_ns(tape) / 1e3 > 1100
+    assert step_time_ns(changed) / 1e3 < 120

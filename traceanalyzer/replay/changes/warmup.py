@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import IntervalSet, join, union
+from traceanalyzer.analysis.algebra import IntervalSet, join, measure, union
 from traceanalyzer.analysis.causes.details import IdleDetail, host_work_times
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.timed import Timed
@@ -46,8 +46,17 @@ def _done_before(tape: Tape, *details: IdleDetail) -> Tape | None:
     time = _time(tape, *details)
     from_work = np.minimum(time, tape.work)
     from_dispatch = np.minimum(time - from_work, tape.dispatch)
-    left = replace(tape, work=tape.work - from_work).with_dispatch(tape.dispatch - from_dispatch)
-    return left if (from_work + from_dispatch).any() else None
+    latency = tape.latency - _before_start(tape, *details)
+    left = replace(tape, work=tape.work - from_work, latency=latency)
+    left = left.with_dispatch(tape.dispatch - from_dispatch)
+    return left if (from_work + from_dispatch).any() or (latency < tape.latency).any() else None
+
+
+def _before_start(tape: Tape, *details: IdleDetail) -> I64:
+    """Time in work of these kinds within the launch of each op before it can start, ns: a call that
+    loads the kernel first hands it over at its end."""
+    launched = tape.source.trace.api_calls.start[tape.call[tape.event]]
+    return measure(_of_kinds(tape, *details), launched, launched + tape.latency)
 
 
 @parametric
@@ -122,9 +131,14 @@ def user_host_work(tape: Tape) -> tuple[Bool, bool]:
 
 def _time(tape: Tape, *details: IdleDetail) -> I64:
     """Host time before each event in work of these kinds, ns."""
+    return tape.before_events(_of_kinds(tape, *details))
+
+
+def _of_kinds(tape: Tape, *details: IdleDetail) -> IntervalSet:
+    """When the host does work of these kinds."""
     work = [tape.source.timed.memo(host_work_times)[detail] for detail in details]
     loading = [tape.source.timed.memo(first_launches)] if IdleDetail.LOADING in details else []
-    return tape.before_events(join(*work, *loading))
+    return join(*work, *loading)
 
 
 def first_launches(timed: Timed) -> IntervalSet:
