@@ -126,7 +126,7 @@ def test_tokens_that_count_up_without_a_step(tmp_path):
 def test_no_pattern_takes_a_loss_for_a_time(tmp_path):
     with pytest.raises(UnreadableInputError) as error:
         log_of(tmp_path, lambda i: f"epoch: {i}, lr: 0.001 - train loss: 2.{i} - valid loss: 2.{i}")
-    assert "--pattern" not in str(error.value)
+    assert "its lines name no time of a step" in str(error.value)
 
 
 def test_a_peak_that_stands_alone_is_the_peak(tmp_path):
@@ -134,3 +134,48 @@ def test_a_peak_that_stands_alone_is_the_peak(tmp_path):
     path.write_text("After forward: 5.0 GB\nAfter backward: 6.0 GB\nPeak: 7.0 GB\n")
     (trace,) = detect(path).read(path)
     assert max(memory.allocated for memory in trace.printed_memory) == 7 * 2**30
+
+
+def test_a_date_and_a_count_that_stands_are_no_steps(tmp_path):
+    for line in (
+        lambda i: f"[05/01/24 10:00:0{i}] INFO [Epoch 0 / Train]: Step time: 0.400s, Loss: 2.1",
+        lambda i: f"[CV 1/5] END C={i}; score=0.9 step time= 0.4s",
+    ):
+        assert times_ms(log_of(tmp_path, line)) == [400.0] * 6
+
+
+def test_bars_over_something_else_say_no_rate(tmp_path):
+    with pytest.raises(UnreadableInputError):
+        log_of(
+            tmp_path,
+            lambda i: f"Map:  {i}%|# | {i * 50}/5000 [00:0{i}<00:20, 50.00 examples/s]",
+        )
+
+
+def test_a_log_of_two_runs_says_so(tmp_path):
+    trace = log_of(tmp_path, lambda i: f"step {(i - 1) % 5} loss 2.1 dt 400.0ms", count=10)
+    assert "The step counter starts 2 times: the log may be of several runs." in trace.health.notes
+
+
+def test_no_pattern_is_made_of_what_is_no_time(tmp_path):
+    for line in (
+        lambda i: f"step {i} loss 2.{i} ETA: {90 - i}s",
+        lambda i: f"{{'eps': {30 + i}, 'kl': 0.{i}, 'episode': {i * 64}}}",
+        lambda i: f"step {i} time/sample: 12.{i} ms",
+        lambda i: f"   {i}0.0/755.5 MB {i}.1 MB/s",
+    ):
+        with pytest.raises(UnreadableInputError) as error:
+            log_of(tmp_path, line)
+        assert "its lines name no time of a step" in str(error.value), line(1)
+    path = tmp_path / "metrics.csv"
+    path.write_text("".join(["epoch,train_loss,lr\n", *(f"{i},2.{i},0.001\n" for i in range(9))]))
+    with pytest.raises(UnreadableInputError) as error:
+        detect(path)
+    assert "--pattern" not in str(error.value)
+
+
+def test_a_number_in_brackets_is_no_json(tmp_path):
+    for line in (lambda i: f"[{i}]\ttrain-auc:0.{i}", lambda i: f"[123.{i}] NVRM: Xid 79"):
+        with pytest.raises(UnreadableInputError) as error:
+            log_of(tmp_path, line)
+        assert "JSON" not in str(error.value)

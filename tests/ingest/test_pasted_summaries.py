@@ -252,3 +252,13 @@ def test_latencies_of_any_program_are_no_servers(tmp_path):
     trace = read(tmp_path, text)
     assert trace.source == "printed_averages"
     assert trace.told.tells == "Mean 25.9 ms, p95 30.1 ms, p99 33 ms, 1,234 samples/s."
+
+
+def test_histograms_that_a_server_exposes(tmp_path):
+    text = (
+        'vllm:time_to_first_token_seconds_sum{model_name="m"} 12.3\n'
+        'vllm:time_to_first_token_seconds_count{model_name="m"} 100\n'
+        'vllm:time_per_output_token_seconds_sum{model_name="m"} 210.0\n'
+        'vllm:time_per_output_token_seconds_count{model_name="m"} 10000\n'
+    )
+    assert read(tmp_path, text).told.tells == "TTFT 123 ms, TPOT 21 ms."

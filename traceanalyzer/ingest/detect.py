@@ -34,19 +34,16 @@ def detect(path: Path, pattern: str | None = None) -> Reader:
             return reader
     with path.open("rb") as file:
         what = what_it_is(path, head, file.read(64))
-    pattern = _pattern_for(head) if what.endswith(EXPECTED) else ""
-    if pattern:
-        what = (
-            "not a recording of any known kind; if it is a log of step times, say how its lines "
-            f"look: --pattern '{pattern}'"
-        )
+    how = _how_to_read(head) if what.endswith(EXPECTED) else ""
+    if how:
+        what = f"not a recording of any known kind; {how}"
     raise UnreadableInputError(f"{path}: {what}")
 
 
-def _pattern_for(head: bytes) -> str:
+def _how_to_read(head: bytes) -> str:
     """How to read a text as a log of step times, from its own lines; empty for other files."""
     timing = next(form for form in FORMATS if form.name == "timing")
-    return str(timing.module.proposed_pattern(head))
+    return str(timing.module.how_to_read(head))
 
 
 def is_recording(path: Path, pattern: str | None = None) -> bool:

@@ -19,7 +19,7 @@ _CONVERTED = b"\xef\xbf\xbd"  # what a conversion to text leaves of a byte that 
 _LEAST_IN_TEXT = 9  # text has no lower bytes, and binary formats have them from the start
 _LOOKED_AT = 64
 _PLANE = re.compile(rb"/(?:host|device):[A-Z]")
-_JSON = re.compile(rb"""[{\[]\s*(?:$|[{\["\]}]|-?\d+(?:\.\d+)?\s*[,\]])""")
+_JSON = re.compile(rb"""[{\[]\s*(?:$|[{\["\]}]|-?\d+(?:\.\d+)?\s*(?:,|\]\s*(?:$|[,\]}])))""")
 """How JSON begins, and lines with a word, a date or a rank in brackets do not."""
 _KNOWN = (
     (

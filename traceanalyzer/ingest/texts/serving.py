@@ -86,6 +86,7 @@ _MARKS = (
     "[benchmark]",
     "samples per second",
     "tpot",
+    "time_to_first_token",
 )
 """Texts of which every summary has one."""
 

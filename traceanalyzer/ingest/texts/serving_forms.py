@@ -32,6 +32,10 @@ _BATCH = re.compile(
     rf"^(Prefill|Decode)\.\s+(?:median )?latency:\s*({_N}) s, (?:median )?throughput:\s*({_N}) token/s",
     re.MULTILINE,
 )
+_SUM = re.compile(rf"^\w{{2,20}}:(\w{{2,80}})_seconds_sum(?:{{[^}}\n]*}})? ({_N})", re.MULTILINE)
+_COUNT = re.compile(
+    rf"^\w{{2,20}}:(\w{{2,80}})_seconds_count(?:{{[^}}\n]*}})? ({_N})", re.MULTILINE
+)
 _UNITS = ("ms", "us", "s", "sec", "usec", "tokens/sec", "requests/sec")
 
 
@@ -41,6 +45,7 @@ def pairs_in(text: str) -> list[Pair]:
         values = decoded(text)
         return list(_of_json(values)) if isinstance(values, dict) else []
     return [
+        *_of_prometheus(text),
         *_of_csv(text),
         *_of_seconds(text),
         *_of_benchmark(text),
@@ -61,6 +66,16 @@ def _of_json(values: Mapping[str, Any]) -> Iterator[Pair]:
             for statistic, number in inner.items():
                 if isinstance(number, int | float):
                     yield f"{statistic} {name} ({unit})", float(number)
+
+
+def _of_prometheus(text: str) -> Iterator[Pair]:
+    """Histograms that a server exposes: their mean."""
+    sums = {name: number_in(value) for name, value in _SUM.findall(text)}
+    counts = {name: number_in(value) for name, value in _COUNT.findall(text)}
+    for name, total in sums.items():
+        count = counts.get(name)
+        if total is not None and count:
+            yield f"mean {name} (s)", total / count
 
 
 def _of_csv(text: str) -> Iterator[Pair]:

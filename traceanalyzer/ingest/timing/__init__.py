@@ -17,7 +17,7 @@ from traceanalyzer.ingest.timing.event_files import is_event_file, read_event_fi
 from traceanalyzer.ingest.timing.formats import BINARY_MEANS, LineFormat
 from traceanalyzer.ingest.timing.found import FoundLines
 from traceanalyzer.ingest.timing.lines import is_text, line_groups
-from traceanalyzer.ingest.timing.pattern import pattern_format, proposal
+from traceanalyzer.ingest.timing.pattern import looks_like_log, pattern_format, proposal
 from traceanalyzer.ingest.timing.printed import AFTER
 from traceanalyzer.ingest.timing.reader import Log
 from traceanalyzer.ingest.timing.records import Records
@@ -177,9 +177,21 @@ def _read_lines(
     return log.found, stream.damage
 
 
-def proposed_pattern(head: bytes) -> str:
-    """The pattern for a text that begins like this, where it may be a log; empty where not."""
-    return proposal(head.decode("utf-8", "replace").splitlines()) if is_text(head) else ""
+def how_to_read(head: bytes) -> str:
+    """How a text that begins like this is read if it is a log of steps, in a clause; empty where it
+    is none."""
+    if not is_text(head):
+        return ""
+    lines = head.decode("utf-8", "replace").splitlines()
+    pattern = proposal(lines)
+    if pattern:
+        return f"if it is a log of step times, say how its lines look: --pattern '{pattern}'"
+    if looks_like_log(lines):
+        return (
+            "its lines name no time of a step; if one has it, say where: --pattern "
+            r"'step (?P<step>\d+).*?(?P<iter_ms>[\d.]+) ms'"
+        )
+    return ""
 
 
 def _unitless(path: Path, name: str) -> UnreadableInputError:
@@ -220,4 +232,4 @@ def _whole(value: float) -> int | None:
     return int(value) if value == value else None
 
 
-__all__ = ["PatternLog", "logged_records", "proposed_pattern", "read", "recognise"]
+__all__ = ["PatternLog", "how_to_read", "logged_records", "read", "recognise"]

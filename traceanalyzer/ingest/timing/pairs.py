@@ -88,7 +88,10 @@ def line_plan(
         number = _Number.between(numbers[place], place, texts[i], texts[i + 1])
         if i and _OF_TOTAL.match(number.before):
             continue
-        has_total = i + 1 < len(places) and _OF_TOTAL.match(number.after) is not None
+        is_date = i + 2 < len(texts) and texts[i + 2].startswith("/")  # `05/01/24`
+        has_total = (
+            i + 1 < len(places) and not is_date and _OF_TOTAL.match(number.after) is not None
+        )
         is_named = values.take(number, places[i + 1] if has_total else None)
         if is_named and head is None:
             head = "".join(texts[: i + 1])

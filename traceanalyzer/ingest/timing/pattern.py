@@ -2,6 +2,7 @@
 log is of no known format."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -23,11 +24,19 @@ FEWEST = 3  # lines that look alike
 _UNIT = re.compile(r"\s?(ms|us|s)(?![A-Za-z])")
 _NO_TIME = re.compile(
     r"loss|acc|err|score|reward|return|prec|recall|map|bleu|ppl|perplex|kl|entropy|norm|ratio|lr|rate|[cw]er"
-    r"|mem|gpu|%|/s|per_s|util|temp|power|epoch|step|size|batch|num|count|total|len",
+    r"|mem|gpu|%|/s|per_s|util|temp|power|epoch|step|size|batch|num|count|total|len"
+    r"|eta|remain|left|start|begin|end\b|stamp|sample|token|image",
     re.IGNORECASE,
 )
-"""In the name of a number that is no step's time; only units speak against it."""
+"""In the name of a number that is no step's time."""
+_TIME = re.compile(
+    r"time|sec|dt|dur|elapsed|took|lat|cost|\bms\b|\bus\b|speed|period|wall", re.IGNORECASE
+)
+"""In the name of a value (`name: 1`, `name=1`) that may be one."""
+_VALUE = re.compile(r"['\"]?\s*[:=]\s*['\"]?$")
+_BYTES = re.compile(r"\s?[KMGT]i?B?\b(?:/s)?")
 _NAME = re.compile(r"([A-Za-z][\w /%.-]*)\W*$")
+_HEADER = re.compile(r"\"?[A-Za-z_][^,:\n]{0,80}(?:,\"?[A-Za-z_][^,:\n]{0,80}){1,200}")
 _END = re.compile(r"[^\s'\"]{0,12}[\s'\"]{0,2}$")
 
 
@@ -73,6 +82,8 @@ def _values(match: re.Match[str], known: dict[str, Meaning], line: str) -> Value
 def proposal(lines: Sequence[str]) -> str:
     """A pattern for the lines of a log of no known format, made from the lines that look alike;
     empty where none do."""
+    if lines and _HEADER.fullmatch(lines[0].strip()):  # a table, whose columns name no time
+        return ""
     groups: dict[tuple[str, ...], list[list[str]]] = {}
     for line in lines[:MOST_LINES]:
         parts = TOKEN.split(line[:MAX_LENGTH])
@@ -86,17 +97,36 @@ def proposal(lines: Sequence[str]) -> str:
     return ""
 
 
+def looks_like_log(lines: Sequence[str]) -> bool:
+    """Whether some lines are alike but for their numbers, and no header names columns."""
+    if not lines or _HEADER.fullmatch(lines[0].strip()):
+        return False
+    shapes = Counter(
+        tuple(parts[::2])
+        for line in lines[:MOST_LINES]
+        if len(parts := TOKEN.split(line[:MAX_LENGTH])) > 1
+    )
+    return max(shapes.values(), default=0) >= FEWEST
+
+
 def _pattern_of(texts: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """The pattern of lines with these texts: the number that counts up, and one that may be its
     time."""
     columns = [[value_of(number) for number in column] for column in zip(*rows, strict=True)]
     step = next((i for i, values in enumerate(columns) if _counts(values)), None)
     units = [_UNIT.match(texts[i + 1]) for i in range(len(columns))]
-    timed = [i for i, unit in enumerate(units) if unit is not None and i != step]
+    timed = [
+        i
+        for i, unit in enumerate(units)
+        if unit is not None and i != step and not _is_named_otherwise(texts[i])
+    ]
     others = [
         i
         for i, values in enumerate(columns)
-        if i != step and _varies(values) and not _is_named_otherwise(texts[i])
+        if i != step
+        and _varies(values)
+        and not _BYTES.match(texts[i + 1])
+        and not _is_named_otherwise(texts[i])
     ]
     time = next(iter([*timed, *others]), None)
     if time is None:
@@ -118,7 +148,11 @@ def _counts(values: Sequence[float]) -> bool:
 def _is_named_otherwise(before: str) -> bool:
     """Whether the text before a number names something that is no time."""
     name = _NAME.search(before)
-    return name is not None and _NO_TIME.search(name[1]) is not None
+    if name is None:
+        return False
+    if _VALUE.search(before) and not _TIME.search(name[1]):
+        return True
+    return _NO_TIME.search(name[1]) is not None
 
 
 def _varies(values: Sequence[float]) -> bool:

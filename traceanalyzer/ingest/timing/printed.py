@@ -30,7 +30,7 @@ _TIME = re.compile(
     re.IGNORECASE,
 )
 _PHASES = ("forward_s", "backward_s", "optimizer_s", "data_s")
-_SIZE = rf"\W{{0,3}}\s*({NUMBER}) ?([KMG]?i?B)\b"
+_SIZE = rf"(?:\W{{0,3}}|\s(?:is|was)\s)\s*({NUMBER}) ?([KMG]?i?B)\b"
 _MEMORY = re.compile(
     rf"\b(?P<most>max[ _]|peak[ _])?(?:(?:gpu|cuda)[ _])?(?:mem(?:ory)?[ _])?alloc(?:ated)?{_SIZE}",
     re.IGNORECASE,

@@ -31,6 +31,7 @@ _BAR = re.compile(
     rf"^(?P<series>[^|]*?)(?:\d+%[| ].*?)\s(?P<step>\d{{1,18}})/(?P<total>\d{{1,18}}) \[[\d:]+<[\d:?]+,\s*"
     rf"(?P<rate>{NUMBER})\s?(?:(?P<per>(?:it|step|batch|ba)e?s?/s)|s/(?:it|step|batch|ba))"
 )
+_ANY_BAR = re.compile(r"(?P<series>[^|\n]{0,200}?)\d{1,3}%\|[^|\n]{0,200}\| [^\[\n]{1,60}\[[\d:]+<")
 _BAR_LOSS = re.compile(rf"\b(?:train_)?loss(?:_step)?\W{{1,3}}({NUMBER})", re.IGNORECASE)
 _TRAINING_BAR = re.compile(r"^$|train|epoch|iter|step|^\d+/\d+\s", re.IGNORECASE)
 """Bars of training; others (`Validation`, `Loading checkpoint shards`, `Map`) are not steps."""
@@ -187,6 +188,13 @@ def progress_bar(line: str, lightning: bool) -> Values | None:
     if series:
         read["series"] = series_codes.setdefault(series, float(len(series_codes)))
     return read
+
+
+def is_other_bar(line: str) -> bool:
+    """Whether a line is a bar of tqdm over something else than training: `Map: 5%| ...`."""
+    bar = _ANY_BAR.match(line)
+    series = bar["series"].strip(" :") if bar else ""
+    return bool(series) and _TRAINING_BAR.search(series) is None
 
 
 def hf_trainer_summary(line: str) -> Values | None:

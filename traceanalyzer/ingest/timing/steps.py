@@ -93,7 +93,8 @@ def step_timings(
     total, data_note = _with_data(kept, duration, found)
     of_epochs = bool(epochs) and not found.of_steps
     stride = "" if epochs else _stride_note(kept)
-    notes = (epochs if of_epochs else "", unit_note, stride, found.note, data_note)
+    again = _restarts(kept)
+    notes = (epochs if of_epochs else "", again, unit_note, stride, found.note, data_note)
     return LoggedSteps(
         table=_table(kept, _ns(total), _ns(kept.column("data_s"))),
         phases=_phases(kept),
@@ -182,6 +183,8 @@ def _numbered(records: Records) -> tuple[Records, str]:
         total, np.arange(len(total), dtype=np.float64)
     ):
         return records.with_columns(step=total), ""  # `Batch 0/100`: epoch and batch
+    if _stands(step, records):
+        records = records.without("step")
     epoch = records.column("epoch")
     known = epoch[np.isfinite(epoch)]
     if not len(known) or (known != np.rint(known)).any():
@@ -191,6 +194,14 @@ def _numbered(records: Records) -> tuple[Records, str]:
     if "step" not in records:
         return records.with_columns(step=epoch).without("epoch"), _EPOCHS
     return records.with_columns(epoch=_carried(epoch)), ""
+
+
+def _stands(step: F64, records: Records) -> bool:
+    """Whether what looks like a step is the same on all lines that time one: it counts nothing."""
+    if (step == records.column("total")).any():  # the last line of each epoch
+        return False
+    timed = np.isfinite(step) & _said(records, ("iter_s", "time_s", "bare_s"))
+    return int(timed.sum()) >= LINES_OF_EPOCH and len(np.unique(step[np.isfinite(step)])) == 1
 
 
 def _are_within(records: Records, epochs: F64) -> bool:
@@ -483,6 +494,18 @@ def between_lines(records: Records) -> F64:
     good = (steps > 0) & (time > 0)
     result[1:][good] = time[good] / steps[good]
     return result
+
+
+def _restarts(records: Records) -> str:
+    """A sentence where the step counter starts again, and no epoch says why."""
+    step = records.column("step")
+    known = step[np.isfinite(step)]
+    if {"epoch", "series"} & records.columns.keys() or not len(known):
+        return ""
+    runs = 1 + int((np.diff(known) < 0).sum())
+    return (
+        f"The step counter starts {runs} times: the log may be of several runs." if runs > 1 else ""
+    )
 
 
 def _stride_note(records: Records) -> str:

@@ -13,6 +13,7 @@ from traceanalyzer.ingest.timing.lines import rank_in_line
 from traceanalyzer.ingest.timing.moments import moment_of
 from traceanalyzer.ingest.timing.names import MEMORY_UNITS, TIME_UNITS, UNKNOWN_UNIT
 from traceanalyzer.ingest.timing.pairs import TOKEN, LinePlan, LineValue, line_plan, value_of
+from traceanalyzer.ingest.timing.special import is_other_bar
 
 SHAPES = 20_000
 """Shapes of lines that are remembered: a log has some dozens; beyond that many they are texts."""
@@ -93,7 +94,7 @@ class LineReader:
         self._found.keys |= {taken.field: taken.key for taken in plan.taken}
         self._found.factors |= {taken.field: taken.factor for taken in plan.taken}
         return _Shape(
-            form=form if fields - {"rank", "total"} else None,
+            form=form if fields - {"rank", "total"} and not is_other_bar(text) else None,
             plan=plan,
             functions=tuple(form for form in self._functions if _may_be(form, text)),
             has_rank="rank" not in fields and rank_in_line(text) is not None,
