@@ -24,7 +24,7 @@ from traceanalyzer.diagnosis.finding import (
 )
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.memory import memory_headline as memory_headline
-from traceanalyzer.diagnosis.outside import IDLE_CLASSES, MOST_SURE, outside_cause
+from traceanalyzer.diagnosis.outside import IDLE_CLASSES, MOST_SURE, outside_cause, sleep_of_host
 from traceanalyzer.diagnosis.rules.evidence import no_gpu_work
 from traceanalyzer.diagnosis.rules.timing import profiled_summary, timing_summary, told_summary
 from traceanalyzer.diagnosis.shares import Shares, missing_kernels, step_shares
@@ -114,6 +114,11 @@ OF_STAGES = (
     "waiting for other stages of the pipeline",
 )
 """The words for a part of a pipeline's step: bubbles are within it."""
+ASLEEP = (
+    "the GPU is idle for {} while the CPU waits for work itself",
+    "the CPU's own waiting",
+)
+"""The words for a host that sleeps: in a queue, a lock, a socket."""
 TURN = "another GPU's turn"
 BY_TURNS = (
     "the GPU is idle for {} while another GPU of this process has its turn: each batch passes "
@@ -349,6 +354,8 @@ def _reason(m: Measurements, part: str, shares: Shares) -> str:
         text = BY_TURNS
     if part == "communication" and _is_pipeline(m):
         text = OF_STAGES[0]
+    if part == "host" and m.memo(sleep_of_host):
+        text, noun = ASLEEP
     more = main_detail(m.causes) if part == "host" else ""
     mostly = f", mostly {more}" if more else ""
     if is_waiting:
@@ -409,4 +416,6 @@ def _noun(m: Measurements, part: str, shares: Shares) -> str:
         return TURN
     if part == "communication" and _is_pipeline(m):
         return OF_STAGES[1]
+    if part == "host" and m.memo(sleep_of_host):
+        return ASLEEP[1]
     return _REASONS[_name(part, shares)][1]

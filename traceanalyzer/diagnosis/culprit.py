@@ -16,6 +16,7 @@ from traceanalyzer.analysis.tables.syncs import SyncRow
 from traceanalyzer.diagnosis.finding import BottleneckClass
 from traceanalyzer.diagnosis.ledger import Ledger, LedgerEntry
 from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.diagnosis.outside import sleep_of_host
 
 KNOWN_SHARE = 0.8
 """Shares of the bytes are shown where models know the traffic of this share of the computation's
@@ -117,6 +118,8 @@ def _of_idle(cause: IdleCause, what: str) -> Callable[[Measurements], str | None
         lines = _lines(m, cause)
         place = largest.detail or largest.place
         where = f"{place}, at {lines}" if place and lines else lines or place
+        if cause is IdleCause.HOST and m.memo(sleep_of_host):
+            return None if where is None else f"{_most(largest.ms / total)} of its wait: {where}"
         return None if where is None else f"{_most(largest.ms / total)} of {what}: {where}"
 
     return found

@@ -1,10 +1,13 @@
 """Idle time that may belong to something outside the program: what clocks its steps, or one long
 pause."""
 
+import re
+
 import numpy as np
 
 from traceanalyzer.analysis.algebra import complement, local_searchsorted, robust_sigma, union
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
+from traceanalyzer.analysis.groups.idle import longest_gaps_of
 from traceanalyzer.analysis.names import Framework
 from traceanalyzer.base import NS_PER_MS, digits
 from traceanalyzer.diagnosis.measurements import Measurements
@@ -27,7 +30,25 @@ QUIET_SHARE = 0.3
 """Share of a step without any CUDA call in which a program may wait for what clocks it."""
 LONG_PAUSE_MS = 10_000
 """A gap this long is a user, a file or another program more often than work that can be moved."""
+_WAITS = re.compile(
+    r"\b(?:e?poll|select|kqueue|sleep|nanosleep|recv\w*|accept|futex|sem_wait|pthread_cond_\w*wait)\b"
+    r"|\bacquire of _thread\.|queue\.py\(\d+\): get\b|threading\.py\(\d+\): (?:wait|join)\b"
+)
+"""Calls in which a thread sleeps until there is something to do: no work of the CPU."""
+GAPS_LOOKED_AT = 20
+ASLEEP_SHARE = 0.8
+"""Of the longest gaps, the time in which the innermost call of the host has to be such a one."""
 MOST_OF = 0.5  # share of the step or recording from which idle time makes it what it is
+
+
+def sleep_of_host(m: Measurements) -> bool:
+    """Whether the host sleeps for most of the step, by what it was in during the longest gaps."""
+    idle = m.step.idle
+    if idle is None or idle.host < MOST_OF * m.step.step_ms:
+        return False
+    gaps = longest_gaps_of(m.causes, IdleCause.HOST, count=GAPS_LOOKED_AT)
+    asleep = sum(ms for ms, text in gaps if _WAITS.search(text.partition("; ended by")[0]))
+    return asleep > ASLEEP_SHARE * sum(ms for ms, _ in gaps)
 
 
 def outside_cause(m: Measurements) -> str:
@@ -37,6 +58,10 @@ def outside_cause(m: Measurements) -> str:
     )
     if idle < MOST_OF * m.step.step_ms:
         return ""
+    if m.memo(sleep_of_host):
+        return (
+            "The thread that launches sleeps then: what feeds it decides, and nothing is promised."
+        )
     gaps = m.causes.gaps
     unit = m.timed.steps.unit
     known = (gaps.step >= 0) & (gaps.cause != IdleCause.OTHER)

@@ -189,7 +189,7 @@ def how_to_read(head: bytes) -> str:
     if looks_like_log(lines):
         return (
             "its lines name no time of a step; if one has it, say where: --pattern "
-            r"'step (?P<step>\d+).*?(?P<iter_ms>[\d.]+) ms'"
+            "'step (?P<step>[0-9]+).*?(?P<iter_ms>[0-9.]+) ms'"
         )
     return ""
 
