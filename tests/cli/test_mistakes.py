@@ -258,3 +258,10 @@ def test_what_a_capture_says_of_itself_is_no_unreadable_input(here, run):
     status, _, err = run("analyze", "environment.json")
     assert status == 1
     assert "no `traceEvents`" in err
+
+
+def test_a_table_that_is_not_there_is_told_with_those_that_are(run):
+    status, _, err = run("show", "foo", "trace.json")
+    assert status == 2
+    assert "there is no table 'foo'; tables: steps, iterations" in err
+    assert "did you mean kernels?" in run("show", "kernel", "trace.json")[2]

@@ -193,8 +193,8 @@ class Comparison:
 
     def __repr__(self) -> str:
         """The answer and the largest changes: all of it is in the fields."""
-        times = f"{self.step.a_ms:.4g} → {self.step.b_ms:.4g} ms {self.per}"
-        lines = [f"<Comparison: {self.verdict}, {times}>", self.headline]
+        lines = [f"<Comparison: {self.verdict}>", self.headline]
+        lines.append(f"Where the recorded {self.step.difference_ms:+.4g} ms {self.per} comes from:")
         shown = self.changes[:SHOWN_CHANGES]
         lines += [f"  {change.difference_ms:+.4g} ms  {change.title}" for change in shown]
         left = len(self.changes) - SHOWN_CHANGES

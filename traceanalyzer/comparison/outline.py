@@ -22,7 +22,7 @@ UNLIKE = "Not like for like"
 CHANGES = "Where the difference comes from"
 NOTES = "Notes"
 """Titles of the sections that a first screen has."""
-WATERFALL = "From A to B"
+WATERFALL = "From A to B, as recorded"
 BY_ROW = {"ops": "By operator", "modules": "By module", "kernels": "By kernel"}
 SHOWN_SHARE = 0.005  # changes below this share of the longer step are shown together
 SHOWN_CHANGES = 15

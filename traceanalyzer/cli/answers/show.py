@@ -13,6 +13,18 @@ class ShownTables(click.Group):
         """All tables."""
         return list(BY_COMMAND)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The table that is named first. Raises UsageError, with the tables that there are."""
+        if args[0] in BY_COMMAND or args[0].startswith("-"):
+            return super().resolve_command(ctx, args)
+        from difflib import get_close_matches
+
+        near = get_close_matches(args[0].lower(), BY_COMMAND, 1)
+        hint = f"did you mean {near[0]}?" if near else f"tables: {', '.join(BY_COMMAND)}"
+        raise click.UsageError(f"there is no table {args[0]!r}; {hint}", ctx)
+
     def get_command(self, _: click.Context, name: str) -> click.Command | None:
         """The command that prints the table of that name."""
         if name not in BY_COMMAND:
