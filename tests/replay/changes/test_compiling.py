@@ -16,7 +16,8 @@ from traceanalyzer.replay.changes.compiling import (
     compiled,
     of_model,
 )
-from traceanalyzer.replay.changes.fusion import Reading
+from traceanalyzer.replay.changes.fusion import DRAWN, Reading
+from traceanalyzer.replay.patterns.named import kernels_named
 from traceanalyzer.replay.recorded import make_tape
 from traceanalyzer.trace import RangeKind
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 usual = compiled(Reading.TYPICAL)
 LAUNCH_US = 20.0
 BACKWARD = "autograd::engine::evaluate_function: MmBackward0"
+DRAW = "void at::native::distribution_elementwise_grid_stride_kernel<float, 4>()"
 NORM = "void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float, int, 512, true, 1, true>"
 
 
@@ -96,6 +98,24 @@ def test_a_reduction_among_them_is_a_launch_of_its_own() -> None:
     assert of_launches(tape_of(step), usual) == pytest.approx(
         30 * cost.launch + cost.call, rel=0.01
     )
+
+
+def test_numbers_that_are_drawn_take_as_long_as_before() -> None:
+    def step(p: Program) -> None:
+        op(p, "aten::mm", GEMM)
+        for _ in range(10):
+            op(p, "aten::randn", DRAW, us=12.0)
+            op(p, "aten::add", ADD)
+            op(p, "aten::add", ADD)
+
+    tape = tape_of(step)
+    left = usual(tape)
+    assert left is not None
+    drawn = kernels_named(left, DRAWN)
+    assert np.count_nonzero(drawn) == 10 * left.steps
+    assert left.duration[drawn].tolist() == [12_000] * (10 * left.steps)
+    cost = INFERENCE[Reading.TYPICAL]
+    assert of_launches(tape, usual) == pytest.approx(21 * cost.launch + cost.call, rel=0.01)
 
 
 def test_training_pays_for_a_call_once() -> None:

@@ -17,6 +17,7 @@ from traceanalyzer.analysis.groups.passes import FUSIBLE
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.base import dataclass
 from traceanalyzer.replay.changes.fusion import (
+    DRAWN,
     ELEMENTWISE,
     REDUCING,
     WRITTEN_OUT,
@@ -25,7 +26,7 @@ from traceanalyzer.replay.changes.fusion import (
     runs_fused,
 )
 from traceanalyzer.replay.changes.kernels import changes_layout, channels_last, odd_padded
-from traceanalyzer.replay.patterns.named import launched_within, texts
+from traceanalyzer.replay.patterns.named import kernels_named, launched_within, texts
 from traceanalyzer.replay.tape import Tape, parametric
 from traceanalyzer.trace import F64, I32, I64, Bool, HostRanges, RangeKind, distinct_places
 
@@ -209,8 +210,9 @@ def _firsts(rows: I64, column: I32 | I64) -> I64:
 def _launches_left(tape: Tape, model: Bool, norms: Bool) -> F64:
     """For each op of the model how many launches are left of it."""
     model = model & ~(tape.beside_matrices | tape.of_classes("memset"))
-    merged = model & tape.of_classes(*FUSIBLE)
-    kept = model & ~tape.of_classes(*FUSIBLE)
+    fusible = tape.of_classes(*FUSIBLE) & ~kernels_named(tape, DRAWN)
+    merged = model & fusible
+    kept = model & ~fusible
     between: I64 = np.cumsum(kept | where_changed(tape.step_of_op))
     reductions = np.bincount(
         between[merged & tape.of_classes(*REDUCING)], minlength=int(between.max(initial=0)) + 1
