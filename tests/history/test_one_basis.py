@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import traceanalyzer as ta
 from tests.analyzed import reported
 from tests.recorded import ROOT
 from traceanalyzer.comparison.metrics import shown_figures
@@ -42,6 +43,26 @@ def test_history_and_check_have_one_figure_for_each_name(tmp_path: Path) -> None
     assert stored["recorded.step_time_ms.median"] == pytest.approx(
         report.metrics.step_time_ms.median, rel=1e-4
     )
+
+
+def test_tables_as_frames_have_the_figures_of_the_report() -> None:
+    report = reported(SAMPLE)
+    known = report.metrics.unprofiled
+    recorded = report.metrics.idle_ms
+    assert known is not None
+    assert recorded is not None
+    places = ta.frame(str(SAMPLE), "gap_places")
+    sums = places.groupby("cause", observed=True)[["idle_ms", "unprofiled_idle_ms"]].sum()
+    for cause in ("sync", "launch"):
+        assert sums.idle_ms[cause] == pytest.approx(getattr(recorded, cause), rel=1e-6)
+        assert sums.unprofiled_idle_ms[cause] == pytest.approx(
+            getattr(known.idle_ms, cause), rel=1e-6
+        )
+    waits = ta.frame(str(SAMPLE), "syncs")
+    assert waits.unprofiled_idle_ms.sum() == pytest.approx(known.idle_ms.sync, rel=1e-6)
+    steps = ta.frame(str(SAMPLE), "steps")
+    assert report.metrics.step_time_ms is not None
+    assert steps.duration_ms.mean() == pytest.approx(report.metrics.step_time_ms.mean, rel=1e-6)
 
 
 def test_runs_of_an_older_file_get_the_same_figures(

@@ -360,9 +360,9 @@ def _reason(m: Measurements, part: str, shares: Shares) -> str:
     mostly = f", mostly {more}" if more else ""
     if is_waiting:
         own_ms = share * m.step.step_ms - waits_ms
-        here = "here" if part == "device" else "idle here"
+        itself = "here" if part == "device" else "idle here"
         return (
-            f"{time} of {_whole(m)} goes to {noun}{mostly}: {span(own_ms, m.step.step_ms)} {here}, "
+            f"{time} of {_whole(m)} goes to {noun}{mostly}: {span(own_ms, m.step.step_ms)} {itself}, "
             f"{span(waits_ms, m.step.step_ms)} waiting for ranks that are late"
         )
     return text.format(f"{time} of {_whole(m)}") + mostly

@@ -70,8 +70,7 @@ def diagnose(m: Measurements, rules: Sequence[Rule] = RULES) -> Diagnosis:
     findings = [*_findings(m, _lifted(settled, gains, m.step.step_ms), summary.bottleneck), *found]
     advice = ranked_advice([*advice, *compiling], m.step.step_ms)
     advice = sorted(advice, key=lambda one: not one.id.startswith(IN_EACH_STEP))
-    idle = vars(m.step.idle) if m.step.idle is not None else {}
-    advice = with_reason(advice, summary, idle.get(summary.bottleneck, 0.0))
+    advice = with_reason(advice, summary, _idle_ms(m, summary.bottleneck))
     across = [f"{f.title}." for f in findings if f.id in ("straggler", *IN_EACH_STEP)] + _kinds(
         m, summary
     )
@@ -81,6 +80,12 @@ def diagnose(m: Measurements, rules: Sequence[Rule] = RULES) -> Diagnosis:
         findings,
         advice,
     )
+
+
+def _idle_ms(m: Measurements, cause: str) -> float:
+    """Idle time of a cause in the step that is spoken of; 0 of a class that is none."""
+    idle = m.step.idle
+    return 0.0 if idle is None else float(vars(idle).get(cause, 0.0))
 
 
 def _pays(advice: Recommendation) -> bool:

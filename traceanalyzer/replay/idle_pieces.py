@@ -81,27 +81,23 @@ def idle_pieces(tape: Tape, times: Pass, gaps: IntervalSet, device: int) -> Idle
     cause = at(of_gaps.cause, recorded, IdleCause.PROFILER)
     kept = np.where(cause == IdleCause.PROFILER, 0, kept)
     row = at(tape.row, op, NO_GAP).astype(np.int64)
-    steps = tape.steps
-    as_recorded = IdlePieces(kept / NS_PER_MS / steps, cause, recorded, row)
+    as_recorded = IdlePieces(kept / NS_PER_MS / tape.steps, cause, recorded, row)
     at_end = _behind_the_last(tape, device)
     kept_at_end = _kept_at_end(tape, times, gaps, op, at_end, length - kept)
     new = _of_the_replay_alone(tape, times, gaps, op, cause, length - kept - kept_at_end)
     pieces = as_recorded
     if at_end >= 0:
-        behind = replace(
-            as_recorded,
-            ms=kept_at_end / NS_PER_MS / steps,
-            cause=np.full(len(op), of_gaps.cause[at_end]),
-            gap=np.full(len(op), at_end),
-        )
-        pieces = pieces.followed_by(behind)
+        behind = _pieces_of(as_recorded, kept_at_end / tape.steps, int(of_gaps.cause[at_end]))
+        pieces = pieces.followed_by(replace(behind, gap=np.full(len(op), at_end)))
     for named, spent in new.items():
-        pieces = pieces.followed_by(
-            replace(
-                as_recorded, ms=spent / NS_PER_MS / steps, cause=np.full(len(op), named, np.uint8)
-            )
-        )
+        pieces = pieces.followed_by(_pieces_of(as_recorded, spent / tape.steps, named))
     return pieces.take(np.flatnonzero(pieces.ms > 0))
+
+
+def _pieces_of(pieces: IdlePieces, time_ns: F64, cause: int) -> IdlePieces:
+    """Other idle time of one cause in the same places, ns a step."""
+    same = np.full(len(pieces), cause, np.uint8)
+    return replace(pieces, ms=time_ns / NS_PER_MS, cause=same)
 
 
 def _op_after(tape: Tape, times: Pass, gaps: IntervalSet, device: int) -> I64:

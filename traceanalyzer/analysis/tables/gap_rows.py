@@ -327,10 +327,8 @@ def _recorded_places(causes: Causes, min_us: float, left: IdleLeft | None) -> li
     groups = Groups.of(name, cause)
     total = groups.sum(length)
     longest = _last_longest(groups, length)
-    steps = timed.steps.steady_count
     names = place_names(timed)
     outermost = timed.linked.tree.outermost(is_named(timed))
-    all_ns = total.sum()
     left_ms = None if left is None else groups.sum(left.of_gap[chosen])
 
     def row(group: int) -> GapPlaceRow:
@@ -341,9 +339,9 @@ def _recorded_places(causes: Causes, min_us: float, left: IdleLeft | None) -> li
             name=names[name[gap]],
             within=within(timed.linked, outermost, int(node[gap])),
             python=_source_line(timed, int(node[gap])),
-            gaps=float(groups.count[group]) / steps,
-            idle_ms=ms(total[group] / steps),
-            share_of_idle=float(total[group] / all_ns),
+            gaps=float(groups.count[group]) / timed.steps.steady_count,
+            idle_ms=ms(total[group] / timed.steps.steady_count),
+            share_of_idle=float(total[group] / total.sum()),
             longest_us=float(length[gap]) / NS_PER_US,
             unprofiled_idle_ms=None if left_ms is None else float(left_ms[group]),
         )

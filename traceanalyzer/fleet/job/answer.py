@@ -138,19 +138,12 @@ def _culprits(
 ) -> list[JobCulprit]:
     """Who holds up the job; `costs`: what those cost that the analysis of their recordings names,
     None without one."""
-    late = [one.position for one in job.compared.late]
     found = []
     for late_rank in job.compared.late:
+        culprit = _culprit(job, late_rank.position, late_rank.gain_ms)
         if late_rank.stage is not None:
-            stage = replace(
-                _culprit(job, late_rank.position, late_rank.gain_ms), cause="heavy_stage"
-            )
-            return [_costing(stage, costs)]
-        beside = _beside(job, late_rank.position, late)
-        some = [job.ranks[i] for i in (late_rank.position, *beside)]
-        own, *others = some if explained is None else explained(some)
-        cause = cause_of(own, others, late_rank.gain_ms * NS_PER_MS) if others else None
-        culprit = replace(_culprit(job, late_rank.position, late_rank.gain_ms), cause=cause)
+            return [_costing(replace(culprit, cause="heavy_stage"), costs)]
+        culprit = _with_cause(job, late_rank.position, culprit, explained)
         # One that the job may gain nothing without is not named, unless its recording says why.
         gains = culprit.low_ms is None or culprit.low_ms > 0.0
         if gains if costs is None else culprit.rank in costs:
@@ -166,12 +159,19 @@ def _by_analysis(
     job: JobRanks, position: int, cost_ms: float, explained: Explain | None
 ) -> JobCulprit:
     """A culprit that came late by no collective as recorded: the analysis alone names it."""
-    some = [job.ranks[i] for i in (position, *_beside(job, position, [position]))]
+    culprit = _with_cause(job, position, _culprit(job, position, cost_ms), explained)
+    return replace(culprit, low_ms=None, high_ms=None, since=None)
+
+
+def _with_cause(
+    job: JobRanks, position: int, culprit: JobCulprit, explained: Explain | None
+) -> JobCulprit:
+    """The culprit with what makes it late, by what its neighbours do that are not late."""
+    late = [one.position for one in job.compared.late]
+    some = [job.ranks[i] for i in (position, *_beside(job, position, late))]
     own, *others = some if explained is None else explained(some)
-    cause = cause_of(own, others, cost_ms * NS_PER_MS) if others else None
-    return replace(
-        _culprit(job, position, cost_ms), cause=cause, low_ms=None, high_ms=None, since=None
-    )
+    cause = cause_of(own, others, culprit.gain_ms * NS_PER_MS) if others else None
+    return replace(culprit, cause=cause)
 
 
 def _costing(culprit: JobCulprit, costs: Mapping[int | None, float] | None) -> JobCulprit:
