@@ -146,8 +146,8 @@ def _steps(m: Measurements, stats: TimingStats) -> str:
         "optimizer": stats.optimizer_ms,
     }
     phases = ", ".join(f"{name} {digits(time)}" for name, time in timed.items() if time is not None)
-    one = "An epoch" if m.trace.logged_epochs else "A step"
-    return f"{one} takes {digits(m.mean_step_ms)} ms" + (f" ({phases} ms)" if phases else "")
+    subject = "An epoch" if m.trace.logged_epochs else "A step"
+    return f"{subject} takes {digits(m.mean_step_ms)} ms" + (f" ({phases} ms)" if phases else "")
 
 
 def timing_parts(m: Measurements) -> dict[str, float]:

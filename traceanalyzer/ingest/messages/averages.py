@@ -25,6 +25,7 @@ _TIMES = frozenset(("iter_s", "time_s", "mean_s", "compute_s"))
 _RATES = {"samples_per_s": "samples/s", "tokens_per_s": "tokens/s", "its_per_s": "steps/s"}
 _WORDS = {"average": "mean", "avg": "mean", "median": "p50", "stdev": "std"}
 _SHOWN = {"best": "best", "mean": "mean", "p50": "median", "p90": "p90", "p95": "p95", "p99": "p99"}
+NS_OF_NSEC = 1e-9  # timeit's name of a nanosecond
 MOST_TEXT = 65_536  # characters of a dictionary that is printed
 FEWEST = 2  # figures that make a summary
 LOADING_SHARE = 0.2
@@ -136,9 +137,8 @@ def _timed_by_tools(text: str) -> dict[str, float]:
 
 
 def _seconds(value: str, unit: str) -> float:
-    short = {"nsec": "ns", "msec": "ms", "sec": "s"}.get(unit, unit)
     try:
-        return float(value) * TIME_UNITS[short]
+        return float(value) * (NS_OF_NSEC if unit == "nsec" else TIME_UNITS[unit])
     except ValueError:
         return 0.0
 

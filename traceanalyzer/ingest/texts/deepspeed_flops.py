@@ -38,8 +38,12 @@ def told(text: str, path: Path) -> Told | None:
     phases = ", ".join(
         f"{_NAMES[name]} {digits(spent[name])} ms" for name in _NAMES if name in spent
     )
-    whole = spent.get("iter")
-    says = f"The profiled step takes {digits(whole)} ms: {phases}" if whole else phases.capitalize()
+    step_ms = spent.get("iter")
+    says = (
+        f"The profiled step takes {digits(step_ms)} ms: {phases}"
+        if step_ms
+        else phases.capitalize()
+    )
     rate = _RATE.search(text)
     samples = _SAMPLES.search(text)
     rates = [

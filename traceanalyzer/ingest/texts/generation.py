@@ -31,7 +31,7 @@ class _Speed:
 
     decodes: bool
     per_s: float
-    of: str  # the model, or how many tokens
+    label: str  # the model, or how many tokens
 
 
 def holds(text: str) -> bool:
@@ -44,12 +44,12 @@ def told(text: str, path: Path) -> Told | None:
     speeds = _speeds(text)
     if not speeds:
         return None
-    said = [
-        f"{'decode' if one.decodes else 'prefill'} {digits(one.per_s)} tokens/s{one.of}"
+    parts = [
+        f"{'decode' if one.decodes else 'prefill'} {digits(one.per_s)} tokens/s{one.label}"
         for one in speeds
     ]
     each = [1e3 / one.per_s for one in speeds if one.decodes and one.per_s > 0]
-    sentence = ", ".join(said)
+    sentence = ", ".join(parts)
     return Told(
         what="How fast an engine generates",
         tells=f"{sentence[0].upper()}{sentence[1:]}.",

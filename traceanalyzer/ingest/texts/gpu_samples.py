@@ -106,7 +106,7 @@ def told(text: str, path: Path) -> Told | None:
     return Told(
         what=f"Samples of {len(gpus)} GPU{'s' if len(gpus) > 1 else ''}, {samples:,} each",
         tells=f"{sentence}.",
-        record=RECORD.format(next((tool for mark, tool in _ELSE if mark in text), "nsys")),
+        record=_record(text),
         notes=(*_notes(means, values), *_slowed(text)),
     )
 
@@ -135,6 +135,12 @@ def _notes(
     memory = [used for of in values.get("memory_mib", {}).values() for used in of]
     if memory:
         yield f"Most memory in use: {digits(max(memory) / 1024)} GiB."
+
+
+def _record(text: str) -> str:
+    """What to record to know more, with the maker's own tool."""
+    tools = [tool for mark, tool in _ELSE if mark in text]
+    return RECORD.format(tools[0] if tools else "nsys")
 
 
 def _slowed(text: str) -> Iterator[str]:

@@ -2,7 +2,7 @@
 `nvidia-smi -q`, gpustat, `rocm-smi`, tegrastats."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from traceanalyzer.base import dataclass
 
@@ -33,15 +33,6 @@ class Sample:
     value: float
 
 
-def snapshot_samples(text: str) -> list[Sample]:
-    """What the first form that the text has says of its GPUs; empty where it has none."""
-    for samples in FORMS:
-        found = list(samples(text))
-        if found:
-            return found
-    return []
-
-
 def _of_table(text: str) -> Iterator[Sample]:
     """The table that `nvidia-smi` shows, also several of them."""
     if "NVIDIA-SMI" not in text and "GPU-Util" not in text:
@@ -61,8 +52,9 @@ def _of_query(text: str) -> Iterator[Sample]:
     if "NVSMI LOG" not in text:
         return
     starts = [match.start() for match in _Q_GPU.finditer(text)]
-    for number, (start, end) in enumerate(zip(starts, [*starts[1:], len(text)], strict=True)):
-        section = text[start:end]
+    ends = [*starts[1:], len(text)]
+    sections = [text[start:end] for start, end in zip(starts, ends, strict=True)]
+    for number, section in enumerate(sections):
         for what, pattern in (
             ("busy", _Q_BUSY),
             ("memory_mib", _Q_USED),
@@ -94,10 +86,10 @@ def _of_tegrastats(text: str) -> Iterator[Sample]:
         yield Sample("0", "busy", float(busy))
 
 
-FORMS: tuple[Callable[[str], Iterator[Sample]], ...] = (
-    _of_table,
-    _of_query,
-    _of_gpustat,
-    _of_rocm,
-    _of_tegrastats,
-)
+def snapshot_samples(text: str) -> list[Sample]:
+    """What the first form that the text has says of its GPUs; empty where it has none."""
+    for samples in (_of_table, _of_query, _of_gpustat, _of_rocm, _of_tegrastats):
+        found = list(samples(text))
+        if found:
+            return found
+    return []

@@ -28,7 +28,7 @@ _DATA = re.compile(r"dataloader_next|get_train_batch|fetch_next|dataload", re.IG
 _WHOLES = re.compile(r"^(?:run_training_epoch|run_training_batch|Total)$")
 SHOWN = 4
 MUCH_DATA = 0.2
-"""From this share of the whole on, the time for data is worth a word."""
+"""From this share of the total_s on, the time for data is worth a word."""
 RECORD = (
     "A profile of the host does not show the GPU: `traceanalyzer collect torch --stacks -- python "
     "train.py` records both."
@@ -58,19 +58,19 @@ def lightning_told(text: str, path: Path) -> Told | None:
     ]
     if not rows:
         return None
-    whole = max(row.seconds for row in rows)
+    total_s = max(row.seconds for row in rows)
     parts = [
         row for row in sorted(rows, key=lambda row: -row.seconds) if not _WHOLES.match(row.name)
     ]
     data = [row for row in rows if _DATA.search(row.name)]
     notes = [
-        f"Waiting for data takes {row.seconds / whole:.0%} of it: more workers, or a cheaper transform."
+        f"Waiting for data takes {row.seconds / total_s:.0%} of it: more workers, or a cheaper transform."
         for row in data[:1]
-        if whole and row.seconds >= MUCH_DATA * whole
+        if total_s and row.seconds >= MUCH_DATA * total_s
     ]
     return Told(
         what="The table of Lightning's simple profiler",
-        tells=f"{digits(whole)} s in all. {_listed(parts)}.",
+        tells=f"{digits(total_s)} s in all. {_listed(parts)}.",
         record=RECORD,
         notes=(
             *notes,
@@ -86,17 +86,17 @@ def cprofile_holds(text: str) -> bool:
 
 def cprofile_told(text: str, path: Path) -> Told | None:
     """Which functions took longest by themselves."""
-    whole = _CPROFILE.search(text)
+    total_s = _CPROFILE.search(text)
     rows = [
         _Spent(name.strip(), _number(own), int(calls))
         for calls, own, _, name in _CPROFILE_ROW.findall(text)
     ]
-    if whole is None or not rows:
+    if total_s is None or not rows:
         return None
     ordered = sorted(rows, key=lambda row: -row.seconds)
     return Told(
         what="A table of cProfile",
-        tells=f"{digits(_number(whole[1]))} s in all; by themselves: {_listed(ordered)}.",
+        tells=f"{digits(_number(total_s[1]))} s in all; by themselves: {_listed(ordered)}.",
         record=RECORD,
         notes=(
             "A function that waits for the GPU (item, synchronize, cpu) has its time, not the kernels.",
@@ -116,17 +116,17 @@ def stacks_told(text: str, path: Path) -> Told | None:
     for thread, following in zip(starts, [*starts[1:], None], strict=True):
         frames = _FRAME.findall(text, thread.end(), following.start() if following else len(text))
         if frames:
-            own = next((at for _, at in frames if not any(part in at for part in _LIBRARIES)), "")
-            within = f", called at {own}" if own and own != frames[0][1] else ""
+            line = next((at for _, at in frames if not any(part in at for part in _LIBRARIES)), "")
+            within = f", called at {line}" if line and line != frames[0][1] else ""
             places.append(
                 f"{thread[2] or 'a thread'} is in {frames[0][0]} ({frames[0][1]}){within}"
             )
     process = _PROCESS.search(text)
-    of = f" of process {process[1]}" if process else ""
+    owner = f" of process {process[1]}" if process else ""
     if not places:
         return None
     return Told(
-        what=f"Stacks{of} at one moment (py-spy), {counted(len(places), 'thread')}",
+        what=f"Stacks{owner} at one moment (py-spy), {counted(len(places), 'thread')}",
         tells=f"{places[0]}.",
         record=(
             "Of a job that hangs give the Flight Recorder dumps of all ranks (`traceanalyzer hang FOLDER`); of "

@@ -3,6 +3,7 @@ kernels (autotune), and the table of its compile times."""
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 from traceanalyzer.base import digits
@@ -42,34 +43,43 @@ def told(text: str, path: Path) -> Told | None:
     hints = Counter(hint.strip().rstrip(".") for hint in _HINT.findall(text))
     chosen = _AUTOTUNE.findall(text)
     stages = _stages(text) if _TIMES.search(text) else []
-    said = []
+    parts = []
     if skipped:
-        said.append(f"CUDA graphs were skipped {counted(skipped.total(), 'time')}")
+        parts.append(f"CUDA graphs were skipped {counted(skipped.total(), 'time')}")
     if chosen:
-        said.append(f"a kernel was chosen for {counted(len(chosen), 'product')}")
+        parts.append(f"a kernel was chosen for {counted(len(chosen), 'product')}")
     if stages:
-        name, seconds = stages[0]
-        said.append(f"{name} took {digits(seconds)} s in all")
+        parts.append(f"{stages[0][0]} took {digits(stages[0][1])} s in all")
     if hints:
-        said.append(counted(hints.total(), "hint"))
-    if not said:
+        parts.append(counted(hints.total(), "hint"))
+    if not parts:
         return None
-    sentence = "; ".join(said)
+    sentence = "; ".join(parts)
+    first = sentence[0].upper() if skipped or chosen else sentence[0]
     return Told(
         what="Messages of torch.compile's backend",
-        tells=f"{sentence[0].upper() if skipped or chosen else sentence[0]}{sentence[1:]}.",
+        tells=f"{first}{sentence[1:]}.",
         record=RECORD,
         notes=(
-            *(
-                f"Skipped for {reason}: {counted(n, 'time')}."
-                for reason, n in skipped.most_common(SHOWN)
-            ),
-            *(f"At {file}:{line}." for file, line in dict.fromkeys(_AT.findall(text[:200_000]))),
+            *_skipped_at(skipped, text),
             *(f"{product}: {kernel}, {time} ms." for product, kernel, time in chosen[:SHOWN]),
-            *(f"{hint}: {counted(n, 'time')}." for hint, n in hints.most_common(SHOWN)),
+            *_counted(hints),
             *(f"{name}: {digits(seconds)} s." for name, seconds in stages[1:SHOWN]),
         ),
     )
+
+
+def _skipped_at(skipped: Counter[str], text: str) -> Iterator[str]:
+    """Why CUDA graphs were skipped, and at which lines."""
+    for reason, times in skipped.most_common(SHOWN):
+        yield f"Skipped for {reason}: {counted(times, 'time')}."
+    for file, line in dict.fromkeys(_AT.findall(text)):
+        yield f"At {file}:{line}."
+
+
+def _counted(hints: Counter[str]) -> Iterator[str]:
+    for hint, times in hints.most_common(SHOWN):
+        yield f"{hint}: {counted(times, 'time')}."
 
 
 def _stages(text: str) -> list[tuple[str, float]]:

@@ -85,9 +85,8 @@ def trace_rows(text: str) -> list[ProfilerRow]:
 
 def told(text: str, path: Path) -> Told | None:
     """What ranges, calls of the operating system, copies or launches come to."""
-    head = next(
-        (found for pattern in (_BYTES, _LAUNCHES, _SUMS) if (found := pattern.search(text))), None
-    )
+    heads = [pattern.search(text) for pattern in (_BYTES, _LAUNCHES, _SUMS)]
+    head = next(filter(None, heads), None)
     table = _table(text, head.start()) if head is not None else None
     if table is None or not table.rows:
         return None
@@ -128,16 +127,16 @@ def _times(table: _Table) -> Iterator[str]:
     scale = _MS.get(table.units[total], 1 / NS_PER_MS)
     rows = [row for row in table.rows if number_in(row[total]) is not None]
     rows.sort(key=lambda row: -(number_in(row[total]) or 0.0))
-    said = []
+    listed = []
     for row in rows[:SHOWN]:
         ms = (number_in(row[total]) or 0.0) * scale
         times = int(number_in(row[count]) or 0)
         each = f", {digits(ms / times)} ms each" if times > 1 else ""
-        said.append(
+        listed.append(
             f"{row[name].lstrip(':').strip()} {digits(ms)} ms ({counted(times, 'time')}{each})"
         )
-    if said:
-        yield f"{'; '.join(said)}."
+    if listed:
+        yield f"{'; '.join(listed)}."
 
 
 def _copies(table: _Table) -> Iterator[str]:
@@ -178,7 +177,7 @@ def _table(text: str, start: int) -> _Table | None:
     is_csv = head.count(",") >= 3
     cells = _cells(head, is_csv)
     titles = [re.sub(r"\s*\([^)]*\)", "", cell).strip() for cell in cells]
-    units = [unit[1] if (unit := _UNIT.search(cell)) else "" for cell in cells]
+    units = ["".join(_UNIT.findall(cell)[:1]) for cell in cells]
     rows = []
     for line in lines[1 : MOST_ROWS + 1]:
         if not line.strip():
@@ -187,7 +186,8 @@ def _table(text: str, start: int) -> _Table | None:
         if len(row) < len(titles) and not is_csv:  # wide numbers leave one space
             row = line.split(None, len(titles) - 1)
         if len(row) > len(titles):
-            row = [*row[: len(titles) - 1], "  ".join(row[len(titles) - 1 :])]
+            last = "  ".join(row[len(titles) - 1 :])
+            row = [*row[: len(titles) - 1], last]
         if len(row) == len(titles) and line.strip(" -"):
             rows.append(row)
     return _Table(titles, units, rows)

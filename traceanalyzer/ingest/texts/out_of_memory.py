@@ -88,10 +88,10 @@ def told(text: str, path: Path) -> Told | None:
     if message.free is not None:
         of_total = f" of {sized(message.total)}" if message.total else ""
         parts.append(f"{sized(message.free)}{of_total} were free")
-    said = f"{', '.join(parts)}. " if parts else ""
+    sizes = f"{', '.join(parts)}. " if parts else ""
     return Told(
         what="The message of an allocation that found no memory",
-        tells=f"{said}{_why(message)}",
+        tells=f"{sizes}{_why(message)}",
         record=_record(text),
         notes=tuple(_notes(message)),
     )
@@ -108,20 +108,21 @@ def _last(text: str) -> _Message | None:
         if not tensors and not _BARE.search(text):
             return None
         asked = _of_tensor(tensors[-1]) if tensors else None
-    said = text[at : at + 4_000]
-    allocated = _size(_ALLOCATED, said)
-    unused = _size(_UNUSED, said)
-    reserved = _size(_RESERVED, said)
+    message = text[at : at + 4_000]
+    allocated = _size(_ALLOCATED, message)
+    unused = _size(_UNUSED, message)
+    reserved = _size(_RESERVED, message)
     if unused is None and reserved is not None and allocated is not None:
         unused = max(reserved - allocated, 0.0)
-    others = [size_of(*found) for found in _OTHER.findall(said)]
-    own = _size(_THIS, said)
+    others = [size_of(*found) for found in _OTHER.findall(message)]
+    own = _size(_THIS, message)
     held = (allocated or 0.0) + (unused or 0.0)
-    free = _size(_FREE, said)
-    total = _size(_TOTAL, said)
+    free = _size(_FREE, message)
+    total = _size(_TOTAL, message)
     in_use = (total or math.inf) - (free or 0.0)
-    if own is None and len(others) == 1 and held >= max(OWN_SHARE * others[0], in_use - others[0]):
-        own = others.pop()
+    if own is None and len(others) == 1:
+        for_both = max(OWN_SHARE * others[0], in_use - others[0])
+        own = others.pop() if held >= for_both else None
     return _Message(
         asked=asked,
         free=free,

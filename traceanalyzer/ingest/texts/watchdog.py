@@ -42,7 +42,8 @@ def told(text: str, path: Path) -> Told | None:
     """Which ranks waited in which collective, and which of them enqueued least."""
     waiting: dict[int, _Waiting] = {}
     for rank, number, kind, ms in _TIMEOUT.findall(text):
-        waiting.setdefault(int(rank), _Waiting(int(number), kind.lower(), int(ms) / MS_PER_S))
+        collective = _Waiting(int(number), kind.lower(), int(ms) / MS_PER_S)
+        waiting.setdefault(int(rank), collective)
     if not waiting:
         return None
     longest = max(found.seconds for found in waiting.values())

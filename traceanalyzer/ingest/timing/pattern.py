@@ -101,11 +101,8 @@ def looks_like_log(lines: Sequence[str]) -> bool:
     """Whether some lines are alike but for their numbers, and no header names columns."""
     if not lines or _HEADER.fullmatch(lines[0].strip()):
         return False
-    shapes = Counter(
-        tuple(parts[::2])
-        for line in lines[:MOST_LINES]
-        if len(parts := TOKEN.split(line[:MAX_LENGTH])) > 1
-    )
+    parted = (TOKEN.split(line[:MAX_LENGTH]) for line in lines[:MOST_LINES])
+    shapes = Counter(tuple(parts[::2]) for parts in parted if len(parts) > 1)
     return max(shapes.values(), default=0) >= FEWEST
 
 

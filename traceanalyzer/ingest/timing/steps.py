@@ -92,9 +92,8 @@ def step_timings(
     duration[impossible] = np.nan
     total, data_note = _with_data(kept, duration, found)
     of_epochs = bool(epochs) and not found.of_steps
-    stride = "" if epochs else _stride_note(kept)
-    again = _restarts(kept)
-    notes = (epochs if of_epochs else "", again, unit_note, stride, found.note, data_note)
+    noted = (unit_note, "" if epochs else _stride_note(kept), found.note, data_note)
+    notes = (epochs if of_epochs else "", _restarts(kept), *noted)
     return LoggedSteps(
         table=_table(kept, _ns(total), _ns(kept.column("data_s"))),
         phases=_phases(kept),
