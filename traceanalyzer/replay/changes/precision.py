@@ -40,6 +40,15 @@ INDEXING = re.compile(r"\bat::native::elementwise_kernel<")
 """Operands are spread (broadcast), or lie in another order. In fp32 these reach 0.72 of the
 memory's bandwidth (1,300 kernels on H100s and H200s), in 16 bits 0.41 (1,400), in both formats
 mixed 0.49; where operands lie alike it is 0.90 in either format."""
+NAMED_TF32 = re.compile(r"_tf32|fmha\w*_f32_")
+NAMED_ORDINARY = re.compile(r"simt_sgemm|(?<![a-z])sgemm|_f32f32_f32f32_")
+"""Products of fp32 numbers on tensor cores and on the ordinary ones, by names of kernels."""
+LEAST_OF_ORDINARY = 0.25
+"""Share of their time that products on ordinary cores keep on tensor cores: how much of it was
+traffic is not told by names."""
+MOVES_DATA = re.compile(r"\bat::native::.*(elementwise|reduce)_kernel<")
+NAMED_FLOATS = re.compile(MOVES_DATA.pattern + r".*\bfloat\b")
+NAMED_NARROW = re.compile(r"Half|BFloat16|bf16|_f16|fp16")
 WIDE = (Precision.FP32, Precision.TF32)
 NARROW = (Precision.FP16, Precision.BF16)
 LONGEST_SMALL_NS = 5_000  # a kernel under this is hardly limited by traffic
@@ -71,6 +80,8 @@ def in_16_bits(tape: Tape, efficiency: float, traffic: float, indexed: float) ->
     other one, but what stays in fp32 beside a parameter, which products then cast; None without
     such products, or where the rate is not known."""
     chosen = wide_products(tape)
+    if _named_wide(tape).any():
+        return _by_names(tape, efficiency, traffic, indexed)
     found = _products(tape, chosen, "bf16", efficiency)
     if found is None:
         return None
@@ -99,6 +110,37 @@ def in_16_bits(tape: Tape, efficiency: float, traffic: float, indexed: float) ->
     )
 
 
+def _by_names(tape: Tape, efficiency: float, traffic: float, indexed: float) -> Tape | None:
+    """The same where operators were not recorded (Nsight Systems), as far as names of kernels tell
+    formats: products in TF32 take as much less as the peak is higher, those on ordinary cores no
+    less than a share that their traffic may need; None where operators were recorded, or the peaks
+    are not known."""
+    products = _named_wide(tape)
+    ordinary = kernels_named(tape, NAMED_ORDINARY)
+    peaks = [gpu.tensor for gpu in tape.source.linked.gpus.values() if gpu is not None]
+    known = all({"tf32", "bf16"} <= peak.keys() for peak in peaks)
+    if not peaks or not known:
+        return None
+    ratio = max(peak["tf32"] / peak["bf16"] for peak in peaks)
+    less = TENSOR_EFFICIENCY / efficiency * (1.0 + CAST_SHARE)
+    share = np.where(products, np.where(ordinary, LEAST_OF_ORDINARY, ratio) * less, 1.0)
+    narrow = kernels_named(tape, NAMED_NARROW)
+    # Names of some (copies) say no format: where nothing in the recording has a narrow one they
+    # move fp32, too.
+    floats = kernels_named(tape, NAMED_FLOATS if narrow.any() else MOVES_DATA) & ~narrow
+    moving = floats & (tape.duration >= LONGEST_SMALL_NS)
+    share = np.where(moving, np.where(kernels_named(tape, INDEXING), indexed, traffic), share)
+    return with_casts(tape, products).retimed(tape.duration * np.minimum(share, 1.0))
+
+
+def _named_wide(tape: Tape) -> Bool:
+    """Products of fp32 numbers by their names; none where operators were recorded."""
+    if (tape.source.roofline.row[tape.row] >= 0).any():
+        return np.zeros(len(tape.row), bool)
+    named = kernels_named(tape, NAMED_TF32) | kernels_named(tape, NAMED_ORDINARY)
+    return named & tape.compute
+
+
 def with_casts(tape: Tape, products: Bool) -> Tape:
     """The host also launches casts for these products, as often as it launches the products."""
     taken = tape.dispatch[tape.dispatch > 0]
@@ -117,8 +159,9 @@ def fp32_products(tape: Tape) -> Bool:
 
 
 def wide_products(tape: Tape) -> Bool:
-    """Matrix kernels of a tape whose operands are fp32, whatever cores they use."""
-    return wide_matrices(tape.source, tape.row)
+    """Matrix kernels of a tape whose operands are fp32, whatever cores they use; by their names
+    where operators were not recorded."""
+    return wide_matrices(tape.source, tape.row) | _named_wide(tape)
 
 
 def wide_matrices(rated: Rated, rows: I64 | slice = slice(None)) -> Bool:
