@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from traceanalyzer.analysis.algebra import texts_where
+from traceanalyzer.analysis.roofline.op_models.tensors import Shape
 from traceanalyzer.base import dataclass
 from traceanalyzer.replay.patterns.independent import has_weights
 from traceanalyzer.replay.patterns.operators import Operator, operators
@@ -44,9 +45,9 @@ def chosen_rows(tape: Tape) -> list[ChosenRows]:
     outer = tape.forward_operators
     found = list[ChosenRows]()
     for step in distinct(steps.of_op[tape.row]).tolist():
-        inside = tree.start[outer] >= steps.host_start[step]
-        inside &= tree.start[outer] < steps.host_end[step]
-        nodes = outer[inside]
+        in_step = tree.start[outer] >= steps.host_start[step]
+        in_step &= tree.start[outer] < steps.host_end[step]
+        nodes = outer[in_step]
         found += _of_step(nodes, operators(tape.source.linked).of_nodes(nodes))
     return found
 
@@ -62,11 +63,12 @@ def _of_step(nodes: I64, run: Sequence[Operator]) -> Iterator[ChosenRows]:
     yield from _made(nodes, run, loop)
 
 
-def _begins(one: Operator, after: Operator) -> bool:
+def _begins(operator: Operator, after: Operator) -> bool:
     """Whether a turn begins here: a tensor is compared with a number, and where it is that is looked
     for."""
-    compares = one.named(EQUALS) and len(one.shapes) == 1 and _number(one) is not None
-    return compares and after.named(LOOKS_FOR) and after.shapes == one.shapes
+    compares = operator.named(EQUALS) and len(operator.shapes) == 1
+    looks = after.named(LOOKS_FOR) and after.shapes == operator.shapes
+    return compares and looks and _number(operator) is not None
 
 
 def _number(operator: Operator) -> int | None:
@@ -90,13 +92,18 @@ def _made(nodes: I64, run: Sequence[Operator], begins: Sequence[int]) -> Iterato
     ends = [_end(run, begin) for begin in begins]
     if None in ends:
         return
-    turns = [range(begin, end) for begin, end in zip(begins, ends, strict=True) if end is not None]
-    weights = [[run[i].shapes[1:] for i in turn if has_weights(run[i])] for turn in turns]
+    pairs = zip(begins, ends, strict=True)
+    turns = [range(begin, end) for begin, end in pairs if end is not None]
+    weights = [_weights(run, turn) for turn in turns]
     if not weights[0] or any(one != weights[0] for one in weights):
         return
     around = [[int(nodes[i]) for i in _around(run, turn)] for turn in turns]
     others = [node for turn in around[1:] for node in turn]
     yield ChosenRows(len(turns), tuple(around[0]), tuple(others))
+
+
+def _weights(run: Sequence[Operator], turn: range) -> list[list[Shape]]:
+    return [run[i].shapes[1:] for i in turn if has_weights(run[i])]
 
 
 def _end(run: Sequence[Operator], begin: int) -> int | None:

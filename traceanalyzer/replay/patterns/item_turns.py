@@ -8,7 +8,7 @@ of all turns are put together."""
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -69,9 +69,9 @@ def item_turns(tape: Tape) -> list[ItemTurns]:
     outer = tape.forward_operators
     found = list[ItemTurns]()
     for step in distinct(steps.of_op[tape.row]).tolist():
-        inside = tree.start[outer] >= steps.host_start[step]
-        inside &= tree.start[outer] < steps.host_end[step]
-        found += _of_step(tape, outer[inside])
+        in_step = tree.start[outer] >= steps.host_start[step]
+        in_step &= tree.start[outer] < steps.host_end[step]
+        found += _of_step(tape, outer[in_step])
     return found
 
 
@@ -108,8 +108,8 @@ def _share(operator: Operator, numbers: int) -> float:
 
 def _items(before: Sequence[Operator], count: int) -> Counter[int]:
     """Sizes of the items into which tensors were taken apart, so many each."""
-    whole = (_size(one.first) for one in before if one.named(APART) and _parts(one) == count)
-    return Counter(size // count for size in whole)
+    taken_apart = (one for one in before if one.named(APART) and _parts(one) == count)
+    return Counter(_size(one.first) // count for one in taken_apart)
 
 
 def _parts(operator: Operator) -> int:
@@ -151,27 +151,36 @@ def _taken(turn: Sequence[Operator], items: Counter[int] | None) -> _Taken | Non
         return None
     if items is None:
         return _Taken(0, ())
-    left = Counter(items)
+    found = _walked(zip(places, steps, gives, strict=True), Counter(items))
+    if found is None or not found.items or found.items < sum(items.values()):
+        return None
+    given_by_turn = {size for size in gives if size is not None} | items.keys()
+    # Where the last result's size is not known it is less than what it is made of.
+    least = gives[-2] if gives[-1] is None and len(gives) > 1 else 0
+    clear = all(size not in given_by_turn and size > (least or 0) for _, size in found.shared)
+    return found if clear else None
+
+
+def _walked(steps: Iterable[tuple[int, Operator, int | None]], left: Counter[int]) -> _Taken | None:
+    """What operators (place, operator, how many numbers it gives) take besides what the one before
+    each gives; None where one does not take that. `left` are the items to be taken."""
+    taken = 0
     shared = list[tuple[int, int]]()
     before: int | None = None
-    for i, operator, given in zip(places, steps, gives, strict=True):
+    for place, operator, given in steps:
         sizes = list(map(_size, operator.shapes))
+        if before is not None and before not in sizes:
+            return None
         if before is not None:
-            if before not in sizes:
-                return None
             sizes.remove(before)
         for size in sizes:
             if left[size] > 0:
                 left[size] -= 1
+                taken += 1
             else:
-                shared.append((i, size))
+                shared.append((place, size))
         before = given
-    used = sum(items.values()) - sum(left.values())
-    given_by_turn = {size for size in gives if size is not None} | items.keys()
-    # Where the last result's size is not known it is less than what it is made of.
-    least = gives[-2] if gives[-1] is None and len(gives) > 1 else 0
-    clear = all(size not in given_by_turn and size > (least or 0) for _, size in shared)
-    return _Taken(used, tuple(shared)) if clear and used and not +left else None
+    return _Taken(taken, tuple(shared))
 
 
 def _picks_fewer(steps: Sequence[Operator]) -> bool:

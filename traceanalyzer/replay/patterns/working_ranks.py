@@ -10,7 +10,7 @@ import numpy as np
 
 from traceanalyzer.base import NS_PER_MS, dataclass
 from traceanalyzer.replay.tape import Tape
-from traceanalyzer.trace import F64, I64, distinct
+from traceanalyzer.trace import F64, I64, Bool, distinct
 
 LEAST_TURN_SHARE = 0.05
 """Of a step that a rank works longer than the middle one before a collective, for that to count:
@@ -44,43 +44,46 @@ class WorkLonger:
 
 def ranks_that_work_longer(tapes: Sequence[Tape]) -> WorkLonger | None:
     """Which ranks keep the others waiting; None where nobody does, or one rank does alone."""
-    meetings = max((int(tape.meeting.max(initial=-1)) for tape in tapes), default=-1) + 1
+    last = (int(tape.meeting.max(initial=-1)) for tape in tapes)
+    meetings = max(last, default=-1) + 1
     if len(tapes) < 2 or not meetings:
         return None
     worked = np.stack([_worked_ns(tape, meetings) for tape in tapes])
-    taking_part = np.isfinite(worked)
-    shared = taking_part.all(axis=0)
-    ordered = np.sort(worked, axis=0)
-    middle = ordered[(len(tapes) - 1) // 2]
-    excess = np.where(shared, worked - middle, 0.0)
-    steps = tapes[0].steps
-    step_ns = float(tapes[0].source.timed.steps.duration.mean())
-    excess[excess < LEAST_TURN_SHARE * step_ns] = 0.0
+    excess = _excess_ns(worked, tapes[0])
     of_rank = excess.sum(axis=1)
     total = float(of_rank.sum())
     if not total or of_rank.max() > MOST_OF_ONE_RANK * total:
         return None
-    turns = excess.any(axis=0)
-    step_of = np.full(meetings, -1)
-    first = tapes[0]
-    meeting = np.flatnonzero(first.meeting >= 0)
-    step_of[first.meeting[meeting]] = first.step_of_op[meeting]
+    turns = excess.max(axis=0) > 0
     waited = np.max([_waited_ns(tape, meetings) for tape in tapes], axis=0)
-    if (
-        len(distinct(step_of[turns])) < LEAST_STEPS_SHARE * steps
-        or waited[turns].sum() < LEAST_WAITED_SHARE * total
-    ):
+    is_regular = _steps_with(turns, tapes[0]) >= LEAST_STEPS_SHARE * tapes[0].steps
+    if not is_regular or waited[turns].sum() < LEAST_WAITED_SHARE * total:
         return None
     left = 1.0 - np.divide(excess, worked, out=np.zeros_like(excess), where=excess > 0)
     order = np.argsort(-of_rank, kind="stable")
+    pairs = zip(tapes, left, strict=True)
     return WorkLonger(
         ranks=tuple(int(rank) for rank in order if of_rank[rank] > 0),
-        more_ms=total / steps / NS_PER_MS,
+        more_ms=total / tapes[0].steps / NS_PER_MS,
         at_once=total - float(excess.max(axis=0).sum()) > AT_ONCE_SHARE * total,
-        kept=tuple(
-            _of_events(tape, of_meetings) for tape, of_meetings in zip(tapes, left, strict=True)
-        ),
+        kept=tuple(_of_events(tape, of_meetings) for tape, of_meetings in pairs),
     )
+
+
+def _excess_ns(worked: F64, first: Tape) -> F64:
+    """By rank and meeting what a host works longer than the middle one, where it is much."""
+    shared = np.isfinite(worked).all(axis=0)
+    middle = np.sort(worked, axis=0)[(len(worked) - 1) // 2]
+    excess: F64 = np.where(shared, worked - middle, 0.0)
+    least_ns = LEAST_TURN_SHARE * float(first.source.timed.steps.duration.mean())
+    return np.where(excess < least_ns, 0.0, excess)
+
+
+def _steps_with(meetings: Bool, first: Tape) -> int:
+    """In how many steps any of these meetings are."""
+    rows = np.flatnonzero(first.meeting >= 0)
+    chosen = rows[meetings[first.meeting[rows]]]
+    return len(distinct(first.step_of_op[chosen]))
 
 
 def _worked_ns(tape: Tape, meetings: int) -> F64:

@@ -37,8 +37,8 @@ def _joined(tape: Tape, *, own_weights: bool) -> Tape | None:
     others = ops_of_operators(tape, [node for one in found for node in one.others])
     gone = others | (after_each(others) & launched_within(tape, JOINING))
     count = np.ones(len(tape.row))
-    for one in found:
-        count[ops_of_operators(tape, list(one.first))] = one.count
+    for turns in found:
+        count[ops_of_operators(tape, list(turns.first))] = turns.count
     left = joined(tape, first & ~gone, gone, count)
     duration = left.duration
     for turns in found:
@@ -53,8 +53,8 @@ def ops_of_operators(tape: Tape, nodes: list[int]) -> Bool:
     """The ops of these operators, forward and backward."""
     chosen = np.zeros(len(tape.source.linked.tree.start) + 1, bool)
     chosen[nodes] = True
-    inside = chosen[tape.source.linked.tree.outer_operator]
-    return tape.of_launches(inside) | tape.backward_of(inside)
+    within_them = chosen[tape.source.linked.tree.outer_operator]
+    return tape.of_launches(within_them) | tape.backward_of(within_them)
 
 
 def _growth_read_once(tape: Tape, count: int, share: float) -> F64:
@@ -69,7 +69,8 @@ def _growth_read_once(tape: Tape, count: int, share: float) -> F64:
         if gpu is not None:
             rate[device == number] = gpu.vector.get("fp32", np.nan)
     arithmetic = roofline.flops[row] * count / rate
-    moving = roofline.bytes[row] * (share + (1.0 - share) * count) / linked.limit("bandwidth")[row]
+    moved = roofline.bytes[row] * (share + (1.0 - share) * count)
+    moving = moved / linked.limit("bandwidth")[row]
     needed_ns = np.maximum(arithmetic, moving) / REACHED * NS_PER_S
     longer = needed_ns / np.maximum(tape.duration, 1)
     return np.where(np.isfinite(longer), np.maximum(longer, 1.0), count)

@@ -18,9 +18,9 @@ def rows_sorted(tape: Tape) -> Tape | None:
     gone = ops_of_operators(tape, others)
     count = np.ones(len(tape.row))
     kept = np.zeros(len(tape.row), bool)
-    for one in found:
-        first = ops_of_operators(tape, list(one.around_first))
-        count[first] = one.count
+    for loop in found:
+        first = ops_of_operators(tape, list(loop.around_first))
+        count[first] = loop.count
         kept |= first
-    inside = np.isin(tape.source.linked.tree.outer_operator[tape.nodes], others)
-    return joined(tape, kept & ~gone, gone, count).without_dispatch(inside)
+    within_others = np.isin(tape.source.linked.tree.outer_operator[tape.nodes], others)
+    return joined(tape, kept & ~gone, gone, count).without_dispatch(within_others)
