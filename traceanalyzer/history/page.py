@@ -187,35 +187,50 @@ def _budgets(
     thousand times as long as another, as shares."""
     shown = runs[-MAX_RUNS:]
     known = [by_name[name] for name in (*BUDGET, *IDLE) if name in by_name]
-    total_ms: dict[int, float] = defaultdict(float)
-    for value in (value for metric in known for value in metric.values):
-        total_ms[value.run] += value.value
-    parts = []
-    for name in filter(by_name.__contains__, (*BUDGET, *IDLE)):
-        values = {v.run: v.value for v in by_name[name].values}
-        times = [values.get(run.run) for run in shown]
-        if not any(times):
-            continue
-        what = name.partition(".")[2]
-        words = f"idle: {what}" if name in IDLE else label(what)
-        hints = [
-            f"{_run(run.run, run.stored_at, run.tags)}: {words} {figure(value, 'ms')}"
-            for run, value in zip(shown, times, strict=True)
-        ]
-        drawn = times
-        if as_shares:
-            drawn = [
-                100 * ms / total_ms[run.run] if ms is not None and total_ms[run.run] else None
-                for run, ms in zip(shown, times, strict=True)
-            ]
-        colour = f"idle-{what}" if name in IDLE else what.replace("_", "-")
-        parts.append(Series(words, colour, drawn, hints))
+    whole_ms = _sums(known) if as_shares else {}
+    parts = [part for part in (_part(one, shown, whole_ms) for one in known) if part is not None]
     if not parts:
         return None
     unit = "% of the step" if as_shares else "ms a step"
     plot = stacked([f"#{run.run}" for run in shown], parts, "run", unit)
     caption = "The step of each run by what the GPU did, idle time by cause."
     return Chart("budgets", "Where the step's time went", caption, plot, 320)
+
+
+def _sums(known: Sequence[MetricSeries]) -> dict[int, float]:
+    """What these metrics sum to, by run."""
+    sums: dict[int, float] = defaultdict(float)
+    for metric in known:
+        for value in metric.values:
+            sums[value.run] += value.value
+    return sums
+
+
+def _part(
+    metric: MetricSeries, shown: Sequence[StoredRun], whole_ms: Mapping[int, float]
+) -> Series | None:
+    """A part of the budget of each run, in ms or in % of `whole_ms`; None where no run has it."""
+    values = {value.run: value.value for value in metric.values}
+    times = [values.get(run.run) for run in shown]
+    if not any(times):
+        return None
+    what = metric.metric.partition(".")[2]
+    is_idle = metric.metric in IDLE
+    words = f"idle: {what}" if is_idle else label(what)
+    hints = [
+        f"{_run(run.run, run.stored_at, run.tags)}: {words} {figure(time, 'ms')}"
+        for run, time in zip(shown, times, strict=True)
+    ]
+    drawn = times
+    if whole_ms:
+        drawn = [
+            _percent(time, whole_ms.get(run.run)) for run, time in zip(shown, times, strict=True)
+        ]
+    return Series(words, f"idle-{what}" if is_idle else what.replace("_", "-"), drawn, hints)
+
+
+def _percent(part: float | None, whole: float | None) -> float | None:
+    return 100 * part / whole if part is not None and whole else None
 
 
 def _run(number: int, stored_at: str, tags: dict[str, str]) -> str:

@@ -66,7 +66,8 @@ def _zoom(chart: Chart) -> str:
     across = scale_of(chart.plot.x, chart.plot.marks, "x")
     views = [[view.name, view.low, view.high] for view in chart.views]
     ends = [across.low, across.high]
-    return json.dumps({"ends": ends, "views": views, "places": [list(p) for p in chart.places]})
+    places = [[at, name] for at, name in chart.places]
+    return json.dumps({"ends": ends, "views": views, "places": places})
 
 
 def heading(answer: str) -> Markup:

@@ -143,10 +143,11 @@ def environment(report: Report) -> list[Section]:
         plain(device.name) for item in report.inputs for device in item.devices if device.name
     )
     known = {row.name: row.value for row in report.tables.get("conditions", [])}
-    of_gpus = [Fact(name, value) for name, value in known.items() if name.startswith("GPU ")][:1]
-    is_named = any(fact.value.startswith(name) for fact in of_gpus for name in names)
-    facts = [Fact("GPU", ", ".join(names))] if names and not (is_named and len(names) == 1) else []
-    facts += of_gpus
+    of_gpus = [Fact(name, value) for name, value in known.items() if name.startswith("GPU ")]
+    facts = of_gpus[:1]
+    is_named = len(names) == 1 and any(fact.value.startswith(tuple(names)) for fact in facts)
+    if names and not is_named:
+        facts.insert(0, Fact("GPU", ", ".join(names)))
     facts += [Fact(name, known[name]) for name in ENVIRONMENT if name in known]
     program = report.metrics.program
     if program is not None and program.mode is not None:
