@@ -321,10 +321,9 @@ def _recorded_places(causes: Causes, min_us: float, left: IdleLeft | None) -> li
     chosen, length = _steady_gaps(timed, gaps, min_us)
     if not len(chosen):
         return []
-    cause = gaps.cause[chosen]
     node = causes.memo(nodes_behind_all)[chosen]
     name = place_codes(timed, gaps, chosen, node)
-    groups = Groups.of(name, cause)
+    groups = Groups.of(name, gaps.cause[chosen])
     total = groups.sum(length)
     longest = _last_longest(groups, length)
     names = place_names(timed)
@@ -335,7 +334,7 @@ def _recorded_places(causes: Causes, min_us: float, left: IdleLeft | None) -> li
         gap = int(longest[group])
         return GapPlaceRow(
             rank=timed.trace.rank,
-            cause=IdleCause(int(cause[gap])).label,
+            cause=IdleCause(int(gaps.cause[chosen[gap]])).label,
             name=names[name[gap]],
             within=within(timed.linked, outermost, int(node[gap])),
             python=_source_line(timed, int(node[gap])),

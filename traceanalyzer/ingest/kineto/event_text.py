@@ -90,10 +90,12 @@ class EventText:
         """For the columns of each event the places of their numbers among those of the event."""
         first = np.searchsorted(numbers.starts, begins).tolist()
         end = np.searchsorted(numbers.starts, ends).tolist()
-        names = [
-            [self._column(int(numbers.starts[i]), int(numbers.widths[i])) for i in range(*bounds)]
-            for bounds in zip(first, end, strict=True)
-        ]
+        names = []
+        for bounds in map(slice, first, end):
+            places = zip(
+                numbers.starts[bounds].tolist(), numbers.widths[bounds].tolist(), strict=True
+            )
+            names.append([self._column(start, width) for start, width in places])
         if any(name and of_event.count(name) > 1 for of_event in names for name in of_event):
             raise UnlikeAnyKindError
         return [

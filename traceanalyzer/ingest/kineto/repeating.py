@@ -124,7 +124,9 @@ class RepeatingEvents:
         self._count(groups[is_of_kind], int(np.count_nonzero(has_row)))
         rows = np.flatnonzero(has_row)
         rows = rows[np.argsort(groups[rows], kind="stable")]
-        self._pending.append(_Pending(kinds[rows], chunk.numbers(rows, self._kinds[kinds[rows]])))
+        kinds = kinds[rows]
+        numbers_of_rows = chunk.numbers(rows, self._kinds[kinds])
+        self._pending.append(_Pending(kinds, numbers_of_rows))
         self._pending_rows += len(rows)
         if self._pending_rows > MOST_PENDING:
             self.flush()
