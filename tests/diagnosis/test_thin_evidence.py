@@ -36,7 +36,7 @@ def test_a_few_short_pauses_are_not_the_programs_own_work(pauses: int, us: int, 
     def step(p: Program) -> None:
         for _ in range(pauses):
             p.spend(us).launch(GEMM, 10)
-            p.launch(ADD, 10)
+            within(p, "aten::add", lambda p: p.launch(ADD, 10))
 
     found = step_us(program(step), "move_host_work")
     assert (found is not None) == own

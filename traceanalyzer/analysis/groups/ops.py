@@ -36,6 +36,17 @@ SOFTMAX = re.compile(
     r"^aten::_?(?:log_)?softmax(?:_backward_data)?$|^aten::_safe_softmax$|masked_softmax"
 )
 """Operators between them that make attention of it."""
+LOG_SOFTMAX = re.compile(r"LogSoftMax|softmax_warp_\w+<[^<>]*, true, (true|false)>")
+"""Softmax kernels of a loss: the logarithm is a parameter of their templates."""
+SOFTMAX_BACKWARD = re.compile(r"softmax_backward|softmax_warp_backward|SoftMaxBackward")
+BESIDE_SOFTMAX = ("elementwise", "layout", "softmax", "random", "fill", "memset")
+"""Classes of kernels between the products of an attention; what has others there is a loss, or a
+choice of experts."""
+WITH_BIAS = re.compile(r"_bias_|epilogue_bias", re.IGNORECASE)
+"""Products that add a bias: of a layer, not of two results."""
+LEAST_OF_SOFTMAX = 0.5
+"""Share of the shorter product's time that a softmax over scores takes at least, where nothing else
+tells it from one over a few classes or experts."""
 MAX_BETWEEN = 16
 """Kernels between two products of one attention: scaling, softmax, dropout, casts, a mask made for
 it, a copy of the values, and each one's copy."""
@@ -195,18 +206,57 @@ def find_written_out_attention(rated: WithRoofline, free: Bool) -> WrittenOutAtt
     return WrittenOutAttention(passes, len(distinct(between[between >= 0])) / steps, saved)
 
 
+class AttentionParts(NamedTuple):
+    """What device ops would be in an attention that is written out."""
+
+    product: Bool
+    softmax: Bool
+    backward: Bool  # whether they are a softmax's backward pass
+    foreign: Bool  # whether no attention has them between its products
+
+
+def attention_parts(rated: WithRoofline) -> AttentionParts:
+    """The parts by operators; where a recording has none by kernels, of which nothing says that a
+    product is of a batch."""
+    linked = rated.linked
+    if linked.tree.has_operators:
+        operator = op_code(rated)
+        softmax = with_text(linked, operator, SOFTMAX)
+        backward = with_text(linked, operator, SOFTMAX_BACKWARD)
+        product = with_text(linked, operator, PRODUCT)
+        return AttentionParts(product, softmax, backward, np.zeros(len(operator), bool))
+    softmax = of_class(rated.joined, "softmax") & ~named_like(linked, LOG_SOFTMAX)
+    gemm = of_class(rated.joined, "gemm")
+    product = gemm & ~named_like(linked, WITH_BIAS)
+    beside = of_class(rated.joined, *BESIDE_SOFTMAX) & ~named_like(linked, LOG_SOFTMAX)
+    backward = named_like(linked, SOFTMAX_BACKWARD)
+    return AttentionParts(product, softmax, backward, ~beside & ~product)
+
+
 def between_products(rated: WithRoofline, order: I64) -> I64:
     """For each op of `order` the number of the attention between whose products it lies, -1 outside
     of any."""
-    operator = op_code(rated)[order]
-    product = np.flatnonzero(with_text(rated.linked, operator, PRODUCT)).tolist()
+    parts = attention_parts(rated)
+    product = np.flatnonzero(parts.product[order]).tolist()
     step = rated.timed.steps.of_op[order]
     stream = rated.trace.device_ops.stream[order]
-    seen = np.concatenate(([0], np.cumsum(with_text(rated.linked, operator, SOFTMAX))))
+    seen = np.append(0, np.cumsum(parts.softmax[order]))
+    foreign = np.append(0, np.cumsum(parts.foreign[order]))
+    has_operators = rated.linked.tree.has_operators
+    time = duration(rated.linked)[order]
+    softmax = parts.softmax[order]
     result = np.full(len(order), -1, np.int64)
     for number, (a, b) in enumerate(pairwise(product)):
         near = 1 < b - a <= MAX_BETWEEN + 1
         near = near and step[a] == step[b] and stream[a] == stream[b]
-        if near and seen[b] > seen[a + 1]:
+        near = near and foreign[b] == foreign[a + 1] and seen[b] > seen[a + 1]
+        if near and (has_operators or _is_long(time, softmax, a, b)):
             result[a + 1 : b] = number
     return result
+
+
+def _is_long(time: I64, softmax: Bool, a: int, b: int) -> bool:
+    """Whether the softmax between two products takes as long as one over scores would."""
+    between = slice(a + 1, b)
+    longest = int(time[between][softmax[between]].max())
+    return longest >= LEAST_OF_SOFTMAX * int(min(time[a], time[b]))

@@ -7,6 +7,7 @@ from traceanalyzer.analysis.algebra import texts_where
 from traceanalyzer.analysis.causes.started import LOADERS
 from traceanalyzer.analysis.names import Framework
 from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.replay.changes.warmup import prepared_within_steps
 from traceanalyzer.replay.recorded import make_tape
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace.hardware import GIGA
@@ -20,6 +21,8 @@ _LIBRARIES = {
     "compiled": r"^Torch-Compiled Region|^## Call CompiledFxGraph|^triton_(poi|red|per|for)_",
 }
 """What names in the recording show, by fields of `Program`."""
+MARKED = ("profiler_step", "nvtx", "annotation")
+"""Sources of steps that begin where the program says so."""
 USUAL_BUCKET_BYTES = 25 * 2**20  # DDP's bucket of gradients, unless another is set
 LEAST_OF_MESSAGES = 0.04
 """Share of the step that sending gradients or parameters otherwise must save: what compute pays is
@@ -79,8 +82,12 @@ def tapes_of_others(m: Measurements) -> list[Tape]:
 
 def may_load(m: Measurements) -> bool:
     """Whether a loader may be what prepares input that no range names: the program's functions are
-    named like one, or the recorder names none. PyTorch's own names its DataLoader."""
-    return not m.trace.operators_slowed or _shows(m, LOADERS)
+    named like one, or the recorder names none, and it is prepared where input is needed: before
+    what a step launches first. PyTorch's own names its DataLoader."""
+    if m.trace.operators_slowed or _shows(m, LOADERS):
+        return _shows(m, LOADERS)
+    tape = tape_of(m)
+    return tape is None or not (m.timed.steps.source in MARKED and prepared_within_steps(tape))
 
 
 def reduced_by_hooks(m: Measurements) -> bool:

@@ -12,7 +12,12 @@ import re
 
 import numpy as np
 
-from traceanalyzer.analysis.groups.ops import PRODUCT, between_products, in_stream_order, with_text
+from traceanalyzer.analysis.groups.ops import (
+    attention_parts,
+    between_products,
+    in_stream_order,
+    with_text,
+)
 from traceanalyzer.analysis.groups.ops import op_code as operators
 from traceanalyzer.analysis.groups.passes import largest_operands
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
@@ -22,8 +27,6 @@ from traceanalyzer.replay.patterns.operators import operators as operators_of
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import I64, Bool, distinct
 
-SOFTMAX = re.compile(r"softmax")
-BACKWARD = re.compile(r"softmax_backward")
 MASKING = re.compile(r"^aten::(masked_fill_?|where)$")
 ADDING = re.compile(
     r"^aten::(add_?|masked_fill_?|where)$"
@@ -59,9 +62,9 @@ MATRIX = 2  # dimensions of a matrix
 def attention_fused(tape: Tape) -> Tape | None:
     """Each attention that is written out as one kernel; None without any."""
     order = _stream_order(tape)
-    operator = operators(tape.source)[tape.row[order]]
-    softmax = with_text(tape.source.linked, operator, SOFTMAX)
-    backward = with_text(tape.source.linked, operator, BACKWARD)
+    parts = attention_parts(tape.source)
+    softmax = parts.softmax[tape.row[order]]
+    backward = parts.backward[tape.row[order]]
     neighbours = _Neighbours.of(tape, order)  # of the attention before
     end = -1
     time = tape.duration.astype(np.float64)
@@ -108,7 +111,7 @@ class _Neighbours:
         row = tape.row[order]
         operator = operators(source)[row]
         outer = tape.of_launches(source.linked.tree.outer_operator)[order]
-        products = with_text(source.linked, operator, PRODUCT)
+        products = attention_parts(source).product[row]
         known = operators_of(source.linked).of_rows(
             np.where(products, source.roofline.row[row], -1)
         )
@@ -146,10 +149,11 @@ class _Neighbours:
         within its operator."""
         at = product
         own = self.outer[product]
-        while at > 0 and self.copies[at - 1] and self.outer[at - 1] == own:
+        while at > 0 and self.copies[at - 1] and self.outer[at - 1] == own >= 0:
             at -= 1
         scaled = (
-            at > 0
+            own >= 0
+            and at > 0
             and self.scales[at - 1]
             and self.elements[at - 1] in self.elements[at : product + 1]
         )
@@ -173,9 +177,7 @@ def _fused_ns(tape: Tape, ops: I64, softmax: int, backward: bool) -> float:
     source = tape.source
     row = tape.row[ops]
     shape = next(iter(_shapes(tape, softmax)), ())
-    products = (
-        with_text(source.linked, operators(source)[row], PRODUCT) & source.linked.is_matrix[row]
-    )
+    products = attention_parts(source).product[row] & source.linked.is_matrix[row]
     if len(shape) < MATRIX or 0 in shape or not products.any():
         return float(tape.duration[ops][products].sum())
     wide = np.isin(source.roofline.precision[row[products]], WIDE).any()

@@ -9,7 +9,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra import contains, union
 from traceanalyzer.analysis.names.pytorch import OPTIMIZER_PREFIX
 from traceanalyzer.replay.changes.fusion import LEAST_KERNEL_NS
-from traceanalyzer.replay.patterns.named import kernels_named, texts
+from traceanalyzer.replay.patterns.named import LISTS, kernels_named, texts
 from traceanalyzer.replay.patterns.operators import Operator, operators
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import I32, I64, Bool, RangeKind, distinct
@@ -22,7 +22,6 @@ FEW_TENSORS = 12.0
 """An operator on a list of fewer leaves most of a launch unused, as many small groups of parameters
 lead to..."""
 FEWEST_GROUPS = 8  # ... of which there have to be so many: a few have settings of their own
-LISTS = re.compile("multi_tensor")  # kernels that take lists of tensors
 FUSED = re.compile("FusedAdam|fused_adam")
 ANY, ADAM = (re.compile("^" + re.escape(OPTIMIZER_PREFIX) + name) for name in ("", "Adam"))
 

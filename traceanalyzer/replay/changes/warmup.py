@@ -10,7 +10,7 @@ from traceanalyzer.analysis.algebra import IntervalSet, join, measure, union
 from traceanalyzer.analysis.causes.details import IdleDetail, host_work_times
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.replay.patterns.named import operators_named
+from traceanalyzer.replay.patterns.named import LISTS, kernels_named, operators_named
 from traceanalyzer.replay.tape import Tape, parametric, within_optimizer
 from traceanalyzer.trace import I32, I64, Bool, distinct, distinct_places
 
@@ -114,16 +114,34 @@ def _before_copies(tape: Tape) -> I64:
     return np.where(unnamed_ns >= OWN_WORK_NS, unnamed_ns, 0)
 
 
+def prepared_within_steps(tape: Tape) -> bool:
+    """Whether the host prepares what it copies to the device between kernels of a step, and nothing
+    before the first of them, where a loader's batch is needed."""
+    prepared = np.flatnonzero(_before_copies(tape))
+    computes = tape.events_of(tape.compute)
+    before: I64 = np.cumsum(computes) - computes
+    step = tape.step_of_event
+    first_of_step = np.searchsorted(step, step)
+    last_of_step = np.searchsorted(step, step, side="right") - 1
+    begun: Bool = before[prepared] > before[first_of_step[prepared]]
+    goes_on: Bool = before[prepared] < before[last_of_step[prepared]]
+    return len(prepared) > 0 and bool((begun & goes_on).all())
+
+
 def user_host_work(tape: Tape) -> tuple[Bool, bool]:
     """Before which events the host works for the program, and whether it does so at the end of the
     tape. Short pauses come from PyTorch where there are a few of them a step; autograd and the
-    optimizer make their own."""
+    optimizer make their own, any number of them: where neither was recorded, long ones count
+    alone, but for those in which lists of tensors are gone through."""
     node = tape.nodes
     frameworks = (
         tape.source.joined.in_backward[node] | tape.source.linked.memo(within_optimizer)[node]
     )
     user_work = (tape.work > 0) & ~frameworks
     long = user_work & (tape.work >= OWN_WORK_NS)
+    if not tape.source.linked.tree.has_operators:
+        long &= ~tape.events_of(kernels_named(tape, LISTS))
+        return long, tape.tail.work >= OWN_WORK_NS
     return (
         user_work if (user_work & ~long).sum() >= MANY_PAUSES * tape.steps else long
     ), tape.tail.work >= OWN_WORK_NS

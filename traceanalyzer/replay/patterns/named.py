@@ -18,6 +18,8 @@ from traceanalyzer.trace import I32, I64, Bool, RangeKind, distinct
 
 MODULE = re.compile("^" + re.escape(MODULE_PREFIX))
 
+LISTS = re.compile("multi_tensor")  # kernels that take lists of tensors
+
 
 class _Masks(dict[re.Pattern[str], Bool]):
     def __init__(self, linked: Linked) -> None:

@@ -22,13 +22,25 @@ from traceanalyzer.replay.patterns.independent import (
     put_together,
     share_weights_only,
 )
-from traceanalyzer.replay.patterns.named import launched_within, operators_named
+from traceanalyzer.replay.patterns.named import (
+    kernels_named,
+    launched_within,
+    operators_named,
+)
 from traceanalyzer.replay.patterns.operators import JOINING, is_chain, operators
 from traceanalyzer.replay.patterns.repeats import Launching, Loop, Repeat, after_each, codes
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import F64, I32, I64, Bool, distinct
 
 LOOKUP = re.compile(r"^aten::(embedding|embedding_bag)$")
+LOOKUP_KERNEL = re.compile(
+    r"vectorized_gather_kernel<|(indexSelect(Small|Large)Index|scatter_gather_internal_kernel)<"
+    r"(\(bool\)0, |false, )?(at::native::OpaqueType<(\(int\))?[124]>|float|c10::Half|c10::BFloat16)"
+)
+"""Kernels of lookups, for recordings without operators: of rows, or of numbers too short to be the
+place that another lookup looks at."""
+PREPARING = ("elementwise", "layout", "fill")
+"""Classes of kernels that prepare a lookup."""
 MOST_KERNELS_BETWEEN = 3  # between two lookups, that prepare the next one: offsets, a cast, a shift
 
 
@@ -45,6 +57,8 @@ FEWEST_WEIGHTS = 6  # operators with weights of a call at least
 def lookups_joined(tape: Tape) -> Tape | None:
     """Lookups that follow each other are one call, and so is what they give rise to in the backward
     pass; None where fewer than a handful do."""
+    if not tape.source.linked.tree.has_operators:
+        return _lookup_kernels_joined(tape)
     lookups = operators_named(tape.source.linked, LOOKUP) & ~tape.source.joined.in_backward
     outer = tape.source.linked.tree.outermost(lookups)
     call = tape.of_launches(outer)
@@ -60,17 +74,29 @@ def lookups_joined(tape: Tape) -> Tape | None:
     return joined(tape, kept, gone, np.maximum(forward[2], backward[2]))
 
 
-def _runs(tape: Tape, call: I32 | I64) -> tuple[Bool, Bool, I64]:
+def _lookup_kernels_joined(tape: Tape) -> Tape | None:
+    """Lookups told by their kernels, as one call; what they give rise to stays, and so do lookups
+    between which there is more than what prepares the next one."""
+    lookup = kernels_named(tape, LOOKUP_KERNEL)
+    work: I64 = np.cumsum(~(lookup | tape.of_classes(*PREPARING)))
+    call = np.where(lookup, np.arange(len(tape.row)), -1)
+    kept, gone, count = _runs(tape, call, work)
+    return joined(tape, kept, gone, count.astype(np.float64)) if gone.any() else None
+
+
+def _runs(tape: Tape, call: I32 | I64, work: I64 | None = None) -> tuple[Bool, Bool, I64]:
     """Of runs of calls (numbers, one for each op, -1: none) in a step: the ops of the first, those
-    from there to the end of the last, and for each op how many calls its run has."""
+    from there to the end of the last, and for each op how many calls its run has. A run ends where
+    the number that `work` has for each op changes."""
     kept = np.zeros(len(call), bool)
     gone = np.zeros(len(call), bool)
     count = np.ones(len(call), np.int64)
     rows = np.flatnonzero(call >= 0)
     step = tape.step_of_op
-    for run in repeats.split_where(
-        rows, (np.diff(rows) > MOST_KERNELS_BETWEEN + 1) | (np.diff(step[rows]) != 0)
-    ):
+    apart = (np.diff(rows) > MOST_KERNELS_BETWEEN + 1) | (np.diff(step[rows]) != 0)
+    if work is not None:
+        apart |= np.diff(work[rows]) != 0
+    for run in repeats.split_where(rows, apart):
         calls = len(distinct(call[run]))
         if calls >= FEWEST_CALLS:
             first = run[call[run] == call[run[0]]]

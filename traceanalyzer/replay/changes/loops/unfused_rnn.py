@@ -17,6 +17,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra import where_changed
 from traceanalyzer.analysis.joined.backward import made_by
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
+from traceanalyzer.replay.changes.loops.cell_kernels import cell_kernels
 from traceanalyzer.replay.changes.optimizer import by_lists, updating
 from traceanalyzer.replay.patterns.named import are_named, operators_named
 from traceanalyzer.replay.patterns.operators import Operator, count, operators
@@ -163,22 +164,29 @@ def recurrent_fused(tape: Tape) -> Tape | None:
     """Cells of a recurrent layer, called one time step after the other, and what they give rise to
     in the backward pass, as a library's layer: one launch a time step, without dispatch; None where
     there are only a few."""
-    cell, backward = _cells(tape)
-    of_op = cell[tape.event]
+    if tape.source.linked.tree.has_operators:
+        cell, backward = _cells(tape)
+        layers = operators(tape.source.linked).tell(distinct(cell[cell >= 0]), _layers_of)
+        return _as_layer(tape, cell[tape.event], backward[tape.event], layers)
+    by_kernel = cell_kernels(tape)
+    return _as_layer(tape, by_kernel.cell, by_kernel.backward, [1])
+
+
+def _as_layer(tape: Tape, of_op: I32, backward: Bool, layers: Sequence[int]) -> Tape | None:
+    """The cells of these ops (a number each, -1: none) and the ops of their backward pass as a
+    library's layer; `layers`: how many each call has."""
     forward = of_op >= 0
     cells = len(distinct(of_op[of_op >= 0]))
     if cells < FEWEST_CELLS * tape.steps:
         return None
-    again = backward[tape.event] & ~forward
+    again = backward & ~forward
     first = forward & where_changed(of_op)
     kept = first | (again & every(again, max(int(again.sum()) // cells, 1)))
     ops = forward | again
     each = float(tape.duration[ops].sum()) * CELL_SHARE / int(kept.sum())
     left = tape.retimed(np.where(kept, each, tape.duration)).without_launches(ops & ~kept)
-    layers = float(
-        np.mean(operators(tape.source.linked).tell(distinct(cell[cell >= 0]), _layers_of))
-    )
-    dispatch = np.where(tape.events_of(kept), CELL_LAUNCH_NS * layers, left.dispatch)
+    launch_ns = CELL_LAUNCH_NS * float(np.mean(layers))
+    dispatch = np.where(tape.events_of(kept), launch_ns, left.dispatch)
     return left.without_work(tape.events_of(ops) & ~tape.events_of(first)).with_dispatch(dispatch)
 
 
