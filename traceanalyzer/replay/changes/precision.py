@@ -111,7 +111,7 @@ def in_16_bits(tape: Tape, efficiency: float, traffic: float, indexed: float) ->
 
 
 def _by_names(tape: Tape, efficiency: float, traffic: float, indexed: float) -> Tape | None:
-    """The same where operators were not recorded (Nsight Systems), as far as names of kernels tell
+    """A step in 16 bits where operators were not recorded (Nsight Systems), as far as names tell
     formats: products in TF32 take as much less as the peak is higher, those on ordinary cores no
     less than a share that their traffic may need; None where operators were recorded, or the peaks
     are not known."""
