@@ -479,3 +479,19 @@ def test_a_place_is_where_the_host_was() -> None:
     top = gap_places(m.causes)[0]
     assert (top.cause, top.name) == ("host", "cudaFree")
     assert {row.name for row in gap_places(m.causes, min_us=1000)} == {"cudaFree"}
+
+
+def test_memory_is_freed_once_the_device_is_done() -> None:
+    """Two frees begin while a kernel of 20 ms runs: one ends 0.2 ms after it, one 5 ms."""
+    program = Program()
+    for after_us in (200, 5000):
+        program.launch(us=20_000)
+        program.call("cudaFree", program.now, program.device_free + after_us)
+        program.now = program.device_free + after_us
+    m = measure(program.launch().build())
+    frees = [
+        i
+        for i, name in enumerate(m.trace.api_calls.name)
+        if m.trace.strings[int(name)] == "cudaFree"
+    ]
+    assert m.joined.blocks[frees].tolist() == [True, False]
