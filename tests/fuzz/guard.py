@@ -1,5 +1,5 @@
-"""One case in this process, with limits: no exception but the program's own, 20 s, and memory in
-proportion."""
+"""One case in this process, with limits: no exception but the program's own, 20 s of CPU time, and
+memory in proportion."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def failure(kind: Kind, data: bytes, folder: Path, number: int | None = None) ->
     else:
         why = "accepted"
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
         faulthandler.cancel_dump_traceback_later()
         resource.setrlimit(resource.RLIMIT_AS, space)  # other tests of the process start a browser
     used = _peak() - before
@@ -156,8 +156,8 @@ def _limit() -> None:
     resource.setrlimit(
         resource.RLIMIT_AS, (_ADDRESS_SPACE, resource.getrlimit(resource.RLIMIT_AS)[1])
     )
-    signal.signal(signal.SIGALRM, _too_slow)
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    signal.signal(signal.SIGPROF, _too_slow)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)  # of CPU: a busy machine is no find
 
 
 def _too_slow(_: int, __: FrameType | None) -> NoReturn:

@@ -226,7 +226,7 @@ def test_a_journal_that_is_a_link_is_not_written_through(path, tmp_path, link):
     victim = tmp_path / "thesis.tex"
     victim.write_bytes(bytes(2000))
     link(victim, f"{path}-journal")
-    fails(path, "is a link, no journal of SQLite")
+    fails(path, "is no file of its own, so no journal of SQLite")
     assert victim.read_bytes() == bytes(2000)
 
 

@@ -86,9 +86,9 @@ def _text_length(frame: "pd.DataFrame") -> int:
     length = 0
     for column in frame.select_dtypes("category"):
         texts = frame[column].cat
-        # of what is missing, the last place
-        lengths = np.array([*(len(str(text)) for text in texts.categories), 0], np.int64)
-        length += int(lengths[texts.codes].sum())
+        lengths = [len(str(text)) for text in texts.categories]
+        lengths.append(0)  # the last place, of what is missing
+        length += int(np.array(lengths, np.int64)[texts.codes].sum())
     return length
 
 

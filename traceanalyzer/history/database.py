@@ -228,7 +228,7 @@ def _check_neighbours(path: Path) -> None:
         return
     if journal.is_symlink() or not journal.is_file() or journal.stat().st_nlink > 1:
         raise UnreadableInputError(
-            f"{path}: {path.name}{JOURNAL} beside it is a link, no journal of SQLite; remove it"
+            f"{path}: {path.name}{JOURNAL} beside it is no file of its own, so no journal of SQLite; remove it"
         )
     if _tail(journal) == JOURNAL_MAGIC:
         raise UnreadableInputError(
