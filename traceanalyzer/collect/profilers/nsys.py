@@ -183,12 +183,12 @@ def profile_command(
 def knows_pytorch(nsys: str) -> bool:
     """Whether this nsys can have PyTorch name its operators, as newer ones can."""
     try:
-        said = subprocess.run(  # noqa: S603
+        printed = subprocess.run(  # noqa: S603
             [nsys, "profile", "--help"], capture_output=True, timeout=HELP_SECONDS, check=False
         )
     except (OSError, subprocess.SubprocessError):
         return False
-    return b"--pytorch" in said.stdout and b"autograd-shapes-nvtx" in said.stdout
+    return b"--pytorch" in printed.stdout and b"autograd-shapes-nvtx" in printed.stdout
 
 
 def finish(nsys: str, work: Path, options: NsysOptions, folder: Path) -> str | None:

@@ -14,8 +14,8 @@ from traceanalyzer.replay.patterns.repeats import split_where
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import I32, Bool
 
-FORWARD = re.compile(r"\b(lstm|gru)_cell_forward\b")
-BACKWARD = re.compile(r"\b(lstm|gru)_cell_backward\b")
+CELL_FORWARD = re.compile(r"\b(lstm|gru)_cell_forward\b")
+CELL_BACKWARD = re.compile(r"\b(lstm|gru)_cell_backward\b")
 OF_BACKWARD = ("gemm", "elementwise", "reduction", "layout", "memset")
 """Classes of kernels that a cell's backward pass has: products, and sums of their results."""
 FEWEST_IN_A_ROW = 4  # as many cells follow each other at least, or they are no sequence
@@ -34,7 +34,7 @@ def cell_kernels(tape: Tape) -> CellKernels:
     cell = np.full(len(tape.row), -1, np.int32)
     products = tape.of_classes("gemm", "memset")
     others = np.cumsum(~products)
-    cells = np.flatnonzero(kernels_named(tape, FORWARD))
+    cells = np.flatnonzero(kernels_named(tape, CELL_FORWARD))
     step = tape.step_of_op
     apart = (np.diff(others[cells]) > 1) | (np.diff(step[cells]) != 0)
     for run in split_where(cells, apart):
@@ -51,7 +51,7 @@ def cell_kernels(tape: Tape) -> CellKernels:
 def _backward(tape: Tape) -> Bool:
     """Which ops follow a cell's backward kernel as its own do."""
     result = np.zeros(len(tape.row), bool)
-    begins = np.flatnonzero(kernels_named(tape, BACKWARD))
+    begins = np.flatnonzero(kernels_named(tape, CELL_BACKWARD))
     if len(begins) < FEWEST_IN_A_ROW:
         return result
     usual = int(min(np.median(np.diff(begins)), MOST_OF_A_CELL))
