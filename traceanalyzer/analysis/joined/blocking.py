@@ -27,7 +27,7 @@ RETURN_LATENCY_NS = 50_000
 """A call that ends this soon after the work it waited for has ended returned because of it."""
 FREES_AFTER_SHARE = 0.1
 """... and so does one that frees memory and spends at most this share of it afterwards: 25 ms of
-waiting before `cudaFree` unmapped a large segment in 0.18 to 0.26 ms, thirteen times of thirteen."""
+waiting before `cudaFree` unmapped a large segment in 0.18 to 0.26 ms, twelve times of twelve."""
 
 
 def read_ranges(linked: TraceJoins) -> IntervalSet:
