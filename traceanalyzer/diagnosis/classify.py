@@ -350,12 +350,7 @@ def _reason(m: Measurements, part: str, shares: Shares) -> str:
     time = f"{span(share * m.step.step_ms, m.step.step_ms)} ({share:.0%})"
     small = part == "device" and shares.mostly_small
     text, noun = _REASONS["small" if small else _name(part, shares)]
-    if part == "unexplained" and by_turns(m.causes):
-        text = BY_TURNS
-    if part == "communication" and _is_pipeline(m):
-        text = OF_STAGES[0]
-    if part == "host" and m.memo(sleep_of_host):
-        text, noun = ASLEEP
+    text = _special_text(m, part) or text
     more = main_detail(m.causes) if part == "host" else ""
     mostly = f", mostly {more}" if more else ""
     if is_waiting:
@@ -366,6 +361,17 @@ def _reason(m: Measurements, part: str, shares: Shares) -> str:
             f"{span(waits_ms, m.step.step_ms)} waiting for ranks that are late"
         )
     return text.format(f"{time} of {_whole(m)}") + mostly
+
+
+def _special_text(m: Measurements, part: str) -> str:
+    """Why a part is long in this recording, where that is not as in others; else empty."""
+    if part == "unexplained" and by_turns(m.causes):
+        return BY_TURNS
+    if part == "communication" and _is_pipeline(m):
+        return OF_STAGES[0]
+    if part == "host" and m.memo(sleep_of_host):
+        return ASLEEP[0]
+    return ""
 
 
 def _computed(m: Measurements, shares: Shares) -> str:

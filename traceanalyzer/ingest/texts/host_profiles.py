@@ -112,28 +112,37 @@ def stacks_holds(text: str) -> bool:
 def stacks_told(text: str, path: Path) -> Told | None:
     """Where each thread is: its innermost frame, and the program's own line."""
     starts = list(_THREAD.finditer(text))
-    places = []
-    for thread, following in zip(starts, [*starts[1:], None], strict=True):
-        frames = _FRAME.findall(text, thread.end(), following.start() if following else len(text))
-        if frames:
-            line = next((at for _, at in frames if not any(part in at for part in _LIBRARIES)), "")
-            within = f", called at {line}" if line and line != frames[0][1] else ""
-            places.append(
-                f"{thread[2] or 'a thread'} is in {frames[0][0]} ({frames[0][1]}){within}"
-            )
+    ends = [*(following.start() for following in starts[1:]), len(text)]
+    found = [_place(thread, text, end) for thread, end in zip(starts, ends, strict=True)]
+    places = [place for place in found if place]
     process = _PROCESS.search(text)
     owner = f" of process {process[1]}" if process else ""
     if not places:
         return None
     return Told(
         what=f"Stacks{owner} at one moment (py-spy), {counted(len(places), 'thread')}",
-        tells=f"{places[0]}.",
+        tells=places[0],
         record=(
             "Of a job that hangs give the Flight Recorder dumps of all ranks (`traceanalyzer hang FOLDER`); of "
             "a slow one a recording: `traceanalyzer collect torch --stacks -- python train.py`."
         ),
-        notes=tuple(f"{place}." for place in places[1 : SHOWN + 1]),
+        notes=tuple(places[1 : SHOWN + 1]),
     )
+
+
+def _place(thread: re.Match[str], text: str, end: int) -> str:
+    """Where a thread is, in a sentence; empty without frames."""
+    frames = _FRAME.findall(text, thread.end(), end)
+    if not frames:
+        return ""
+    name, at = frames[0]
+    line = next((file for _, file in frames if not _is_of_library(file)), at)
+    within = f", called at {line}" if line != at else ""
+    return f"{thread[2] or 'A thread'} is in {name} ({at}){within}."
+
+
+def _is_of_library(file: str) -> bool:
+    return any(part in file for part in _LIBRARIES)
 
 
 def _listed(rows: list[_Spent]) -> str:

@@ -5,6 +5,7 @@ import csv
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path
 
 from traceanalyzer.base import NS_PER_MS, dataclass, digits
@@ -41,6 +42,11 @@ class _Table:
     def column(self, name: str) -> int | None:
         """The place of a column."""
         return self.titles.index(name) if name in self.titles else None
+
+    def first_of(self, *names: str) -> int | None:
+        """The place of the first of these columns that it has."""
+        found = [self.titles.index(name) for name in names if name in self.titles]
+        return found[0] if found else None
 
 
 def holds(text: str) -> bool:
@@ -116,27 +122,23 @@ def _said(table: _Table) -> Iterator[str]:
 def _times(table: _Table) -> Iterator[str]:
     """Ranges or calls, by their sums."""
     total = table.column("Total Time")
-    count = next(
-        (i for i in map(table.column, ("Instances", "Num Calls", "Count")) if i is not None), None
-    )
-    name = next(
-        (i for i in map(table.column, ("Range", "Name", "Event Name")) if i is not None), None
-    )
+    count = table.first_of("Instances", "Num Calls", "Count")
+    name = table.first_of("Range", "Name", "Event Name")
     if total is None or count is None or name is None:
         return
     scale = _MS.get(table.units[total], 1 / NS_PER_MS)
-    rows = [row for row in table.rows if number_in(row[total]) is not None]
-    rows.sort(key=lambda row: -(number_in(row[total]) or 0.0))
-    listed = []
-    for row in rows[:SHOWN]:
-        ms = (number_in(row[total]) or 0.0) * scale
-        times = int(number_in(row[count]) or 0)
-        each = f", {digits(ms / times)} ms each" if times > 1 else ""
-        listed.append(
-            f"{row[name].lstrip(':').strip()} {digits(ms)} ms ({counted(times, 'time')}{each})"
-        )
+    rows = sorted(table.rows, key=lambda row: -(number_in(row[total]) or 0.0))
+    listed = [
+        _spent(row[name], (number_in(row[total]) or 0.0) * scale, int(number_in(row[count]) or 0))
+        for row in rows[:SHOWN]
+    ]
     if listed:
         yield f"{'; '.join(listed)}."
+
+
+def _spent(name: str, ms: float, times: int) -> str:
+    each = f", {digits(ms / times)} ms each" if times > 1 else ""
+    return f"{name.lstrip(':').strip()} {digits(ms)} ms ({counted(times, 'time')}{each})"
 
 
 def _copies(table: _Table) -> Iterator[str]:
@@ -178,19 +180,20 @@ def _table(text: str, start: int) -> _Table | None:
     cells = _cells(head, is_csv)
     titles = [re.sub(r"\s*\([^)]*\)", "", cell).strip() for cell in cells]
     units = ["".join(_UNIT.findall(cell)[:1]) for cell in cells]
-    rows = []
-    for line in lines[1 : MOST_ROWS + 1]:
-        if not line.strip():
-            break
-        row = _cells(line, is_csv)
-        if len(row) < len(titles) and not is_csv:  # wide numbers leave one space
-            row = line.split(None, len(titles) - 1)
-        if len(row) > len(titles):
-            last = "  ".join(row[len(titles) - 1 :])
-            row = [*row[: len(titles) - 1], last]
-        if len(row) == len(titles) and line.strip(" -"):
-            rows.append(row)
-    return _Table(titles, units, rows)
+    found = list(takewhile(str.strip, lines[1 : MOST_ROWS + 1]))
+    rows = [_row(line, len(titles), is_csv) for line in found if line.strip(" -")]
+    return _Table(titles, units, [row for row in rows if len(row) == len(titles)])
+
+
+def _row(line: str, columns: int, is_csv: bool) -> list[str]:
+    """The cells of a row, of which the last may hold spaces."""
+    row = _cells(line, is_csv)
+    if len(row) < columns and not is_csv:  # wide numbers leave one space
+        row = line.split(None, columns - 1)
+    if len(row) > columns:
+        last = "  ".join(row[columns - 1 :])
+        row = [*row[: columns - 1], last]
+    return row
 
 
 def _cells(line: str, is_csv: bool) -> list[str]:

@@ -3,6 +3,7 @@
 
 import math
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from traceanalyzer.base import dataclass
@@ -98,31 +99,24 @@ def told(text: str, path: Path) -> Told | None:
 
 
 def _last(text: str) -> _Message | None:
-    asked = None
-    at = 0
-    for found in _ASKED.finditer(text):
-        asked = size_of(found[1], found[2])
-        at = found.end()
-    if asked is None:
-        tensors = list(_TENSOR.finditer(text))
-        if not tensors and not _BARE.search(text):
-            return None
-        asked = _of_tensor(tensors[-1]) if tensors else None
+    found = list(_ASKED.finditer(text))
+    tensors = list(_TENSOR.finditer(text))
+    if not found and not tensors and not _BARE.search(text):
+        return None
+    asked = _of_tensor(tensors[-1]) if tensors else None
+    if found:
+        asked = size_of(found[-1][1], found[-1][2])
+    at = found[-1].end() if found else 0
     message = text[at : at + 4_000]
     allocated = _size(_ALLOCATED, message)
-    unused = _size(_UNUSED, message)
-    reserved = _size(_RESERVED, message)
-    if unused is None and reserved is not None and allocated is not None:
-        unused = max(reserved - allocated, 0.0)
-    others = [size_of(*found) for found in _OTHER.findall(message)]
-    own = _size(_THIS, message)
+    unused = _unused(message, allocated)
     held = (allocated or 0.0) + (unused or 0.0)
     free = _size(_FREE, message)
     total = _size(_TOTAL, message)
-    in_use = (total or math.inf) - (free or 0.0)
-    if own is None and len(others) == 1:
-        for_both = max(OWN_SHARE * others[0], in_use - others[0])
-        own = others.pop() if held >= for_both else None
+    own = _size(_THIS, message)
+    others = [size_of(*size) for size in _OTHER.findall(message)]
+    if own is None and _is_own(others, held, (total or math.inf) - (free or 0.0)):
+        own = others.pop()
     return _Message(
         asked=asked,
         free=free,
@@ -133,6 +127,20 @@ def _last(text: str) -> _Message | None:
         others=sum(others),
         setting="PYTORCH_HIP_ALLOC_CONF" if "HIP" in text else "PYTORCH_CUDA_ALLOC_CONF",
     )
+
+
+def _unused(message: str, allocated: float | None) -> float | None:
+    """What PyTorch holds and no tensor uses."""
+    unused = _size(_UNUSED, message)
+    reserved = _size(_RESERVED, message)
+    if unused is None and reserved is not None and allocated is not None:
+        return max(reserved - allocated, 0.0)
+    return unused
+
+
+def _is_own(others: Sequence[float], held: float, in_use: float) -> bool:
+    """Whether the one other process that a message lists is this one itself."""
+    return len(others) == 1 and held >= max(OWN_SHARE * others[0], in_use - others[0])
 
 
 def _of_tensor(found: re.Match[str]) -> float | None:

@@ -172,15 +172,20 @@ def _figures(pairs: Sequence[Pair]) -> dict[str, float]:
     found: dict[str, float] = {}
     for name, value in pairs:
         lower = name.lower()
-        key = next((key for key, pattern in _NAMES if pattern.search(lower)), None)
+        key = _kind(_NAMES, lower)
         if key:
             found.setdefault(f"{key} {_statistic(lower)}", value * _to_ms(lower))
-        rate = next((key for key, pattern in _RATES if pattern.search(lower)), None)
-        if rate is not None and not _ANOTHER_RATE.search(lower):
+        rate = "" if _ANOTHER_RATE.search(lower) else _kind(_RATES, lower)
+        if rate:
             found.setdefault(rate, value)
         if _COUNT.search(lower):
             found.setdefault("count", value)
     return found
+
+
+def _kind(kinds: Sequence[tuple[str, re.Pattern[str]]], name: str) -> str:
+    """The first kind whose pattern a name holds; empty where none does."""
+    return next((kind for kind, pattern in kinds if pattern.search(name)), "")
 
 
 def _to_ms(name: str) -> float:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from traceanalyzer.ingest.side_files import decoded, mapping, number_in
+from traceanalyzer.ingest.side_files import decoded, is_number, mapping, number_in
 
 Pair = tuple[str, float]
 
@@ -58,14 +58,12 @@ def pairs_in(text: str) -> list[Pair]:
 def _of_json(values: Mapping[str, Any]) -> Iterator[Pair]:
     """`{"mean_ttft_ms": 8}`; or `{"time_to_first_token": {"unit": "ms", "avg": 8}}`."""
     for name, value in values.items():
-        if isinstance(value, int | float) and not isinstance(value, bool):
+        if is_number(value):
             yield name, float(value)
         inner = mapping(value)
         unit = inner.get("unit")
-        if unit in _UNITS:
-            for statistic, number in inner.items():
-                if isinstance(number, int | float):
-                    yield f"{statistic} {name} ({unit})", float(number)
+        numbers = inner.items() if unit in _UNITS else ()
+        yield from ((f"{key} {name} ({unit})", float(n)) for key, n in numbers if is_number(n))
 
 
 def _of_prometheus(text: str) -> Iterator[Pair]:
@@ -81,20 +79,25 @@ def _of_prometheus(text: str) -> Iterator[Pair]:
 def _of_csv(text: str) -> Iterator[Pair]:
     """`Metric,avg,p99` and a row a metric; then `Metric,Value`."""
     header: list[str] = []
-    if not re.search(r"^Metric,", text, re.MULTILINE):
-        return
-    for line in text.splitlines():
-        try:
-            cells = next(csv.reader([line]), [])
-        except csv.Error:
-            continue
+    for cells in _rows_of_metrics(text):
         if cells[:1] == ["Metric"]:
             header = cells
         elif header and len(cells) == len(header):
             for statistic, cell in zip(header[1:], cells[1:], strict=True):
+                name = f"{'' if statistic == 'Value' else statistic} {cells[0]}".strip()
                 number = number_in(cell)
                 if number is not None:
-                    yield f"{'' if statistic == 'Value' else statistic} {cells[0]}".strip(), number
+                    yield name, number
+
+
+def _rows_of_metrics(text: str) -> list[list[str]]:
+    """The rows of a CSV of metrics; none of another text."""
+    if not re.search(r"^Metric,", text, re.MULTILINE):
+        return []
+    try:
+        return list(csv.reader(text.splitlines()))
+    except csv.Error:
+        return []
 
 
 def _of_seconds(text: str) -> Iterator[Pair]:
