@@ -16,7 +16,7 @@ from traceanalyzer.replay.changes.compiling import (
     compiled,
     of_model,
 )
-from traceanalyzer.replay.changes.fusion import DRAWN, Reading
+from traceanalyzer.replay.changes.fusion import RANDOM_NUMBERS, Reading
 from traceanalyzer.replay.patterns.named import kernels_named
 from traceanalyzer.replay.recorded import make_tape
 from traceanalyzer.trace import RangeKind
@@ -111,7 +111,7 @@ def test_numbers_that_are_drawn_take_as_long_as_before() -> None:
     tape = tape_of(step)
     left = usual(tape)
     assert left is not None
-    drawn = kernels_named(left, DRAWN)
+    drawn = kernels_named(left, RANDOM_NUMBERS)
     assert np.count_nonzero(drawn) == 10 * left.steps
     assert left.duration[drawn].tolist() == [12_000] * (10 * left.steps)
     cost = INFERENCE[Reading.TYPICAL]

@@ -17,8 +17,8 @@ from traceanalyzer.analysis.groups.passes import FUSIBLE
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.base import dataclass
 from traceanalyzer.replay.changes.fusion import (
-    DRAWN,
     ELEMENTWISE,
+    RANDOM_NUMBERS,
     REDUCING,
     WRITTEN_OUT,
     Reading,
@@ -210,7 +210,7 @@ def _firsts(rows: I64, column: I32 | I64) -> I64:
 def _launches_left(tape: Tape, model: Bool, norms: Bool) -> F64:
     """For each op of the model how many launches are left of it."""
     model = model & ~(tape.beside_matrices | tape.of_classes("memset"))
-    fusible = tape.of_classes(*FUSIBLE) & ~kernels_named(tape, DRAWN)
+    fusible = tape.of_classes(*FUSIBLE) & ~kernels_named(tape, RANDOM_NUMBERS)
     merged = model & fusible
     kept = model & ~fusible
     between: I64 = np.cumsum(kept | where_changed(tape.step_of_op))

@@ -37,7 +37,7 @@ WRITTEN_OUT = ("elementwise", "reduction", "layout", "fill")
 """Kernels of operators that do one small thing each: norms, softmax, losses and dropout of a
 library are whole."""
 COMPILED = re.compile(r"^triton_")  # kernels of torch.compile: what could be merged has been
-DRAWN = re.compile(r"\bdistribution_(elementwise|nullary)_")
+RANDOM_NUMBERS = re.compile(r"\bdistribution_(elementwise|nullary)_")
 """Random numbers that a program draws (not dropout): some 60 instructions each, as many in a fused
 kernel. Merged into what follows a step of 80 draws was promised at 0.36 ms compiled, of which the
 draws alone took 0.99, and took 3.04."""
@@ -126,7 +126,7 @@ def find_runs(
     source = tape.source
     event = tape.event
     wanted = tape.of_classes(*classes)
-    wanted &= ~kernels_named(tape, COMPILED) & ~kernels_named(tape, DRAWN)
+    wanted &= ~kernels_named(tape, COMPILED) & ~kernels_named(tape, RANDOM_NUMBERS)
     wanted &= chosen is None or chosen
     # Of kernels of CUDA graphs neither operators nor data are recorded, nor which are the
     # optimizer's.
