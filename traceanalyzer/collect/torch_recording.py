@@ -293,18 +293,7 @@ class TorchRecording:
         elif self._plan.first and not self._part:
             self._record()
         elif not self._timed:
-            self._on_phase("timing")
-            if self._history is not None:
-                self._history.pause()
-            steps = self._plan.unprofiled_steps
-            # they stop at the same step, or they would record different ones, not to be compared
-            if several_ranks():
-                self._clock = StepClock(max(steps // 2, 1), steps, exactly=True)
-            else:
-                self._clock = StepClock(steps, self._plan.unprofiled_most)
-            self._data.install()
-            self._clock.start()
-            self._phase = self._time
+            self._begin_timing()
         elif self._plan.first:
             self._phase = self._idle
             self._on_phase("recorded")
@@ -316,6 +305,20 @@ class TorchRecording:
         else:
             self._lightly = True
             self._record()
+
+    def _begin_timing(self) -> None:
+        self._on_phase("timing")
+        if self._history is not None:
+            self._history.pause()
+        steps = self._plan.unprofiled_steps
+        # they stop at the same step, or they would record different ones, not to be compared
+        if several_ranks():
+            self._clock = StepClock(max(steps // 2, 1), steps, exactly=True)
+        else:
+            self._clock = StepClock(steps, self._plan.unprofiled_most)
+        self._data.install()
+        self._clock.start()
+        self._phase = self._time
 
     def _time(self) -> None:
         if self._clock is None or not self._clock.lap():

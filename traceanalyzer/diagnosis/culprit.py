@@ -115,14 +115,19 @@ def _of_idle(cause: IdleCause, what: str) -> Callable[[Measurements], str | None
         largest = _largest_of(m.ledger, cause)
         if largest is None or not total or largest.ms < NAMED_SHARE * total:
             return None
-        lines = _lines(m, cause)
-        place = largest.detail or largest.place
-        where = f"{place}, at {lines}" if place and lines else lines or place
-        if cause is IdleCause.HOST and m.memo(sleep_of_host):
-            return None if where is None else f"{_most(largest.ms / total)} of its wait: {where}"
-        return None if where is None else f"{_most(largest.ms / total)} of {what}: {where}"
+        where = _where(largest, _lines(m, cause))
+        if where is None:
+            return None
+        asleep = cause is IdleCause.HOST and m.memo(sleep_of_host)
+        return f"{_most(largest.ms / total)} of {'its wait' if asleep else what}: {where}"
 
     return found
+
+
+def _where(largest: LedgerEntry, lines: str) -> str | None:
+    """Place of an entry of the ledger and lines of Python, as far as they are known."""
+    place = largest.detail or largest.place
+    return f"{place}, at {lines}" if place and lines else lines or place
 
 
 def _largest_of(ledger: Ledger, cause: IdleCause) -> LedgerEntry | None:

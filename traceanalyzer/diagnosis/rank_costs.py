@@ -1,9 +1,10 @@
 """What the ranks that hold up a run cost, as its diagnosis says: what reports and fleets show."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from traceanalyzer.analysis.ranks.compare import RankRow
+from traceanalyzer.analysis.ranks.compare import RankComparison, RankRow
+from traceanalyzer.analysis.ranks.late import LateRank
 from traceanalyzer.diagnosis.diagnose import Diagnosis
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.straggler import (
@@ -24,22 +25,27 @@ def rank_costs(m: Measurements, found: Diagnosis) -> dict[int | None, float]:
     finding = next((one for one in found.findings if one.id == STRAGGLER), None)
     if finding is None or m.ranks is None:
         return {}
-    rows = m.ranks.rows
-    late = holding_up(m)
-    critical = rows[m.ranks.critical]
-    recorded = {critical.rank: critical.gain_ms or 0.0}
     in_replay = m.memo(late_by_replay) if finding.evidence[0].metric == LATE_IN_REPLAY else None
+    late = holding_up(m)
+    recorded = _recorded_costs(m.ranks, late)
     if in_replay is not None:
         recorded = {in_replay.rank: in_replay.late_ms}
-    elif late:
-        recorded = {rows[one.position].rank: one.gain_ms for one in late}
-    if in_replay is None and how_late(late) == "by turns":
+    elif how_late(late) == "by turns":
         return recorded
     gain_ms = _gain_ms(found)
     if gain_ms is not None:
         return dict.fromkeys(recorded, gain_ms)
     most_ms = finding.headroom_ms
     return {rank: ms if most_ms is None else min(ms, most_ms) for rank, ms in recorded.items()}
+
+
+def _recorded_costs(ranks: RankComparison, late: Sequence[LateRank]) -> dict[int | None, float]:
+    """What each late rank is late by as recorded; of none the critical rank."""
+    rows = ranks.rows
+    if late:
+        return {rows[one.position].rank: one.gain_ms for one in late}
+    critical = rows[ranks.critical]
+    return {critical.rank: critical.gain_ms or 0.0}
 
 
 def with_costs(rows: list[RankRow], costs: Mapping[int | None, float]) -> list[RankRow]:

@@ -73,19 +73,22 @@ def with_reason(
     if first.cls in named:
         return [_saying_what_is_left(first, summary, part_ms, cause), *others]
     answers = [one for one in others if one.cls in named]
+    return [replace(first, instead=_why_first(first, answers, cause)), *others]
+
+
+def _why_first(first: Recommendation, answers: Sequence[Recommendation], cause: str) -> str:
+    """Why the first advice comes before those against the verdict's cause."""
     against = next((one for one in answers if one.predicted_speedup), None)
     if against is None and any(one.as_much_work for one in answers):
-        reason = f"What is against {cause} changes the work of a step."
-    elif against is None and any(one.basis[:1].isdigit() for one in answers):
-        reason = f"What is against {cause} needs another change first."
-    elif against is None:
-        reason = f"No advice against {cause} is known to pay more."
-    elif against.may_not_help or first.predicted_speedup is None:
-        reason = f"No advice against {cause} is sure to help."
-    else:
-        gain = digits(against.predicted_speedup or 1.0)
-        reason = f"Pays more than what is against {cause} alone ({gain}x)."
-    return [replace(first, instead=reason), *others]
+        return f"What is against {cause} changes the work of a step."
+    if against is None and any(one.basis[:1].isdigit() for one in answers):
+        return f"What is against {cause} needs another change first."
+    if against is None:
+        return f"No advice against {cause} is known to pay more."
+    if against.may_not_help or first.predicted_speedup is None:
+        return f"No advice against {cause} is sure to help."
+    gain = digits(against.predicted_speedup or 1.0)
+    return f"Pays more than what is against {cause} alone ({gain}x)."
 
 
 def _saying_what_is_left(

@@ -229,8 +229,8 @@ def _part(
     return Series(words, f"idle-{what}" if is_idle else what.replace("_", "-"), drawn, hints)
 
 
-def _percent(part: float | None, whole: float | None) -> float | None:
-    return 100 * part / whole if part is not None and whole else None
+def _percent(part: float | None, total: float | None) -> float | None:
+    return 100 * part / total if part is not None and total else None
 
 
 def _run(number: int, stored_at: str, tags: dict[str, str]) -> str:

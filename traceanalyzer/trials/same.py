@@ -86,24 +86,38 @@ def compare(
         bases = [without_decided(base, bases[0], nudged, *shares) for base in bases]
         if not can_be_compared(trial):
             return Sameness(same=False, numerics=False, why="rounding alone decides its results")
-    drawn = Numerics.DRAWN in kinds
-    for what, allowed in (("value", loss_allowed), ("update", update_allowed)):
-        own = _own(bases, what)
-        if drawn:
-            own = max(own, _between(others, bases, what))
-        found = min((_difference(trial, base, what) for base in bases), key=lambda one: one.weight)
-        exact = max(OWN_FACTOR * own, LOSS[Numerics.EXACT])
-        if found.weight > max(OWN_FACTOR * own, allowed):
-            found_by = f"{found.described()}, two base runs by {own:.2%}".replace("%", " %")
-            return Sameness(same=False, numerics=False, why=found_by.replace("  %", " %"))
-        if what == "value" and found.weight > exact and loss_allowed > LOSS[Numerics.ORDER]:
-            return Sameness(same=True, numerics=True, why=found.described())
+    drawn_otherwise = others if Numerics.DRAWN in kinds else ()
+    values = _closest(trial, bases, "value")
+    own_value = _own(bases, drawn_otherwise, "value")
+    if values.weight > max(OWN_FACTOR * own_value, loss_allowed):
+        return _differs(values, own_value)
+    by_numerics = values.weight > max(OWN_FACTOR * own_value, LOSS[Numerics.EXACT])
+    if by_numerics and loss_allowed > LOSS[Numerics.ORDER]:
+        return Sameness(same=True, numerics=True, why=values.described())
+    updates = _closest(trial, bases, "update")
+    own_update = _own(bases, drawn_otherwise, "update")
+    if updates.weight > max(OWN_FACTOR * own_update, update_allowed):
+        return _differs(updates, own_update)
     return Sameness(same=True, numerics=False)
 
 
-def _own(bases: Sequence[TrialRun], what: str) -> float:
+def _differs(found: LargestDifference, own: float) -> Sameness:
+    by_itself = f"{own:.2%}".replace("%", " %")
+    why = f"{found.described()}, two base runs by {by_itself}"
+    return Sameness(same=False, numerics=False, why=why)
+
+
+def _closest(trial: TrialRun, bases: Sequence[TrialRun], what: str) -> LargestDifference:
+    """The largest difference from the base run that the trial differs from least."""
+    found = (_difference(trial, base, what) for base in bases)
+    return min(found, key=lambda difference: difference.weight)
+
+
+def _own(bases: Sequence[TrialRun], others: Sequence[TrialRun], what: str) -> float:
+    """How far base runs differ by themselves, or from those under other seeds."""
     pairs = combinations(bases, 2)
-    return max((_difference(a, b, what).weight for a, b in pairs), default=0.0)
+    apart = max((_difference(a, b, what).weight for a, b in pairs), default=0.0)
+    return max(apart, _between(others, bases, what))
 
 
 def _between(others: Sequence[TrialRun], bases: Sequence[TrialRun], what: str) -> float:
