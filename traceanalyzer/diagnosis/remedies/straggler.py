@@ -46,7 +46,7 @@ LOAD_OF_OTHERS = 0.1
 EQUAL_GPUS = 1.05  # the same kernels of equal GPUs differ by less
 
 
-LATE_IN_REPLAY = "its step is longer than the middle one"
+LATE_IN_REPLAY = "the replay takes longer for it than for the middle rank"
 """The evidence of a finding on a rank that is late in the replay alone."""
 Cause = Literal["slow_gpu", "more_work", "slow_host", "input"]
 REASONS: dict[str, dict[Cause | None, str]] = {

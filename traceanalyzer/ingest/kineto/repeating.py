@@ -7,6 +7,7 @@ no object is made. A kind is admitted only where the numbers in its text are, va
 its decoded row; a chunk with anything else is read as if there were no kinds.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -169,14 +170,21 @@ class RepeatingEvents:
         for kind, ordinals in zip(kinds, chunk.ordinals(places), strict=True):
             for name, ordinal in ordinals.items():
                 kind[name] = ordinal
-        tables = _TABLE_NUMBERS[kinds["group"]]
         before = [len(self._prototypes.tables[table]) for table in _TABLES]
         self._prototypes.add(Decoded(events))
         if self._prototypes.repaired or self._prototypes.lost or self._prototypes.mended:
             self._is_worthwhile = False
             raise UnlikeAnyKindError
+        self._set_rows(kinds, before, chunk.numbers(places, kinds))
+        return kinds
+
+    def _set_rows(
+        self, kinds: NDArray[np.void], before: Sequence[int], stated: Mapping[str, NDArray[Any]]
+    ) -> None:
+        """Give each kind the row of its prototype; the tables had so many rows `before`. Raises
+        UnlikeAnyKindError where a number that the text states is not the row's."""
+        tables = _TABLE_NUMBERS[kinds["group"]]
         order = np.argsort(kinds["group"], kind="stable")  # that of rows
-        stated = chunk.numbers(places, kinds)
         for number in sorted({*tables.tolist()} - {_NO_TABLE}):
             of_table = order[tables[order] == number]
             kinds["row"][of_table] = before[number] + np.arange(len(of_table))
@@ -185,7 +193,6 @@ class RepeatingEvents:
                 is_stated = kinds[name][of_table] >= 0
                 if (stated[name][of_table] != recorded[name])[is_stated].any():
                     raise UnlikeAnyKindError
-        return kinds
 
     def _with_duration(
         self, table: type[Table], rows: NDArray[np.int32]

@@ -125,9 +125,10 @@ def _parts(operator: Operator) -> int:
     length = shape[dimension]
     if is_unbind:
         return length
-    if operator.name.endswith("chunk"):
-        return numbers[0] if numbers[0] > 0 and length % numbers[0] == 0 else 0
-    return length // numbers[0] if numbers[0] > 0 and length % numbers[0] == 0 else 0
+    number = numbers[0]
+    if number <= 0 or length % number:
+        return 0
+    return number if operator.name.endswith("chunk") else length // number
 
 
 @dataclass(frozen=True)
@@ -154,11 +155,15 @@ def _taken(turn: Sequence[Operator], items: Counter[int] | None) -> _Taken | Non
     found = _walked(zip(places, steps, gives, strict=True), Counter(items))
     if found is None or not found.items or found.items < sum(items.values()):
         return None
+    return found if _is_clear(found, gives, items) else None
+
+
+def _is_clear(found: _Taken, gives: Sequence[int | None], items: Counter[int]) -> bool:
+    """Whether nothing that a turn shares with others has the size of what it gives itself."""
     given_by_turn = {size for size in gives if size is not None} | items.keys()
     # Where the last result's size is not known it is less than what it is made of.
     least = gives[-2] if gives[-1] is None and len(gives) > 1 else 0
-    clear = all(size not in given_by_turn and size > (least or 0) for _, size in found.shared)
-    return found if clear else None
+    return all(size not in given_by_turn and size > (least or 0) for _, size in found.shared)
 
 
 def _walked(steps: Iterable[tuple[int, Operator, int | None]], left: Counter[int]) -> _Taken | None:

@@ -2,7 +2,7 @@
 collectives with the most time, and how to make the report again."""
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from traceanalyzer.base import dataclass
@@ -139,15 +139,8 @@ def tops(report: Report) -> list[Section]:
 
 def environment(report: Report) -> list[Section]:
     """What the recording ran on and with, as far as it says."""
-    names = dict.fromkeys(
-        plain(device.name) for item in report.inputs for device in item.devices if device.name
-    )
     known = {row.name: row.value for row in report.tables.get("conditions", [])}
-    of_gpus = [Fact(name, value) for name, value in known.items() if name.startswith("GPU ")]
-    facts = of_gpus[:1]
-    is_named = len(names) == 1 and any(fact.value.startswith(tuple(names)) for fact in facts)
-    if names and not is_named:
-        facts.insert(0, Fact("GPU", ", ".join(names)))
+    facts = _gpu_facts(report, known)
     facts += [Fact(name, known[name]) for name in ENVIRONMENT if name in known]
     program = report.metrics.program
     if program is not None and program.mode is not None:
@@ -157,6 +150,18 @@ def environment(report: Report) -> list[Section]:
     shown = [Fact(fact.label, shorten(plain(fact.value), LONGEST_VALUE)) for fact in facts]
     part = Facts(shown, is_table=True)
     return [Section("Environment", [part], is_minor=True, weight=Weight.ADVICE)]
+
+
+def _gpu_facts(report: Report, known: Mapping[str, str]) -> list[Fact]:
+    """The GPUs by name, and what is known of the first one."""
+    devices = [device for item in report.inputs for device in item.devices]
+    names = dict.fromkeys(plain(device.name) for device in devices if device.name)
+    of_gpus = [Fact(name, value) for name, value in known.items() if name.startswith("GPU ")]
+    facts = of_gpus[:1]
+    is_named = len(names) == 1 and any(fact.value.startswith(tuple(names)) for fact in facts)
+    if names and not is_named:
+        facts.insert(0, Fact("GPU", ", ".join(names)))
+    return facts
 
 
 def how_to_reproduce(report: Report) -> list[Section]:

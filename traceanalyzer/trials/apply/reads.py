@@ -97,17 +97,17 @@ class DeferredNumber:
         return format(self.resolve(), form)
 
     def __neg__(self) -> Any:
-        return combined(operator.neg, self)
+        return put_off(operator.neg, self)
 
     def __abs__(self) -> Any:
-        return combined(operator.abs, self)
+        return put_off(operator.abs, self)
 
     def __getattr__(self, name: str) -> Any:
         # methods of the number itself, as `is_integer`
         return getattr(self.resolve(), name)
 
 
-def combined(operation: Callable[..., Any], *operands: Any) -> Any:
+def put_off(operation: Callable[..., Any], *operands: Any) -> Any:
     """An operation on numbers some of which may not have come: done now if all have, or if too much
     has piled up; put off otherwise."""
     waiting = [one for one in operands if isinstance(one, DeferredNumber)]
@@ -130,12 +130,12 @@ def _arithmetic(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
 
     def forward(this: DeferredNumber, other: Any) -> Any:
         if isinstance(other, int | float | DeferredNumber):
-            return combined(operation, this, other)
+            return put_off(operation, this, other)
         return operation(this.resolve(), other)
 
     def backward(this: DeferredNumber, other: Any) -> Any:
         if isinstance(other, int | float):
-            return combined(operation, other, this)
+            return put_off(operation, other, this)
         return operation(other, this.resolve())
 
     return forward, backward
