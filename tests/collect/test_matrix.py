@@ -304,7 +304,57 @@ def _recorded(folder, code):
     return (process.returncode, out, _files(folder)), said
 
 
-@pytest.mark.parametrize("name", RUNS)
+KIN = {
+    "saves its model",
+    "scripts its model",
+    "traces its model",
+    "has hooks of its own kind",
+    "prints in parameters()",
+    "raises in its forward",
+    "is asked by SIGUSR2",
+    "looks who handles signals",
+    "counts its threads",
+    "opens files after closing all",
+    "ends its forks",
+    "has no other children",
+    "is in its session",
+    "is asked by SIGALRM",
+    "is asked by SIGXCPU",
+    "is asked by SIGQUIT",
+    "ends by an interrupt",
+    "ignores a signal",
+    "blocks a signal",
+    "looks at its signal masks",
+    "has a fork server",
+    "shares its model with a process",
+    "loads in workers",
+    "leaves a daemon",
+    "is socket activated",
+    "sets a trace function",
+    "ends with a text",
+    "raises at its end",
+    "is out of memory",
+    "trains in a thread",
+    "changes its folder",
+    "reads its input",
+    "clears its environment",
+    "compares modules' dictionaries",
+    "exports its model",
+    "loads a state",
+    "changes its recursion limit",
+    "warns as errors",
+    "averages its model",
+    "copies its optimizer",
+    "looks at all handlers",
+    "has a thousand files",
+    "recurses at the edge",
+}
+"""Kin of others in the table: CI, which has fifteen minutes, runs the forty others."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in KIN else name for name in RUNS]
+)
 def test_it_is_the_same_with_collect_and_without(tmp_path, python, name):
     alone, said_alone = _alone(python, tmp_path / "alone", RUNS[name])
     recorded, said = _recorded(tmp_path / "recorded", RUNS[name])
