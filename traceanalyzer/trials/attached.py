@@ -92,6 +92,7 @@ class AttachedTrial:
             return
         self._steps += 1
         self._loss_counts.append(len(self._probe.losses))
+        self._probe.keeps_values = self._steps < COMPARED_STEPS
         checked = self._request.checked_steps
         if self._steps in (1, checked):
             self._fingerprint.take(self._steps)
@@ -146,8 +147,8 @@ class AttachedTrial:
             "whole": finished,
             "steps": self._steps,
             "timed": measured,
-            "losses": self._probe.read_losses(self._loss_counts[:COMPARED_STEPS]),
-            "norms": self._probe.read_norms()[:COMPARED_STEPS],
+            "losses": self._probe.read_losses(self._loss_counts),
+            "norms": self._probe.read_norms(),
             "outputs": self._probe.read_outputs(),
             "weights": self._fingerprint.read(),
             "peak_bytes": _peak_bytes(),
@@ -163,6 +164,7 @@ class AttachedTrial:
         """What had been taken for steps were none."""
         self._steps = 0
         self._loss_counts.clear()
+        self._probe.keeps_values = True
         self._clock = None
 
     def _failed(self, error: Exception) -> None:

@@ -30,6 +30,7 @@ class Probe:
         self.loaders: list[dict[str, Any]] = []
         self.optimizers: list[dict[str, Any]] = []
         self.models: dict[int, Any] = {}
+        self.keeps_values = True  # losses and norms; of steps that nobody compares they cost time
         self.autocast = False
         self.grad = False  # whether models were called with gradients on
         self._hook: Any = None
@@ -104,7 +105,7 @@ class Probe:
         self.counts["backward"] += 1
         self.places.setdefault("backward", self._place())
         roots = [tensors] if hasattr(tensors, "detach") else list(tensors)
-        if len(self.losses) < MOST_VALUES:
+        if self.keeps_values and len(self.losses) < MOST_VALUES:
             scalars = [root.detach().float().sum() for root in roots]
             self.losses.append(sum(scalars[1:], scalars[0]) if scalars else None)
 
@@ -116,7 +117,8 @@ class Probe:
         def seen(*args: Any, **kwargs: Any) -> Any:
             norm = clip(*args, **kwargs)
             self.places.setdefault("clip", self._place())
-            if len(self.norms) < MOST_VALUES and hasattr(norm, "detach"):
+            is_kept = self.keeps_values and len(self.norms) < MOST_VALUES
+            if is_kept and hasattr(norm, "detach"):
                 self.norms.append(norm.detach())
             return norm
 

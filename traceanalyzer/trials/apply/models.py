@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from traceanalyzer.collect.steps.outer_calls import OuterCalls
-from traceanalyzer.trials.apply.wrap import before_first_call
+from traceanalyzer.trials.apply.wrap import before_first_call, raise_error
 
 IMAGE = 4  # dimensions of a batch of images
 
@@ -70,7 +70,7 @@ def _on_where_it_was_left_off(kind: str, dtype: Any) -> None:
     False`: it is on now. Those within a module stay off: they keep in fp32 what needs it."""
     from torch.amp.autocast_mode import autocast as context
 
-    calls = OuterCalls(lambda module: None, lambda call, module: None, _raised)
+    calls = OuterCalls(lambda module: None, lambda call, module: None, raise_error)
     calls.install()
     enter = context.__enter__
 
@@ -86,10 +86,6 @@ def _on_where_it_was_left_off(kind: str, dtype: Any) -> None:
             this._enabled, this.fast_dtype = before
 
     context.__enter__ = entered
-
-
-def _raised(error: Exception) -> None:
-    raise error
 
 
 def _off_in_backward(switch: Callable[[bool], None]) -> None:
