@@ -69,7 +69,9 @@ def watched_by_nsys(pair: Pair | Good, folder: Path, nsys: str) -> Process:
     report = str(folder / pair.name)
     command = [nsys, "profile", "--trace", "cuda,nvtx,cublas,cudnn", "--output", report]
     ranged = ["--capture-range", "cudaProfilerApi", "--capture-range-end", "stop"]
-    return Process(pair, ("nsys",), folder, together=False, under=[*command, *ranged])
+    graphs = ["--cuda-graph-trace", "node"]
+    under = [*command, *ranged, *graphs]
+    return Process(pair, ("nsys",), folder, together=False, under=under)
 
 
 def export(folder: Path, nsys: str | None) -> None:
@@ -78,7 +80,7 @@ def export(folder: Path, nsys: str | None) -> None:
 
     def exported(report: Path) -> None:
         into = folder / "captures" / f"{report.stem}.nsys"
-        into.mkdir()
+        into.mkdir(exist_ok=True)
         database = into / "nsys.sqlite"
         words = ["export", "--type", "sqlite", "--output", str(database), str(report)]
         done = subprocess.run([nsys or "nsys", *words], capture_output=True, check=False)

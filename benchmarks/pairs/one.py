@@ -3,7 +3,8 @@
 PART is `base`, `fix` or a remedy's id (timed), `record` (the base), `good` (the fix, in fewer
 steps) or `nsys` (the base, in a process that nsys watches). It loads everything, says so, and waits
 for its turn, so that nothing else runs while it does. What it timed stands in
-`FOLDER/NAME.PART.rankN.json` then, what it recorded in `FOLDER/captures/NAME` and `NAME.fixed`.
+`FOLDER/NAME.PART.rankN.json` then, what it recorded in `FOLDER/captures/NAME`, `NAME.fixed` and
+`NAME.nsys`.
 """
 
 import gc
@@ -31,7 +32,8 @@ WARM_UP, ROUNDS, ROUND_S, LEAST_STEPS, MOST_STEPS = (
 STEPS_ONCE = 20
 """In a round of a program whose steps differ the first time."""
 RECORD_S = 12.0
-RANGE_STEPS = 10
+CAPTURES = {"record": "", "good": ".fixed", "nsys": ".nsys"}
+"""What is appended to the program's name, by the part that records it."""
 RANK = int(os.environ.get("RANK", "0"))
 WORLD = int(os.environ.get("WORLD_SIZE", "1"))
 
@@ -101,12 +103,16 @@ def make_early(pair: Pair | Good) -> dict[str, Step]:
     return made
 
 
-def record(pair: Pair | Good, step: Step, folder: Path, *, short: bool) -> None:
-    """A capture as `collect torch` makes it of a process that it has attached to, with fewer
-    steps."""
+def record(
+    pair: Pair | Good, step: Step, folder: Path, *, short: bool = False, recorder: str = "torch"
+) -> None:
+    """A capture as `collect torch` or `collect nsys` makes it of a process that it has attached to,
+    with fewer steps."""
     folder.mkdir(parents=True, exist_ok=True)
     plan = CapturePlan(
         folder=str(folder),
+        recorder=recorder,
+        operators=recorder == "nsys",
         wait=n(4, 1),
         unprofiled_steps=n(10, 1),
         light_steps=n(3, 1) * (not short),
@@ -138,32 +144,17 @@ def record(pair: Pair | Good, step: Step, folder: Path, *, short: bool) -> None:
     attached._recorder.close()
 
 
-def record_range(step: Step) -> None:
-    """Some steps between the calls that start and stop a profiler from outside, a range each."""
-    for _ in range(WARM_UP):
-        step()
-    synchronize()
-    torch.cuda.profiler.start()
-    for number in range(RANGE_STEPS):
-        with torch.cuda.nvtx.range(f"step {number}"):
-            step()
-    synchronize()
-    torch.cuda.profiler.stop()
-
-
 def run(pair: Pair | Good, part: str, folder: Path, made: dict[str, Step]) -> dict[str, object]:
     """Time or record a version of the program."""
     torch.manual_seed(0)
     version = VERSION.get(part, part)
     step = made[version] if version in made else pair.version(version)
-    if part == "nsys":
-        record_range(step)
-        return {}
-    if part in ("record", "good"):
+    if part in CAPTURES:
         for _ in range(0 if pair.once else min(WARM_UP, 3)):
             step()
-        name = pair.name if part == "record" else f"{pair.name}.fixed"
-        record(pair, step, folder / "captures" / name, short=part == "good")
+        capture = folder / "captures" / f"{pair.name}{CAPTURES[part]}"
+        recorder = "nsys" if part == "nsys" else "torch"
+        record(pair, step, capture, short=part == "good", recorder=recorder)
         return {}
     return {f"{part}_ms": [one / pair.share(part) for one in rounds_ms(step, once=pair.once)]}
 
