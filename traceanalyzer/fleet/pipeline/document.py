@@ -219,6 +219,8 @@ def opened_log(path: Path) -> Any:
 def read_operations(path: Path) -> Operations:
     """The operations that a log holds. Raises UnreadableInputError, TraceAnalyzerError."""
     file = opened_log(path)
+    from pyarrow import ArrowException
+
     lacks = [name for name in COLUMNS if name not in file.schema_arrow.names]
     if lacks:
         raise UnreadableInputError(f"no log of operations, it lacks {', '.join(lacks)}")
@@ -231,13 +233,7 @@ def read_operations(path: Path) -> Operations:
         # A text that is named in every row is held once.
         kind = frame["optype"].map({one: i for i, one in enumerate(KINDS)}).astype(float)
         log = {name: _numbers(frame[name] if name != "optype" else kind, name) for name in COLUMNS}
-    except (
-        OSError,
-        ValueError,
-        TypeError,
-        LookupError,
-        NotImplementedError,
-    ) as error:  # all that pyarrow raises
+    except (ArrowException, OSError, ValueError, TypeError, LookupError) as error:
         raise UnreadableInputError(
             f"damaged ({str(error).splitlines()[0]}); copy it again"
         ) from error

@@ -151,3 +151,14 @@ def test_damaged_bytes(tmp_path, cut):
         )
         with suppress(UnreadableInputError):
             page([path])
+
+
+def test_a_text_that_is_not_utf8(tmp_path):
+    log = pa.Table.from_pandas(frame(run(2, 2, 4, alike)), preserve_index=False)
+    at = log.schema.get_field_index("optype")
+    broken = pa.array([b"backward-sen\xc0"] * len(log), pa.binary())
+    # a view of the same bytes, which nothing has checked
+    unchecked = pa.Array.from_buffers(pa.string(), len(log), broken.buffers())
+    pq.write_table(log.set_column(at, "optype", unchecked), tmp_path / "log.parquet")
+    with pytest.raises(UnreadableInputError, match="damaged"):
+        page([tmp_path / "log.parquet"])
