@@ -232,8 +232,8 @@ def test_two_recordings_one_after_the_other(read):
 
 
 @pytest.mark.parametrize("pids", [(100, 200), ("[TP00] 100", "[TP01] 100")])
-def test_ranks_merged_into_one_file_are_refused(read, pids):
-    """Both count their launches from one."""
+def test_ranks_merged_into_one_file_are_told_apart(pids, tmp_path):
+    """Both count their launches from one; devices are named after their processes."""
     t = KinetoTrace()
     for pid in pids:
         for i in range(4):
@@ -242,8 +242,9 @@ def test_ranks_merged_into_one_file_are_refused(read, pids):
             row = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": f"{pid} GPU", "tid": 7}
             args = {"correlation": i + 1, "device": 0, "stream": 7}
             t.add(row | {"ts": 10 * i + 5, "dur": 4, "args": args})
-    with pytest.raises(UnreadableInputError, match="2 processes merged into one file"):
-        read(t.json())
+    traces = load([t.write(tmp_path / "merged.json")]).traces
+    assert [trace.rank for trace in traces] == [0, 1]
+    assert [len(trace.device_ops) for trace in traces] == [4, 4]
 
 
 def test_events_of_two_processes_are_noted_and_not_clipped(read):

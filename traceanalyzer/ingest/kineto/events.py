@@ -132,6 +132,7 @@ class Instant(Struct, Generic[Time], tag_field="ph", tag="i", gc=False):
     name: str
     ts: Time
     args: MemoryArgs | None = None
+    pid: int | str = -1
 
 
 class CounterSample(Struct, Generic[Time], tag_field="ph", tag="C", gc=False):

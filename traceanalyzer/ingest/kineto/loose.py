@@ -47,9 +47,9 @@ def _event(
         return Meta(name, pid, tid, MetaArgs(_raw(mapping(args).get("name")))), False
     if phase == "i":
         if args is None:
-            return Instant(name, start), False
+            return Instant(name, start, pid=pid), False
         memory = {f.name: _integer(args.get(f.encode_name), f.default) for f in _MEMORY_ARGS}
-        return Instant(name, start, MemoryArgs(**memory)), False
+        return Instant(name, start, MemoryArgs(**memory), pid), False
     duration = _number(row.get("dur"))
     span = CompleteEvent(
         name=name,

@@ -86,7 +86,7 @@ def part_of(rows: KinetoRows) -> StretchRows:
     )
 
 
-def _append(
+def append_part(
     rows: KinetoRows, part: StretchRows, codes: tuple[list[int], list[int], list[int]]
 ) -> None:
     """Add a part to the rows of all that comes before it in the file. `codes`: what strings,
@@ -248,5 +248,5 @@ def _together(
     rows = KinetoRows()
     codes = [(list[int](), list[int](), list[int]()) for _ in by_reader]
     for number, reader in sorted(readers.items()):
-        _append(rows, by_reader[reader].pop(number), codes[reader])
+        append_part(rows, by_reader[reader].pop(number), codes[reader])
     return rows

@@ -7,10 +7,11 @@ from pathlib import Path
 
 from traceanalyzer.base import EmptyRecordingError, UnreadableInputError
 from traceanalyzer.ingest.kineto.chunks import BYTE_ORDER_MARK, KinetoFile
+from traceanalyzer.ingest.kineto.merged import ranks_of
 from traceanalyzer.ingest.kineto.parallel import read_in_parallel
 from traceanalyzer.ingest.kineto.repeating import LEAST_REPEATING_BYTES, RepeatingEvents
 from traceanalyzer.ingest.kineto.rows import KinetoRows
-from traceanalyzer.ingest.kineto.trace import kineto_trace, unread
+from traceanalyzer.ingest.kineto.trace import MergedRanksError, kineto_trace, unread
 from traceanalyzer.ingest.stream import head_of, open_stream, text_bytes
 from traceanalyzer.trace import Trace
 
@@ -58,8 +59,8 @@ def recognise(head: bytes, path: Path) -> bool:
 
 
 def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Trace]:
-    """The trace in the file. `progress` is called with the share done, 0 to 1. Raises
-    UnreadableInputError, EmptyRecordingError."""
+    """The trace in the file, or that of each rank where several were merged into it. `progress` is
+    called with the share done, 0 to 1. Raises UnreadableInputError, EmptyRecordingError."""
     damage = ""
     found = read_in_parallel(path, progress)
     file, rows = found or (KinetoFile(), KinetoRows())
@@ -73,7 +74,13 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
     if not file.arrays:
         why = damage or "it has no `traceEvents`"
         raise UnreadableInputError(f"{path}: not a readable Kineto trace: {why}; export it again")
-    trace = kineto_trace(path, file, rows, damage) if rows.kept else None
+    try:
+        trace = kineto_trace(path, file, rows, damage) if rows.kept else None
+    except MergedRanksError:
+        ranks = ranks_of(path, file, damage)
+        if not ranks:
+            raise
+        return ranks
     if trace is not None and (trace.health.events or not trace.health.lost):
         return [trace]
     if trace is not None or rows.lost or file.truncated:

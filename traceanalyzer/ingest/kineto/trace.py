@@ -37,20 +37,24 @@ from traceanalyzer.trace.events import (
     MemoryEvents,
     Overheads,
 )
-from traceanalyzer.trace.table import distinct, distinct_places
+from traceanalyzer.trace.table import distinct
 
 _SYSTEMATIC_SHARE = 0.01
 """Of device ops that start before their launch: above, the two clocks disagree."""
-_CLOCK_ERROR_NS = 1_000
+CLOCK_ERROR_NS = 1_000
 """Host and device are aligned to about a microsecond; less is not a disagreement."""
-_CLASHING_SHARE = 0.01
-"""Of device ops with launches in several processes: above, files of several ranks were merged. No
-two calls of one process have the same id, but for a driver's call beneath the runtime's."""
+_LAUNCHED_SHARE = 0.01
+"""Of device ops: a process with calls of their ids for more than this launches work. A recording is
+of one such process; several are ranks that were merged."""
+
+
+class MergedRanksError(UnreadableInputError):
+    """Rows of several ranks in one file, which clash where they are read as one."""
 
 
 def kineto_trace(path: Path, file: KinetoFile, rows: KinetoRows, damage: str) -> Trace:
     """The trace of all rows read. `damage`: why the file ended early, if it did. Empties the rows'
-    columns."""
+    columns. Raises MergedRanksError."""
     metadata = parse_metadata(file.metadata)
     events = _events(path, rows)
     used = [number for number in distinct(events.ops.device).tolist() if number >= 0]
@@ -97,7 +101,7 @@ class _Events:
 
 
 def _events(path: Path, rows: KinetoRows) -> _Events:
-    """The events of a file. Raises UnreadableInputError where several ranks were merged into it."""
+    """The events of a file. Raises MergedRanksError where several ranks were merged into it."""
     (api, host), device = both_threaded(partial(_host, rows), partial(_device, rows), rows.kept)
     pids = _pids(rows, api, host)
     columns, end, cut = device
@@ -106,11 +110,11 @@ def _events(path: Path, rows: KinetoRows) -> _Events:
         columns = columns | {"end": end}
         clipped = int(np.count_nonzero(cut))
     ops = DeviceOps.from_columns(columns, then="kind")
-    merged = _clashing(rows, api, ops)
+    merged = _launching_processes(rows, api, ops)
     if merged > 1:
-        raise UnreadableInputError(
-            f"{path}: {merged} processes merged into one file, whose correlation ids clash: which "
-            "kernel is whose cannot be told; give the file of each rank as the profiler wrote it"
+        raise MergedRanksError(
+            f"{path}: {merged} processes merged into one file; which GPU's rows are whose cannot be told: more than "
+            "one of them can have launched the same work; give the file of each rank as the profiler wrote it"
         )
     return _Events(api, host, ops, clipped, pids)
 
@@ -181,21 +185,20 @@ def _pids(rows: KinetoRows, api: ApiCalls, host: HostRanges) -> list[int]:
     return [pid for pid, _ in count.most_common()]
 
 
-def _clashing(rows: KinetoRows, api: ApiCalls, ops: DeviceOps) -> int:
-    """How many processes have calls with the correlation ids of the same device ops; 0 where hardly
-    an op has calls of several."""
+def _launching_processes(rows: KinetoRows, api: ApiCalls, ops: DeviceOps) -> int:
+    """How many processes have calls with the correlation ids of device ops."""
     process: Codes[Any] = Codes()
     of_thread = np.array([process[pid] for pid, _ in rows.threads], np.int64)
-    if len(of_thread) < 2 or len(process) < 2:
+    if len(process) < 2 or not len(ops):
         return 0
-    known = (api.correlation > 0) & (api.thread >= 0)
-    ids, place = distinct_places(api.correlation[known])
-    pair = place.astype(np.int64) * len(process) + of_thread[api.thread[known]]
-    processes = np.bincount(distinct(pair) // len(process), minlength=len(ids))
-    shared = np.isin(ops.correlation, ids[processes > 1])
-    if shared.sum() <= _CLASHING_SHARE * len(ops):
-        return 0
-    return int(processes.max())
+    launched = (api.correlation > 0) & (api.thread >= 0) & np.isin(api.correlation, ops.correlation)
+    of_call = of_thread[api.thread[launched]]
+    ids = api.correlation[launched]
+    found = 0
+    for code in distinct(of_call).tolist():
+        own = np.isin(ops.correlation, ids[of_call == code])
+        found += bool(own.mean() > _LAUNCHED_SHARE)
+    return found
 
 
 def _process(metadata: dict[str, Any], rows: KinetoRows, pids: list[int]) -> Process:
@@ -301,7 +304,7 @@ def _clock_note(ops: DeviceOps, api: ApiCalls) -> str:
     order = calls[np.argsort(api.correlation[calls], kind="stable")]
     call = looked_up(api.correlation[order], order, ops.correlation[launched])
     early = api.start[call[call >= 0]] - ops.start[launched[call >= 0]]
-    count = int(np.count_nonzero(early > _CLOCK_ERROR_NS))
+    count = int(np.count_nonzero(early > CLOCK_ERROR_NS))
     if count <= _SYSTEMATIC_SHARE * max(len(early), 1):
         return ""
     return (
