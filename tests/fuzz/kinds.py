@@ -442,6 +442,19 @@ def _mutated_tree(value: Any, random: Random) -> bytes:
     return mutate.in_bytes(msgspec.msgpack.encode(value), random)
 
 
+def _rocprof() -> Sequence[Any]:
+    from tests.ingest.rocm.test_rocprofv1 import steps
+
+    return [{"traceEvents": steps(4)}]
+
+
+@cache
+def _rocprof_table() -> Sequence[Any]:
+    from tests.ingest.rocm.test_rocprofv1 import TABLE
+
+    return [TABLE.encode()]
+
+
 @cache
 def _rocprofv3() -> Sequence[Any]:
     from tests.ingest.rocm.test_amd import WHOLE
@@ -693,6 +706,8 @@ KINDS = {
         Kind("rpd", "a.rpd", lambda: _amd("rpd"), _mutated_nsys, source="rpd"),
         Kind("rocprofv3", "a.json", _rocprofv3, _mutated_json, source="rocprofv3"),
         Kind("tables", "a_kernel_trace.csv", _tables, mutate.in_lines, source="rocprofv3_csv"),
+        Kind("rocprof", "a.json", _rocprof, _mutated_json, source="rocprof"),
+        Kind("rocprof_table", "a.csv", _rocprof_table, mutate.in_lines, source="rocprof_csv"),
         Kind("proton", "a.hatchet", _trees, _mutated_tree, made=grammar.proton, source="proton"),
         Kind(
             "unitrace",

@@ -178,12 +178,14 @@ FORMATS = (
             # a folder of tables, of which one is named
             FormatSource("rocprofv3_csv", ".csv", keeps_model=False),
             FormatSource("rpd", ".rpd"),
+            FormatSource("rocprof", ".json"),
+            FormatSource("rocprof_csv", ".csv"),
         ),
         per_rank=True,
-        expected="rocprofv3 (.db, .json, *_kernel_trace.csv), rpd (.rpd)",
+        expected="rocprofv3 (.db, .json, *_kernel_trace.csv), rocprof (.json, .csv), rpd (.rpd)",
         title=(
             "AMD: rocpd database (`.db`) of rocprofv3, its `*_results.json`, its "
-            "`*_kernel_trace.csv`; RPD (`.rpd`)"
+            "`*_kernel_trace.csv`; rocprof v1's `results.json` and `results.csv`; RPD (`.rpd`)"
         ),
         tells=(
             "kernels and copies of every process, HIP's calls and what each launched, ROCTx "
@@ -191,8 +193,8 @@ FORMATS = (
         ),
         cannot=(
             "operators and shapes, so no roofline; waits on the device; the allocator; rank; with "
-            "kernels alone also launches, copies and the causes of idle time; of RPD and CSV the "
-            "GPU's name"
+            "kernels alone also launches, copies and the causes of idle time; of RPD, CSV and "
+            "rocprof v1 the GPU's name"
         ),
         record=(
             "`traceanalyzer collect rocprofv3 -- python train.py`; or `rocprofv3 --sys-trace -- "

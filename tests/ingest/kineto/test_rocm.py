@@ -155,12 +155,3 @@ def test_dma_requests_of_mtia_are_copies(tmp_path: Path) -> None:
 
     trace = only(write(tmp_path / "x.json", [row("matmul", 10), row("dma_request", 20)]))
     assert trace.device_ops.kind.tolist() == [DeviceOpKind.KERNEL, DeviceOpKind.MEMCPY]
-
-
-def test_a_timeline_of_rocprof_v1_is_sent_to_what_can_be_read(tmp_path: Path) -> None:
-    api = {"ph": "X", "name": "hipLaunchKernel", "pid": "2", "tid": "11", "ts": "100", "dur": "8"}
-    api |= {"args": {"BeginNs": "100000", "EndNs": "108000", "Index": "0"}}
-    path = tmp_path / "results.json"
-    path.write_text(json.dumps({"traceEvents": [api], "otherData": {}}))
-    with pytest.raises(EmptyRecordingError, match=r"rocprof v1.*stats\.csv"):
-        load([path])

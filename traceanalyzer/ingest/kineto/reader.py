@@ -12,7 +12,7 @@ from traceanalyzer.ingest.kineto.parallel import read_in_parallel
 from traceanalyzer.ingest.kineto.repeating import LEAST_REPEATING_BYTES, RepeatingEvents
 from traceanalyzer.ingest.kineto.rows import KinetoRows
 from traceanalyzer.ingest.kineto.trace import MergedRanksError, kineto_trace, unread
-from traceanalyzer.ingest.stream import head_of, open_stream, text_bytes
+from traceanalyzer.ingest.stream import open_stream, text_bytes
 from traceanalyzer.trace import Trace
 
 _EVENT_KEYS = (b'"ph"', b'"ts"', b'"traceEvents"')
@@ -33,11 +33,10 @@ _OF_OTHERS = (
     b"HOST<",
     b"Flow_H2D_",
     b"[measure in clock cycle",
+    b'"BeginNs"',
 )
-"""Processes of JAX's JSON; and in the Chrome traces of unitrace, and in those of Proton that count
-cycles."""
-_ROCPROF_V1 = b'"BeginNs"'
-"""An argument of events that rocprof v1 writes."""
+"""Processes of JAX's JSON; and in the Chrome traces of unitrace, in those of Proton that count
+cycles, and in rocprof's."""
 _PREFIX = re.compile(rb"\[[^{\[\]]*\]\s*[^\s,]")
 """The beginning of a log's line (`[rank0]: ...`), which no list has."""
 
@@ -86,11 +85,6 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
     if trace is not None or rows.lost or file.truncated:
         raise UnreadableInputError(
             f"{path}: too damaged or cut off: not one event could be read; export it again"
-        )
-    if _ROCPROF_V1 in head_of(path):
-        raise EmptyRecordingError(
-            f"{path}: a timeline of rocprof v1, whose events have no categories; give the *.stats.csv beside it, or "
-            "record with rocprofv3 --runtime-trace --output-format rocpd -- PROGRAM"
         )
     others = unread(rows)
     held = f"; {others[0].rstrip('.')}" if others else ""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from traceanalyzer.base import EmptyRecordingError, UnreadableInputError
 from traceanalyzer.ingest.foreign import SQLITE_MAGIC
-from traceanalyzer.ingest.rocm import rpd, tables
+from traceanalyzer.ingest.rocm import rocprofv1, rpd, tables
 from traceanalyzer.ingest.rocm.rocpd import read_rocpd, suffixes_of
 from traceanalyzer.ingest.rocm.rocprofv3 import is_json, read_json
 from traceanalyzer.ingest.sqlite.database import open_database, sqlite_file
@@ -17,6 +17,7 @@ _TABLES = re.compile(
     rb"CREATE TABLE (?:IF NOT EXISTS )?[\"`\[]?(?:rocpd_|compute_(?:workload|kernel))"
 )
 """In the first pages of a database stands what its tables are."""
+_Progress = Callable[[float], None] | None
 _RECORD = "record with `rocprofv3 --sys-trace -- python train.py`"
 
 
@@ -24,7 +25,18 @@ def recognise(head: bytes, path: Path) -> bool:
     """Whether the file is one of AMD's. `head`: its first bytes, decompressed."""
     if head.startswith(SQLITE_MAGIC):
         return _TABLES.search(head) is not None
-    return is_json(head) or tables.is_table(head)
+    return _text_reader(head) is not None
+
+
+def _text_reader(head: bytes) -> Callable[[Path, _Progress], list[Trace]] | None:
+    """The reader of a text of AMD's that begins like this."""
+    if is_json(head):
+        return read_json
+    if tables.is_table(head):
+        return tables.read_tables
+    if rocprofv1.is_json(head):
+        return rocprofv1.read_json
+    return rocprofv1.read_table if rocprofv1.is_table(head) else None
 
 
 def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Trace]:
@@ -58,7 +70,7 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
                     "version); record or convert it again"
                 )
     else:
-        traces = (read_json if is_json(head) else tables.read_tables)(path, progress)
+        traces = (_text_reader(head) or tables.read_tables)(path, progress)
     if not traces:
         raise EmptyRecordingError(
             f"{path}: the recording holds no GPU work, HIP calls or ROCTx ranges; {_RECORD}"

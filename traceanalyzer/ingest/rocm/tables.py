@@ -40,10 +40,13 @@ Progress = Callable[[float], None] | None
 def is_table(head: bytes) -> bool:
     """Whether the text is a table of kernels, of any version. `head`: the first bytes of the
     decompressed file."""
-    first = head.partition(b"\n")[0].decode("utf-8", "replace")
-    return {"kernel_name", "start_timestamp", "end_timestamp", "agent_id"}.issubset(
-        _header(csv.reader([first]))
-    )
+    return {"kernel_name", "start_timestamp", "end_timestamp", "agent_id"}.issubset(header_of(head))
+
+
+def header_of(head: bytes) -> list[str]:
+    """Names of the columns of a table that begins like this, in small letters."""
+    first = head.partition(b"\n")[0].decode("utf-8-sig", "replace")
+    return _header(csv.reader([first]))
 
 
 def read_tables(path: Path, progress: Progress) -> list[Trace]:
@@ -102,10 +105,21 @@ def _read(
     tally: Tally,
     progress: Progress = None,
 ) -> Rows:
-    """Columns of numbers and of one text, which has codes, by `Guid`; -1 where the table has no
-    such column. Of a text in a column of numbers the number in it counts. Rows that are not as long
-    as the header are lost."""
-    numbers = (*_TIMES.values(), *numbers)
+    """Columns as `read_columns` gives them, those of rocprofv3's times among them."""
+    return read_columns(path, (*_TIMES.values(), *numbers), text, texts, tally, progress)
+
+
+def read_columns(
+    path: Path,
+    numbers: tuple[str, ...],
+    text: str,
+    texts: StringCodes,
+    tally: Tally,
+    progress: Progress = None,
+) -> Rows:
+    """Columns of numbers and of one text, which has codes as `name`, by `Guid`; -1 where the table
+    has no such column. Of a text in a column of numbers the number in it counts. Rows that are not
+    as long as the header are lost."""
     layout = dict.fromkeys((*numbers, "name"), "q")
     found: dict[str, Growing] = defaultdict(lambda: Growing(layout))
     with open_stream(path, progress) as stream:
