@@ -53,7 +53,7 @@ class _Rank:
     number: int
 
 
-def ranks_of(path: Path, file: KinetoFile, damage: str) -> list[Trace]:
+def ranks_apart(path: Path, file: KinetoFile, damage: str) -> list[Trace]:
     """The trace of each rank in a file into which several were merged, by rank. `file`, `damage`:
     as they were found when it was read as one. None of the traces where the ranks cannot be told
     apart."""
@@ -92,7 +92,7 @@ def _owners(apart: Mapping[Id, KinetoRows]) -> dict[Id, Id | None]:
 
 
 def _possible_hosts(device: Id, hosts: list[Id], apart: Mapping[Id, KinetoRows]) -> list[Id]:
-    """Of the hosts those that can have launched the device's work."""
+    """The hosts that can have launched the device's work."""
     if device in hosts:  # one process stands for the whole rank
         return [device]
     labelled = [host for host in hosts if _have_one_label(device, host)]
@@ -110,7 +110,9 @@ def _have_one_label(device: Id, host: Id) -> bool:
     of_host = _words(host)
     before = of_device[:-1]
     after = of_device[1:]
-    return bool(before) and (before in (of_host, of_host[:-1]) or after in (of_host, of_host[1:]))
+    if not before:
+        return False
+    return before in (of_host, of_host[:-1]) or after in (of_host, of_host[1:])
 
 
 def _words(process: Id) -> list[str]:

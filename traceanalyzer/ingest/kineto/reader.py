@@ -7,7 +7,7 @@ from pathlib import Path
 
 from traceanalyzer.base import EmptyRecordingError, UnreadableInputError
 from traceanalyzer.ingest.kineto.chunks import BYTE_ORDER_MARK, KinetoFile
-from traceanalyzer.ingest.kineto.merged import ranks_of
+from traceanalyzer.ingest.kineto.merged import ranks_apart
 from traceanalyzer.ingest.kineto.parallel import read_in_parallel
 from traceanalyzer.ingest.kineto.repeating import LEAST_REPEATING_BYTES, RepeatingEvents
 from traceanalyzer.ingest.kineto.rows import KinetoRows
@@ -76,7 +76,7 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
     try:
         trace = kineto_trace(path, file, rows, damage) if rows.kept else None
     except MergedRanksError:
-        ranks = ranks_of(path, file, damage)
+        ranks = ranks_apart(path, file, damage)
         if not ranks:
             raise
         return ranks

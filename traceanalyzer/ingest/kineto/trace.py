@@ -191,14 +191,14 @@ def _launching_processes(rows: KinetoRows, api: ApiCalls, ops: DeviceOps) -> int
     of_thread = np.array([process[pid] for pid, _ in rows.threads], np.int64)
     if len(process) < 2 or not len(ops):
         return 0
-    launched = (api.correlation > 0) & (api.thread >= 0) & np.isin(api.correlation, ops.correlation)
+    is_known = (api.correlation > 0) & (api.thread >= 0)
+    launched = is_known & np.isin(api.correlation, ops.correlation)
     of_call = of_thread[api.thread[launched]]
     ids = api.correlation[launched]
-    found = 0
-    for code in distinct(of_call).tolist():
-        own = np.isin(ops.correlation, ids[of_call == code])
-        found += bool(own.mean() > _LAUNCHED_SHARE)
-    return found
+    own_shares = [
+        np.isin(ops.correlation, ids[of_call == code]).mean() for code in distinct(of_call)
+    ]
+    return sum(1 for share in own_shares if share > _LAUNCHED_SHARE)
 
 
 def _process(metadata: dict[str, Any], rows: KinetoRows, pids: list[int]) -> Process:

@@ -34,9 +34,9 @@ def _text_reader(head: bytes) -> Callable[[Path, _Progress], list[Trace]] | None
         return read_json
     if tables.is_table(head):
         return tables.read_tables
-    if rocprofv1.is_json(head):
-        return rocprofv1.read_json
-    return rocprofv1.read_table if rocprofv1.is_table(head) else None
+    if rocprofv1.is_timeline(head):
+        return rocprofv1.read_timeline
+    return rocprofv1.read_kernel_table if rocprofv1.is_kernel_table(head) else None
 
 
 def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Trace]:

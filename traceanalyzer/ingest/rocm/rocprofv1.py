@@ -5,6 +5,7 @@ The timeline has a lane group a kind of record: ROCTx ranges, copies, calls of H
 GPU. Times in ns stand in the events' arguments. What a call launched is told by arrows alone: each leads
 from within the call to the beginning of the work."""
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
@@ -87,22 +88,19 @@ class _Record(Struct, gc=False, frozen=True):
 _FILE: msgspec.json.Decoder[_File] = msgspec.json.Decoder(_File)
 
 
-def is_json(head: bytes) -> bool:
+def is_timeline(head: bytes) -> bool:
     """Whether the text is a timeline of rocprof v1. `head`: the first bytes of the decompressed
     file."""
-    return (
-        head.lstrip(b" \t\r\n").startswith(b"{")
-        and b'"traceEvents"' in head
-        and (b'"BeginNs"' in head)
-    )
+    is_object = head.lstrip(b" \t\r\n").startswith(b"{")
+    return is_object and b'"traceEvents"' in head and b'"BeginNs"' in head
 
 
-def is_table(head: bytes) -> bool:
+def is_kernel_table(head: bytes) -> bool:
     """Whether the text is rocprof v1's table of kernels, with their times."""
-    return {_CSV_TEXT, "beginns", "endns"}.issubset(tables.header_of(head))
+    return {_CSV_TEXT, "beginns", "endns"}.issubset(tables.columns_named(head))
 
 
-def read_json(path: Path, progress: Callable[[float], None] | None) -> list[Trace]:
+def read_timeline(path: Path, progress: Callable[[float], None] | None) -> list[Trace]:
     """A trace for each process that used a GPU or called HIP. Raises UnreadableInputError."""
     with open_stream(path, progress) as stream:
         text = b"".join(stream)
@@ -119,11 +117,12 @@ def read_json(path: Path, progress: Callable[[float], None] | None) -> list[Trac
     )
 
 
-def read_table(path: Path, progress: Callable[[float], None] | None) -> list[Trace]:
+def read_kernel_table(path: Path, progress: Callable[[float], None] | None) -> list[Trace]:
     """A trace for each process, of its kernels alone. Raises UnreadableInputError."""
     tally = Tally()
     texts = StringCodes()
-    rows = tables.read_columns(path, _CSV_NUMBERS, _CSV_TEXT, texts, tally, progress).get("", {})
+    by_guid = tables.read_columns(path, _CSV_NUMBERS, _CSV_TEXT, texts, tally, progress)
+    rows = by_guid.get("", {})
     recorded = []
     for pid in np.unique(rows.get("pid", np.empty(0, np.int64))).tolist():
         own = amd.of_process(rows, pid)
@@ -133,13 +132,13 @@ def read_table(path: Path, progress: Callable[[float], None] | None) -> list[Tra
 
 
 def _kernels(rows: Columns, texts: StringCodes) -> Columns:
-    one = np.ones(len(rows["name"]), np.int64)
+    along_others = np.ones(len(rows["name"]), np.int64)  # the sizes are products of the three axes
     spelt = texts.in_order()
     return {
-        **amd.launch_shape([rows["grd"], one, one], [rows["wgr"], one, one]),
+        **amd.launch_shape([rows["grd"], along_others], [rows["wgr"], along_others]),
         "start": rows["beginns"],
         "end": rows["endns"],
-        "kind": np.full(len(one), amd.KERNEL),
+        "kind": np.full(len(along_others), amd.KERNEL),
         "name": by_value(rows["name"], lambda code: texts.code(_plain(spelt[code]))),
         "device": rows["gpu-id"],
         "queue": rows["queue-id"],
@@ -226,34 +225,41 @@ def _linked(records: list[_Record], events: Sequence[_Event]) -> list[_Record]:
     comes from."""
     calls = [record for record in records if record.group == _HIP]
     calls.sort(key=attrgetter("us"))
-    of_thread: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for number, call in enumerate(calls, start=1):
-        of_thread[call.lane].append((call.us, number))
-    begins = {thread: [us for us, _ in own] for thread, own in of_thread.items()}
-    numbers = {thread: [number for _, number in own] for thread, own in of_thread.items()}
+    numbered = [
+        msgspec.structs.replace(call, correlation=number)
+        for number, call in enumerate(calls, start=1)
+    ]
+    launched = _launched(numbered, events)
+    others = [record for record in records if record.group != _HIP]
+    return [*numbered, *(_with_call(record, launched) for record in others)]
+
+
+def _launched(calls: list[_Record], events: Sequence[_Event]) -> dict[tuple[int, int], list[int]]:
+    """The calls that arrows come from, by the lane group and the time that these lead to."""
+    of_thread: dict[int, list[_Record]] = defaultdict(list)
+    for call in calls:
+        of_thread[call.lane].append(call)
     starts = {event.id: event for event in events if event.ph == "s"}
     launched: dict[tuple[int, int], list[int]] = defaultdict(list)
     for event in events:
         start = starts.get(event.id) if event.ph == "t" else None
         if start is None:
             continue
-        thread = _whole(start.tid)
-        place = int(np.searchsorted(begins.get(thread, []), _whole(start.ts), side="right")) - 1
-        if place >= 0:
-            launched[_whole(event.pid), _whole(event.ts)].append(numbers[thread][place])
-    work = [record for record in records if _is_work(record)]
-    others = [record for record in records if record.group in (_EXTENSION, _HSA)]
-    return [
-        *(
-            msgspec.structs.replace(call, correlation=number)
-            for number, call in enumerate(calls, start=1)
-        ),
-        *(_with_call(record, launched) for record in work),
-        *others,
-    ]
+        origin = _last_before(of_thread.get(_whole(start.tid), []), _whole(start.ts))
+        if origin is not None:
+            launched[_whole(event.pid), _whole(event.ts)].append(origin.correlation)
+    return launched
+
+
+def _last_before(calls: list[_Record], us: int) -> _Record | None:
+    """The last of a thread's calls that began by then."""
+    place = bisect_right(calls, us, key=attrgetter("us"))
+    return calls[place - 1] if place else None
 
 
 def _with_call(record: _Record, launched: Mapping[tuple[int, int], list[int]]) -> _Record:
+    if not _is_work(record):
+        return record
     numbers = launched.get((record.group, record.us))
     return msgspec.structs.replace(record, correlation=numbers.pop(0)) if numbers else record
 

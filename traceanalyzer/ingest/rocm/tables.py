@@ -40,10 +40,12 @@ Progress = Callable[[float], None] | None
 def is_table(head: bytes) -> bool:
     """Whether the text is a table of kernels, of any version. `head`: the first bytes of the
     decompressed file."""
-    return {"kernel_name", "start_timestamp", "end_timestamp", "agent_id"}.issubset(header_of(head))
+    return {"kernel_name", "start_timestamp", "end_timestamp", "agent_id"}.issubset(
+        columns_named(head)
+    )
 
 
-def header_of(head: bytes) -> list[str]:
+def columns_named(head: bytes) -> list[str]:
     """Names of the columns of a table that begins like this, in small letters."""
     first = head.partition(b"\n")[0].decode("utf-8-sig", "replace")
     return _header(csv.reader([first]))
