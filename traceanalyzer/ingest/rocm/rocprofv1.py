@@ -7,7 +7,7 @@ from within the call to the beginning of the work."""
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,8 @@ _NO_PROCESS = -1
 _CSV_TEXT = "kernelname"
 _CSV_NUMBERS = ("beginns", "endns", "gpu-id", "queue-id", "pid", "grd", "wgr", "lds")
 Number = int | float | str
+_Launches = dict[tuple[int, int], list[int]]
+"""Correlation ids of calls, by the lane group and the time that arrows from them lead to."""
 
 
 class _Args(Struct, gc=False, frozen=True):
@@ -124,7 +126,7 @@ def read_kernel_table(path: Path, progress: Callable[[float], None] | None) -> l
     by_guid = tables.read_columns(path, _CSV_NUMBERS, _CSV_TEXT, texts, tally, progress)
     rows = by_guid.get("", {})
     recorded = []
-    for pid in np.unique(rows.get("pid", np.empty(0, np.int64))).tolist():
+    for pid in sorted({*rows["pid"].tolist()} if rows else ()):
         own = amd.of_process(rows, pid)
         process = Process(pid if pid >= 0 else None)
         recorded.append(ProcessRows(process, {}, _kernels(own, texts), {}, {}))
@@ -234,13 +236,13 @@ def _linked(records: list[_Record], events: Sequence[_Event]) -> list[_Record]:
     return [*numbered, *(_with_call(record, launched) for record in others)]
 
 
-def _launched(calls: list[_Record], events: Sequence[_Event]) -> dict[tuple[int, int], list[int]]:
-    """The calls that arrows come from, by the lane group and the time that these lead to."""
+def _launched(calls: list[_Record], events: Sequence[_Event]) -> _Launches:
+    """The calls that arrows come from."""
     of_thread: dict[int, list[_Record]] = defaultdict(list)
     for call in calls:
         of_thread[call.lane].append(call)
     starts = {event.id: event for event in events if event.ph == "s"}
-    launched: dict[tuple[int, int], list[int]] = defaultdict(list)
+    launched: _Launches = defaultdict(list)
     for event in events:
         start = starts.get(event.id) if event.ph == "t" else None
         if start is None:
@@ -257,7 +259,7 @@ def _last_before(calls: list[_Record], us: int) -> _Record | None:
     return calls[place - 1] if place else None
 
 
-def _with_call(record: _Record, launched: Mapping[tuple[int, int], list[int]]) -> _Record:
+def _with_call(record: _Record, launched: _Launches) -> _Record:
     if not _is_work(record):
         return record
     numbers = launched.get((record.group, record.us))
