@@ -97,6 +97,22 @@ def test_what_is_against_the_verdict_comes_before_a_small_promise():
     assert ids.index("compile_graphs") < ids.index("pinned_memory") < ids.index("tf32")
 
 
+def test_what_the_program_is_seen_to_spend_on_comes_first_without_a_promise():
+    costly = replace(GPU, calls={"checkpoint": 12}, settings={"anomaly_detection": True})
+    ids = [one.switch.id for one in candidates(costly, None)[0]]
+    assert ids[:2] == ["no_recompute", "no_anomaly_detection"]
+
+
+def test_a_stream_that_does_not_share_itself_gets_no_workers():
+    stream = replace(GPU, loaders=[{"num_workers": 0, "streams": True}])
+    why = {one.switch.id: one.why for one in candidates(stream, None)[1]}
+    assert why["loader_workers"] == (
+        "its IterableDataset does not ask get_worker_info(): each worker would read all"
+    )
+    sharing = replace(stream, calls={"get_worker_info": 1})
+    assert "loader_workers" in {one.switch.id for one in candidates(sharing, None)[0]}
+
+
 def test_a_graph_of_the_model_leaves_the_optimizers_idle_time():
     phases = (
         {"role": "optimizer", "depth": 0, "unprofiled_idle_ms": 4.0},

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+
+import pytest
 
 from tests.trials.build import run
 from traceanalyzer.trials.measured import compare_runs
+from traceanalyzer.trials.result import run_of
 from traceanalyzer.trials.turns import Turns
 
 
@@ -38,6 +42,7 @@ TIMES = {
     ("gc_freeze",): 12.0,
     ("channels_last",): "ran out of memory",
     ("compile", "tf32"): 4.0,
+    ("set_to_none", "fused_optimizer"): 9.0,
     ("compile", "tf32", "fused_optimizer"): 4.0,
 }
 
@@ -47,53 +52,78 @@ def _turns(**times):
     return runs, Turns(runs, [run(), run()])
 
 
-def test_a_plain_difference_takes_one_round():
+def test_each_switch_runs_once_at_first():
     runs, turns = _turns()
-    trial = turns.one(("compile",))
-    assert runs.asked == [("compile",), ("compile",), ()]
+    trial = turns.screen("compile")
+    assert runs.asked == [("compile",)]
     assert trial.won
-    assert trial.found.gain == 0.5
+    assert trial.sure
+    assert trial.gain == 0.5
+    assert not turns.screen("gc_freeze").won
+    assert not turns.screen("set_to_none").won
+    assert turns.screen("channels_last").failed == "ran out of memory"
+    assert len(runs.asked) == 4
+
+
+def test_what_was_faster_runs_in_turns_with_the_unchanged_program():
+    runs, turns = _turns()
+    final = turns.best_of([turns.screen("compile")])
+    assert runs.asked == [("compile",), ("compile",), ()]
+    assert final.won
+    assert (final.switches, final.runs) == (("compile",), 2)
+    assert turns.confirmed == {("compile",): final}
 
 
 def test_a_small_difference_takes_another_round():
     runs, turns = _turns()
     runs.steps["set_to_none",] = [9.8, 9.8, 9.8, 9.8]
-    assert turns.one(("set_to_none",)).won
-    assert runs.asked == [("set_to_none",), ("set_to_none",), ()] * 2
+    assert turns.best_of([turns.screen("set_to_none")]).won
+    assert runs.asked == [("set_to_none",), ("set_to_none",), (), *[("set_to_none",)] * 2, ()]
 
 
-def test_what_is_slower_runs_once_and_what_fails_is_a_row():
+def test_a_fast_run_that_is_not_repeated_is_an_accident():
     runs, turns = _turns()
-    assert not turns.one(("gc_freeze",)).won
-    assert turns.one(("channels_last",)).failed == "ran out of memory"
-    assert runs.asked == [("gc_freeze",), ("channels_last",)]
+    runs.steps["set_to_none",] = [8.0, *[10.0] * 5]
+    final = turns.best_of([turns.screen(name) for name in ("set_to_none", "fused_optimizer")])
+    assert final.switches == ("fused_optimizer",)
+    assert not turns.confirmed["set_to_none",].won
 
 
 def test_the_bases_own_difference_is_asked_for_where_a_result_differs():
     runs = Runs(TIMES)
     turns = Turns(runs, [run()])
     runs.run = lambda switches=(), seed=1, nudge=0.0: run(
-        *switches, ms=5.0, factor=1.05 if switches else 1.02
+        *switches, ms=5.0 if switches else 10.0, factor=1.05 if switches else 1.02
     )
-    assert turns.one(("compile",)).verdict.same
+    assert turns.screen("compile").verdict.same
 
 
-def test_no_difference_is_no_win():
-    _, turns = _turns()
-    assert not turns.one(("set_to_none",)).won
+def test_nothing_is_asked_of_what_differs_and_is_no_faster():
+    runs = Runs(TIMES)
+    turns = Turns(runs, [run()])
+    runs.run = lambda switches=(), seed=1, nudge=0.0: run(*switches, ms=10.0, factor=1.5)
+    trial = turns.screen("compile")
+    assert not trial.won
+    assert trial.verdict is None
 
 
 def test_the_best_combination_is_built_from_the_winners():
     runs, turns = _turns()
-    won = [turns.one((name,)) for name in ("tf32", "compile", "fused_optimizer")]
-    best, tried = turns.together(won)
-    assert best == ("compile", "tf32")
-    assert [trial.switches for trial in tried] == [
-        ("compile", "tf32"),
-        ("compile", "tf32", "fused_optimizer"),
-    ]
+    promising = [turns.screen(name) for name in ("tf32", "compile", "fused_optimizer")]
+    del runs.asked[:]
+    best = turns.best_of(promising)
+    both = ("compile", "tf32")
+    assert best.switches == both
+    in_turns = [("compile",), ()]
+    assert runs.asked == [*in_turns, both, (*both, "fused_optimizer"), both, ()]
+
+
+def test_without_time_what_was_plainly_faster_once_is_the_answer():
+    runs, turns = _turns()
+    promising = [turns.screen(name) for name in ("tf32", "compile")]
     runs.afford = False
-    assert turns.together(won) == (("compile",), [])
+    best = turns.best_of(promising)
+    assert (best.switches, best.runs, best.won) == (("compile",), 1, True)
 
 
 def test_runs_that_overlap_are_no_difference():
@@ -102,3 +132,21 @@ def test_runs_that_overlap_are_no_difference():
     assert not found.faster
     assert not found.plain
     assert compare_runs(without, [run(ms=9.0), run(ms=11.0)], rounds=3).plain
+
+
+def test_a_mean_of_steps_that_come_in_bursts_has_its_own_interval(tmp_path):
+    series = [1.0, 1.0, 1.0, 37.0] * 10
+    timed = {
+        "series_ms": series,
+        "steps": len(series),
+        "timed_steps": len(series),
+        "step_time_ms": 1.0,
+        "low_ms": 1.0,
+        "high_ms": 37.0,
+    }
+    told = {"whole": True, "steps": 50, "rank": 0, "timed": timed, "peak_bytes": 0}
+    told |= {"losses": [], "norms": [], "outputs": [], "weights": {}, "facts": {}, "unit": "step"}
+    (tmp_path / "result.rank0.1.json").write_text(json.dumps(told))
+    found = run_of(tmp_path, run(), None, 5.0)
+    assert (found.low_ms, found.step_ms, found.high_ms) == pytest.approx((6.9, 10.0, 13.1), abs=3)
+    assert found.high_ms < 20

@@ -36,6 +36,7 @@ class Row:
     write: str = ""  # what to write into the program
     where: str = ""  # file and line
     could_break: str = ""
+    runs: int = 0  # with it
 
     @property
     def speedup(self) -> float | None:
@@ -97,6 +98,7 @@ def switch_row(
         write=written_switch(switch, facts),
         where=facts.places.get(switch.place, ""),
         could_break=switch.could_break,
+        runs=trial.runs,
     )
 
 

@@ -9,6 +9,7 @@ from traceanalyzer.collect.host import cuda
 from traceanalyzer.collect.host.ranks import several_ranks
 from traceanalyzer.trials.probe import Probe
 
+COUNTED = ("empty_cache", "checkpoint", "get_worker_info")
 WRAPPERS = ("DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule")
 
 
@@ -29,9 +30,9 @@ def facts_of_process(probe: Probe, steps: int) -> dict[str, Any]:
             "cudnn_benchmark": torch.backends.cudnn.benchmark,
             "autocast": probe.autocast,
             "grad": probe.grad,
-            "anomaly_detection": torch.is_anomaly_enabled(),
+            "anomaly_detection": probe.anomaly,
         },
-        "calls": {name: probe.counts[name] for name in ("empty_cache", "checkpoint")},
+        "calls": {name: probe.counts[name] for name in COUNTED},
         "backwards_per_step": probe.counts["backward"] / steps if steps else 0.0,
         "compiled": has_compiled(),
     }

@@ -23,9 +23,11 @@ from traceanalyzer.trials.result import TrialRun
 from traceanalyzer.trials.session import NoBaseError, Options, TrialSession
 from traceanalyzer.trials.switch import ProgramFacts
 from traceanalyzer.trials.switches import SWITCHES
-from traceanalyzer.trials.turns import RUNS_A_ROUND, Trial, Turns
+from traceanalyzer.trials.turns import RUNS_TO_CONFIRM, Trial, Turns
 
 ANSWER = "try.json"
+NO_PROMISE = "without a GPU nothing is promised: switches are tried in the order of the table"
+MOST_KEPT = 3  # switches that are put together, for which time is kept
 RECORDING_FACTOR = 3.0  # a recording may take so many times as long as a run
 RECORDING_SECONDS = 120.0  # and so much longer: the profiler writes its file
 
@@ -67,7 +69,7 @@ class Search:
         self._facts = facts_of_run(base, report)
         session.learn(self._facts)
         if report is not None:
-            self._say(report.summary.headline)
+            self._say(report.summary.headline if self._facts.gpu else NO_PROMISE)
             report.save(options.folder / "report.json")
         self._candidates, self._left = candidates(
             self._facts, report, options.only, options.without
@@ -75,30 +77,29 @@ class Search:
         return self._candidates, self._left
 
     def search(self) -> None:
-        """Try them all, then what won together."""
+        """Try each once, then what was faster together, and against the unchanged program."""
         turns = Turns(self._session, self._bases)
         for candidate in self._candidates:
             name = candidate.switch.id
-            if not self._session.affords((name,), RUNS_A_ROUND):
+            if not self._session.affords((name,), 1 + self._kept_runs()):
                 self._skipped[name] = "no time left (--budget)"
                 continue
-            trial = turns.one((name,))
+            trial = turns.screen(name)
             self._trials[name] = trial
             self._say(f"{name}: {words.outcome_clause(switch_row(candidate, trial, self._facts))}")
-        won = [trial for trial in self._trials.values() if trial.won]
-        self._best, _ = turns.together(won)
-        if len(self._best) == 1:
-            self._final = self._trials[self._best[0]]
-        elif self._best:
-            self._final = self._confirmed(turns)
+        self._final = turns.best_of(self._promising())
+        self._best = self._final.switches if self._final is not None else ()
+        for switches, trial in turns.confirmed.items():
+            if len(switches) == 1:
+                self._trials[switches[0]] = trial
 
-    def _confirmed(self, turns: Turns) -> Trial | None:
-        """The best combination against the unchanged program, in turns once more."""
-        final = turns.one(self._best)
-        if not final.won:
-            self._say("together they are not faster than the unchanged program")
-            self._best = ()
-        return final if final.won else None
+    def _promising(self) -> list[Trial]:
+        return [trial for trial in self._trials.values() if trial.promising]
+
+    def _kept_runs(self) -> int:
+        """Runs that time is kept for: to put together what was faster, and to confirm it."""
+        promising = len(self._promising())
+        return RUNS_TO_CONFIRM + min(promising, MOST_KEPT) - 1 if promising else 0
 
     def answer(self, ended: str = "") -> Answer:
         """What is known. Raises NoBaseError where that is nothing."""
@@ -127,9 +128,9 @@ class Search:
 
     def interrupted(self) -> None:
         """The search ends before its time: the best switch that is known is the answer."""
-        won = [trial for trial in self._trials.values() if trial.won and trial.found]
+        won = [trial for trial in self._trials.values() if trial.won and trial.sure]
         if won and self._final is None:
-            self._final = max(won, key=lambda trial: trial.found.gain if trial.found else 0.0)
+            self._final = max(won, key=lambda trial: trial.gain)
             self._best = self._final.switches
 
 

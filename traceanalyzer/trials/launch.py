@@ -4,10 +4,12 @@ or takes too long. Whatever it leaves behind is ended with it."""
 import os
 import re
 import signal
+import stat
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
@@ -17,6 +19,7 @@ from traceanalyzer.collect.run import ATTACH, injected_path
 from traceanalyzer.trials.request import VARIABLE, Request
 
 OUTPUT = "output.txt"
+STDIN = 0
 TAIL_BYTES = 1 << 16
 GRACE_SECONDS = 5.0  # from SIGTERM until SIGKILL
 POLL_SECONDS = 0.05
@@ -87,7 +90,7 @@ def _run(
             child = subprocess.Popen(  # noqa: S603
                 command,
                 env=dict(environment),
-                stdin=subprocess.DEVNULL,
+                stdin=_input_from_its_beginning(),
                 stdout=written,
                 stderr=None if written is None else subprocess.STDOUT,
                 start_new_session=True,
@@ -97,6 +100,24 @@ def _run(
         with suppress(subprocess.TimeoutExpired):
             status = child.wait(patience_s)
     return Ended(status, time.monotonic() - begun, "")
+
+
+def _input_from_its_beginning() -> int | None:
+    """Our standard input for one more run, None for the inherited one: a file can be read again.
+    What comes through a pipe or from a terminal cannot: there is nothing to read."""
+    try:
+        is_file = stat.S_ISREG(os.fstat(STDIN).st_mode)
+    except OSError:
+        return subprocess.DEVNULL
+    if not is_file:
+        return subprocess.DEVNULL
+    os.lseek(STDIN, _where_input_began(), os.SEEK_SET)
+    return None
+
+
+@cache
+def _where_input_began() -> int:
+    return os.lseek(STDIN, 0, os.SEEK_CUR)
 
 
 @contextmanager

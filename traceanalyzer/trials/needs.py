@@ -36,6 +36,14 @@ def loader_without_workers(facts: ProgramFacts) -> str | None:
     return None
 
 
+def data_shared_among_workers(facts: ProgramFacts) -> str | None:
+    """No IterableDataset that each of several workers would read from its beginning to its end."""
+    alone = [one for one in facts.loaders if one.get("streams") and one.get("num_workers", 0) < 2]
+    if alone and not facts.calls.get("get_worker_info"):
+        return "its IterableDataset does not ask get_worker_info(): each worker would read all"
+    return None
+
+
 def loader_with_workers(facts: ProgramFacts) -> str | None:
     """A DataLoader with workers."""
     if any(one.get("num_workers") for one in facts.loaders):

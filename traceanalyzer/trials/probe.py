@@ -7,7 +7,7 @@ import functools
 import importlib
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 MOST_VALUES = 4096  # losses and norms kept of a run
 MOST_OUTPUTS = 32  # calls of outermost modules whose outputs are kept as figures
 MOST_TENSORS = 8  # of one output
+COLLATING = ("torch", "transformers")  # they ask in which worker a batch is put together
 LIBRARIES = ("site-packages", "dist-packages", "lib/python", "traceanalyzer")
 
 
@@ -32,6 +33,7 @@ class Probe:
         self.models: dict[int, Any] = {}
         self.keeps_values = True  # losses and norms; of steps that nobody compares they cost time
         self.autocast = False
+        self.anomaly = False  # whether a backward pass looked for NaNs
         self.grad = False  # whether models were called with gradients on
         self._hook: Any = None
 
@@ -43,6 +45,7 @@ class Probe:
         self._see_clipping(torch)
         self._see_loaders()
         self._see_optimizers(torch)
+        self._count(torch, "set_anomaly_enabled")
         self._count(torch.cuda, "empty_cache")
         self._count(importlib.import_module("torch.utils.checkpoint"), "checkpoint")
 
@@ -96,6 +99,7 @@ class Probe:
 
         @functools.wraps(backward)
         def seen(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+            self.anomaly = self.anomaly or torch.is_anomaly_enabled()
             self._note_loss(tensors)
             return backward(tensors, *args, **kwargs)
 
@@ -124,28 +128,36 @@ class Probe:
 
         utils.clip_grad_norm_ = utils.clip_grad.clip_grad_norm_ = seen
 
-    def _count(self, owner: Any, name: str) -> None:
-        """Count the calls of a function, and note where the first one is."""
+    def _count(self, owner: Any, name: str, but_by: Sequence[str] = ()) -> None:
+        """Count the calls of a function, but those by some packages, and note where the first one
+        is."""
+        import torch
+
         original = getattr(owner, name)
 
         @functools.wraps(original)
         def counted(*args: Any, **kwargs: Any) -> Any:
-            self.counts[name] += 1
-            self.places.setdefault(name, self._place())
+            # a graph would break at what is ours
+            if not torch.compiler.is_compiling() and _caller_package() not in but_by:
+                self.counts[name] += 1
+                self.places.setdefault(name, self._place())
             return original(*args, **kwargs)
 
         setattr(owner, name, counted)
 
     def _see_loaders(self) -> None:
-        from torch.utils.data import DataLoader
+        from torch.utils import data
 
         def noted(loader: Any) -> None:
             self.places.setdefault("loader", self._place())
             held = vars(loader)
             names = ("num_workers", "pin_memory", "persistent_workers", "prefetch_factor")
-            self.loaders.append({name: held.get(name) for name in names})
+            streams = isinstance(held.get("dataset"), data.IterableDataset)
+            self.loaders.append({name: held.get(name) for name in names} | {"streams": streams})
 
-        _after_init(DataLoader, noted)
+        _after_init(data.DataLoader, noted)
+        # a stream that asks which worker reads it shares itself among them
+        self._count(data, "get_worker_info", but_by=COLLATING)
 
     def _see_optimizers(self, torch: Any) -> None:
         def noted(optimizer: Any) -> None:
@@ -166,6 +178,12 @@ class Probe:
                 return f"{Path(name).name}:{frame.f_lineno}"
             frame = frame.f_back
         return ""
+
+
+def _caller_package() -> str:
+    """The package that called the function that asks."""
+    name: str = sys._getframe(2).f_globals.get("__name__", "")
+    return name.partition(".")[0]
 
 
 def _after_init(owner: Any, noted: Callable[[Any], None]) -> None:

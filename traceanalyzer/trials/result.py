@@ -4,7 +4,7 @@ import dataclasses
 import json
 import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,8 @@ from traceanalyzer.base import dataclass
 
 RESULTS = "result.rank*.json"
 SLOW_FACTOR = 2.0  # a step is slow that takes so many times the median
+PARTS = 8  # of a series, whose means say how far its mean is known
+T_90 = 1.9  # half width of the 90 % interval of a mean of so many values, in standard errors
 RECURS = 2  # slow steps that are no accident: a new epoch, an evaluation, a checkpoint
 
 
@@ -64,12 +66,12 @@ def run_of(folder: Path, asked: TrialRun, failed: str | None, seconds: float) ->
         facts = first["facts"] if first else {}
         return dataclasses.replace(asked, failed=failed, seconds=seconds, facts=facts)
     timed = first["timed"]
-    scale = slow_steps_factor(timed)
+    step_ms, low_ms, high_ms = _step_with_interval(timed)
     return dataclasses.replace(
         asked,
-        step_ms=timed["step_time_ms"] * scale,
-        low_ms=timed["low_ms"] * scale,
-        high_ms=timed["high_ms"] * scale,
+        step_ms=step_ms,
+        low_ms=low_ms,
+        high_ms=high_ms,
         steps=timed["timed_steps"],
         peak_bytes=max(one["peak_bytes"] for one in found),
         seconds=seconds,
@@ -79,13 +81,26 @@ def run_of(folder: Path, asked: TrialRun, failed: str | None, seconds: float) ->
     )
 
 
-def slow_steps_factor(timed: Mapping[str, Any]) -> float:
-    """What slow steps that recur make of the median step, from what `StepClock.measured` says: the
-    mean over the median. 1 where no more than one step is slow: that is an accident."""
+def _step_with_interval(timed: Mapping[str, Any]) -> tuple[float, float, float]:
+    """The step of what `StepClock.measured` says, and its interval, ms: the median's, or the mean's
+    where slow steps recur. No more than one of them is an accident."""
     series = timed["series_ms"][-timed["steps"] :]
     median_ms = timed["step_time_ms"]
     slow = [ms for ms in series if ms > SLOW_FACTOR * median_ms]
-    return statistics.fmean(series) / median_ms if len(slow) >= RECURS else 1.0
+    if len(slow) < RECURS:
+        return median_ms, timed["low_ms"], timed["high_ms"]
+    mean_ms = statistics.fmean(series)
+    half_ms = _mean_half_width(series)
+    return mean_ms, mean_ms - half_ms, mean_ms + half_ms
+
+
+def _mean_half_width(series: Sequence[float]) -> float:
+    """Half width of the mean's interval, from the means of its parts: steps that follow each other
+    are not independent, as those that wait for every fourth batch."""
+    size = max(len(series) // PARTS, 1)
+    whole = len(series) - len(series) % size
+    means = [statistics.fmean(series[first : first + size]) for first in range(0, whole, size)]
+    return T_90 * statistics.stdev(means) / math.sqrt(len(means))
 
 
 def _results(folder: Path) -> list[dict[str, Any]]:

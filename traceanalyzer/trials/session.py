@@ -19,6 +19,7 @@ from traceanalyzer.trials.switches import BY_ID
 RUNS = "runs.jsonl"
 LEAST_PATIENCE_S = 60.0
 PATIENCE_FACTOR = 4.0  # a run may take so many times as long as the base did
+PASSED_SHARE = 0.5  # of the budget that a run which began within it may pass its end by
 FIRST_PATIENCE_S = 3600.0  # nothing is known of the first run but the budget
 OTHER_SEED = SEED + 1
 Switches = Sequence[str]  # their ids
@@ -74,7 +75,13 @@ class TrialSession:
     def affords(self, switches: Sequence[str], runs: int = 1) -> bool:
         """Whether so many more runs fit the budget; known ones cost nothing."""
         known = len(self._known[tuple(switches), SEED, 0.0])
-        return max(runs - known, 0) * self.base_seconds <= self.seconds_left
+        return max(runs - known, 0) * self._expected_seconds(switches) <= self.seconds_left
+
+    def _expected_seconds(self, switches: Switches) -> float:
+        """How long a run with these switches takes: as long as the longest with some of them did,
+        a compilation."""
+        known = (run.seconds for run in self.runs if run.ok and set(run.switches) <= set(switches))
+        return max(known, default=self.base_seconds)
 
     def base(self) -> TrialRun:
         """The first run: of the unchanged program, its output in sight. Raises NoBaseError."""
@@ -94,6 +101,8 @@ class TrialSession:
         rows = [BY_ID[name] for name in switches]
         extra_s = sum(row.extra_seconds for row in rows)
         patience_s = max(LEAST_PATIENCE_S, PATIENCE_FACTOR * self.base_seconds) + extra_s
+        most_s = max(self.seconds_left, PASSED_SHARE * self.options.budget_s)
+        patience_s = min(patience_s, most_s)
         return self._run(TrialRun(tuple(switches), seed, nudge=nudge), patience_s)
 
     def _run(

@@ -58,6 +58,7 @@ class Switch:
     could_break: str
     # classes of bottleneck that it is against, where the report promises nothing of it
     against: tuple[BottleneckClass, ...] = ()
+    telling: bool = False  # whether what it needs is a cost in itself, seen without a recording
     of_model: bool = False  # whether it reaches no further than forward and backward
     apply: str = ""
     value: Callable[[ProgramFacts], Any] = lambda facts: True

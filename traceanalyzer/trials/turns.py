@@ -1,7 +1,8 @@
-"""The order of the trials: base and trial in turns (A B B A), the most promising first, then what
-won together."""
+"""The order of the trials: each switch once, the most promising first; then what was faster again,
+in turns with the unchanged program (A B B A), and on top of what has won."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from traceanalyzer.base import dataclass
 from traceanalyzer.trials.measured import LEAST_GAIN, SwitchEffect, compare_runs
@@ -13,7 +14,10 @@ from traceanalyzer.trials.switch import Numerics
 from traceanalyzer.trials.switches import BY_ID
 
 RUNS_A_ROUND = 3  # B B A: the A before it is there already
+RUNS_TO_CONFIRM = 2  # B A after the A and the B that are known
 LEAST_OF_COMBINATION = 0.01
+BASE_EVERY = 5  # runs with switches, then one without: a machine gets slower, or fast again
+SCREENED = 1  # rounds that one run with a switch counts as
 
 
 @dataclass(frozen=True)
@@ -26,12 +30,28 @@ class Trial:
     verdict: Sameness | None = None
     failed: str | None = None
     peak_bytes: int = 0
+    runs: int = 1  # with the switches
+
+    @property
+    def promising(self) -> bool:
+        """Whether it computes the same, and took less time."""
+        right = self.verdict is not None and self.verdict.same
+        return right and self.gain >= LEAST_GAIN
 
     @property
     def won(self) -> bool:
-        """Whether it is faster, and computes the same."""
-        right = self.verdict is not None and self.verdict.same
-        return right and self.found is not None and self.found.faster
+        """Whether it computes the same, and is faster by more than runs differ."""
+        return self.promising and self.found is not None and self.found.faster
+
+    @property
+    def sure(self) -> bool:
+        """Whether it was timed more than once, or is plainly faster."""
+        return self.runs > 1 or (self.found is not None and self.found.plain)
+
+    @property
+    def gain(self) -> float:
+        """Share of the step that it saves; 0 where it was not timed."""
+        return self.found.gain if self.found else 0.0
 
 
 class Turns:
@@ -40,60 +60,144 @@ class Turns:
     def __init__(self, session: TrialSession, bases: list[TrialRun]) -> None:
         self._session = session
         self._bases = bases  # of the unchanged program, all that have run
-        self._others: list[TrialRun] = []
+        self._others: list[TrialRun] = []  # of it, under another seed
         self._nudged: dict[float, TrialRun] = {}  # by the share that their weights were moved by
         self._known: dict[tuple[str, ...], list[TrialRun]] = {(): bases}
+        self._since_base = 0
+        self.confirmed: dict[tuple[str, ...], Trial] = {}  # what ran in turns with the base
 
-    def one(self, switches: tuple[str, ...], without: tuple[str, ...] = ()) -> Trial:
-        """Try these switches, in as many rounds as the difference needs and the budget allows: one
-        run where that is no faster than the fastest run without them."""
-        known = self._known.get(without)
-        before = known[-1] if known else self._run(without)
-        if not before.ok:
-            return Trial(switches, without, failed=before.failed)
-        fastest_ms = min(run.step_ms for run in self._known[without])
-        plain: list[TrialRun] = [before]
-        trials: list[TrialRun] = []
+    def screen(self, name: str) -> Trial:
+        """One run with a switch, against all that ran without it."""
+        switches = (name,)
+        if self._since_base >= BASE_EVERY:
+            self._run(())
+        run = self._run(switches)
+        if not run.ok:
+            return Trial(switches, failed=run.failed)
+        found = compare_runs(
+            self._runs(
+                (),
+            ),
+            [run],
+            SCREENED,
+        )
+        pays = found.gain >= LEAST_GAIN
+        verdict = self._verdict(run, switches, asking=pays)
+        if verdict.same or pays:
+            # what its results depend on was asked of runs that tell the time, too
+            found = compare_runs(self._runs(()), [run], SCREENED)
+            return Trial(switches, (), found, verdict, peak_bytes=run.peak_bytes)
+        return Trial(switches, (), found, peak_bytes=run.peak_bytes)
+
+    def best_of(self, promising: Sequence[Trial]) -> Trial | None:
+        """The best combination of what was faster in one run, against the unchanged program."""
+        left = sorted(promising, key=lambda one: -one.gain)
+        while left:
+            leader, *others = left
+            if self._session.affords(leader.switches, 2 * RUNS_TO_CONFIRM + len(others)):
+                leader = self.against_base(leader.switches)
+            if leader.promising:
+                final = self.against_base(self.together([leader, *others]))
+                if final.won and final.sure:
+                    return final
+            # the fastest run was an accident
+            left = others
+        return None
+
+    def together(self, promising: Sequence[Trial]) -> tuple[str, ...]:
+        """Switches that make the step shortest together, built greedily: the first of them, and
+        each that makes it shorter yet."""
+        best = promising[0].switches
+        for trial in promising[1:]:
+            (name,) = trial.switches
+            if excluded(name, best):
+                continue
+            if not self._session.affords((*best, name), 1 + RUNS_TO_CONFIRM):
+                break
+            tried = self.in_turns((*best, name), best, once=True)
+            if tried.won and tried.gain >= LEAST_OF_COMBINATION:
+                best = tried.switches
+        return best
+
+    def against_base(self, switches: tuple[str, ...]) -> Trial:
+        """Switches that have run, against the unchanged program: in turns once, or by the runs that
+        are known where there is no time for that."""
+        known = self.confirmed.get(switches)
+        if known is not None:
+            return known
+        if self._session.affords(switches, RUNS_TO_CONFIRM):
+            self.confirmed[switches] = self.in_turns(switches, ())
+            return self.confirmed[switches]
+        runs = self._known[switches]
+        found = compare_runs(self._runs(()), runs, SCREENED)
+        verdict = self._verdict(runs[-1], switches, asking=False)
+        peak_bytes = runs[-1].peak_bytes
+        return Trial(switches, (), found, verdict, peak_bytes=peak_bytes, runs=len(runs))
+
+    def in_turns(
+        self, switches: tuple[str, ...], without: tuple[str, ...], *, once: bool = False
+    ) -> Trial:
+        """These switches in as many rounds as the difference needs and the budget allows: one run
+        where that is no faster than the fastest run without them, or, if `once`, where it plainly
+        is. A run of them that is known is the first."""
+        before = self._last(without)
+        first = self._last(switches)
+        if not first.ok:
+            return Trial(switches, without, failed=first.failed)
+        verdict = self._verdict(first, switches, asking=True)
+        found = compare_runs(self._runs(without), [first], SCREENED)
+        trial = Trial(switches, without, found, verdict, peak_bytes=first.peak_bytes)
+        fastest_ms = min(run.step_ms for run in self._runs(without))
+        is_no_faster = first.step_ms > fastest_ms * (1 - LEAST_GAIN)
+        if not verdict.same or is_no_faster or (once and found.plain):
+            return trial
+        return self._repeated(trial, before, first)
+
+    def _repeated(self, trial: Trial, before: TrialRun, first: TrialRun) -> Trial:
+        """The trial in rounds that begin with these two runs: A B B A, and B B A again."""
+        plain = [before]
+        with_it = [first]
         rounds = 0
         found: SwitchEffect | None = None
         while found is None or not found.plain:
-            if found is not None and not self._session.affords(switches, RUNS_A_ROUND):
+            if rounds and not self._session.affords(trial.switches, RUNS_A_ROUND):
                 break
-            first = self._run(switches)
-            trial = self._judged(first, switches, without)
-            if not first.ok or trial.verdict is None or not trial.verdict.same:
-                return trial
-            trials.append(first)
-            if rounds == 0 and first.step_ms > fastest_ms * (1 - LEAST_GAIN):
-                return self._trial(trial, compare_runs(plain, trials, rounds=1))
-            second = self._run(switches)
-            after = self._run(without)
-            if second.ok:
-                trials.append(second)
-            if after.ok:
-                plain.append(after)
+            asked = [self._run(trial.switches) for _ in range(2 if rounds else 1)]
+            with_it += [run for run in asked if run.ok]
+            after = self._run(trial.without)
+            plain += [after] if after.ok else []
             rounds += 1
-            found = compare_runs(plain, trials, rounds)
-        return self._trial(self._judged(trials[-1], switches, without), found)
+            found = compare_runs(plain, with_it, rounds)
+        return replace(trial, found=found, runs=len(with_it))
 
-    def _trial(self, trial: Trial, found: SwitchEffect | None) -> Trial:
-        return Trial(
-            trial.switches, trial.without, found, trial.verdict, peak_bytes=trial.peak_bytes
-        )
+    def _runs(self, switches: tuple[str, ...]) -> list[TrialRun]:
+        """All runs with these switches that tell the time: without any, those with other weights or
+        under another seed, too."""
+        if switches:
+            return self._known[switches]
+        nudged = [run for run in self._nudged.values() if run.ok]
+        return [*self._bases, *nudged, *self._others]
+
+    def _last(self, switches: tuple[str, ...]) -> TrialRun:
+        """The latest run with these switches, made where there is none."""
+        known = self._known.get(switches)
+        return known[-1] if known else self._run(switches)
 
     def _run(self, switches: tuple[str, ...]) -> TrialRun:
         run = self._session.run(switches)
+        self._since_base = 0 if not switches else self._since_base + 1
         if run.ok:
             self._known.setdefault(switches, []).append(run)
         return run
 
-    def _judged(self, run: TrialRun, switches: tuple[str, ...], without: tuple[str, ...]) -> Trial:
-        if not run.ok:
-            return Trial(switches, without, failed=run.failed)
+    def _verdict(self, run: TrialRun, switches: Sequence[str], *, asking: bool) -> Sameness:
+        """Whether the run computed what the unchanged program does. `asking`: where it did not by
+        what is known, further runs of the unchanged program say what its results depend on."""
         kinds = [BY_ID[name].numerics for name in switches]
         verdict = self._compared(run, kinds)
-        # what the program's results depend on is asked for only where it matters
-        if not verdict.same and len(self._bases) == 1:
+        if verdict.same or not asking:
+            return verdict
+        if len(self._bases) == 1:
             self._run(())
             verdict = self._compared(run, kinds)
         nudge = nudge_of(kinds)
@@ -104,31 +208,13 @@ class Turns:
             other = self._session.run((), OTHER_SEED)
             self._others += [other] if other.ok else []
             verdict = self._compared(run, kinds)
-        return Trial(switches, without, verdict=verdict, peak_bytes=run.peak_bytes)
+        return verdict
 
     def _compared(self, run: TrialRun, kinds: Sequence[Numerics]) -> Sameness:
         """The run held against all that is known of the unchanged program by now."""
         nudged = self._nudged.get(nudge_of(kinds))
         usable = nudged if nudged is not None and nudged.ok else None
         return compare(run, self._bases, kinds, self._others, usable)
-
-    def together(self, won: Sequence[Trial]) -> tuple[tuple[str, ...], list[Trial]]:
-        """The best combination, built greedily from what won, and the trials that built it."""
-        best: tuple[str, ...] = ()
-        trials: list[Trial] = []
-        order = sorted(won, key=lambda trial: -(trial.found.gain if trial.found else 0.0))
-        for trial in order:
-            (name,) = trial.switches
-            if not best:
-                best = (name,)
-                continue
-            if excluded(name, best) or not self._session.affords((), RUNS_A_ROUND + 1):
-                continue
-            tried = self.one((*best, name), best)
-            trials.append(tried)
-            if tried.won and tried.found and tried.found.gain >= LEAST_OF_COMBINATION:
-                best = tried.switches
-        return best, trials
 
 
 def excluded(name: str, others: Sequence[str]) -> bool:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from traceanalyzer.base import digits
-from traceanalyzer.trials.answer import FASTER, Answer, Row
-from traceanalyzer.trials.measured import StepsOfRuns
+from traceanalyzer.trials.answer import FASTER, NOTHING, Answer, Row
+from traceanalyzer.trials.measured import PLAIN_GAIN, StepsOfRuns
 
 MIB = 1 << 20
 HEAD = ("switch", "promised", "measured", "step", "memory", "result")
@@ -66,8 +66,11 @@ def _memory(row: Row, answer: Answer) -> str:
 def _result(row: Row) -> str:
     if row.why and not row.changes_numerics:
         return f"{row.outcome}: {row.why}"
+    if row.outcome == NOTHING and abs((row.speedup or 1.0) - 1.0) >= PLAIN_GAIN:
+        return f"{row.outcome}: runs of one kind differ by as much"
+    once = " (one run)" if row.outcome == FASTER and row.runs == 1 else ""
     numerics = f", changes numerics ({row.why})" if row.changes_numerics else ""
-    return row.outcome + numerics + _of_promise(row)
+    return row.outcome + once + numerics + _of_promise(row)
 
 
 def _of_promise(row: Row) -> str:
