@@ -61,6 +61,7 @@ class Answer:
     best_peak_bytes: int = 0
     left: list[NotTried] = field(default_factory=list)
     seconds: float = 0.0
+    spent_s: dict[str, float] = field(default_factory=dict)  # on what
     ended: str = ""  # why not everything was tried, empty where it was
 
     @property
@@ -144,6 +145,7 @@ def to_json(answer: Answer) -> dict[str, Any]:
         "switches": [_row(row) for row in answer.rows],
         "not_supported": {one.switch.id: one.why for one in answer.left},
         "seconds": answer.seconds,
+        "spent_s": answer.spent_s,
         "ended": answer.ended,
     }
 

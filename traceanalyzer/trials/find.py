@@ -48,7 +48,7 @@ class Search:
         self._best: tuple[str, ...] = ()
         self._final: Trial | None = None
         self._begun = time.monotonic()
-        self._ended = ""
+        self._spent_s: dict[str, float] = {}  # before the first trial, on what
         options.folder.mkdir(parents=True, exist_ok=True)
         if resume:
             self._session.resume()
@@ -62,10 +62,18 @@ class Search:
         self._say(f"base: {base.step_ms:.3f} ms a step ({base.unit}), {base.seconds:.0f} s")
         self._bases.append(base)
         patience_s = RECORDING_FACTOR * base.seconds + RECORDING_SECONDS
+        begun = time.monotonic()
         trouble = record(options.command, options.folder, patience_s, options.step_on)
         if trouble is not None:
             self._say(f"not recorded, so nothing is promised: {trouble}")
+        recorded = time.monotonic()
         report = recorded_report(options.folder) if trouble is None else None
+        read = time.monotonic()
+        self._spent_s = {
+            "base": base.seconds,
+            "recording": recorded - begun,
+            "analysis": read - recorded,
+        }
         self._facts = facts_of_run(base, report)
         session.learn(self._facts)
         if report is not None:
@@ -81,7 +89,8 @@ class Search:
         turns = Turns(self._session, self._bases)
         for candidate in self._candidates:
             name = candidate.switch.id
-            if not self._session.affords((name,), 1 + self._kept_runs()):
+            # the likeliest is tried in any case
+            if self._trials and not self._session.affords((name,), 1 + self._kept_runs()):
                 self._skipped[name] = "no time left (--budget)"
                 continue
             trial = turns.screen(name)
@@ -118,6 +127,7 @@ class Search:
             best_peak_bytes=self._final.peak_bytes if self._final is not None else 0,
             left=self._left,
             seconds=time.monotonic() - self._begun,
+            spent_s=self._spent_s | self._session.spent_s(),
             ended=ended,
         )
 

@@ -16,6 +16,7 @@ from traceanalyzer.trials.result import RankResult, TrialRun, run_of
 from traceanalyzer.trials.switch import ProgramFacts, Switch
 from traceanalyzer.trials.switches import BY_ID
 
+MS_PER_S = 1e3
 RUNS = "runs.jsonl"
 LEAST_PATIENCE_S = 60.0
 PATIENCE_FACTOR = 4.0  # a run may take so many times as long as the base did
@@ -50,7 +51,6 @@ class TrialSession:
         self.runs: list[TrialRun] = []
         self._known: dict[tuple[Any, ...], deque[TrialRun]] = defaultdict(deque)
         self._begun = time.monotonic()
-        self._spent_s = 0.0  # by the runs of an earlier session
         self._facts = ProgramFacts()
         self._first: TrialRun | None = None
 
@@ -76,6 +76,15 @@ class TrialSession:
         """Whether so many more runs fit the budget; known ones cost nothing."""
         known = len(self._known[tuple(switches), SEED, 0.0])
         return max(runs - known, 0) * self._expected_seconds(switches) <= self.seconds_left
+
+    def spent_s(self) -> dict[str, float]:
+        """What the trials took, s: all of their processes, and the steps that were timed in them."""
+        trials = [run for run in self.runs[1:] if run.ok]
+        timed_ms = sum(run.steps * run.step_ms for run in trials)
+        return {
+            "trials": sum(run.seconds for run in trials),
+            "timed_steps_of_trials": timed_ms / MS_PER_S,
+        }
 
     def _expected_seconds(self, switches: Switches) -> float:
         """How long a run with these switches takes: as long as the longest with some of them did,
