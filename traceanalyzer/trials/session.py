@@ -9,14 +9,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from traceanalyzer.base import TraceAnalyzerError, dataclass
+from traceanalyzer.base import MS_PER_S, TraceAnalyzerError, dataclass
 from traceanalyzer.trials.launch import launch
 from traceanalyzer.trials.request import SEED, Request
 from traceanalyzer.trials.result import RankResult, TrialRun, run_of
 from traceanalyzer.trials.switch import ProgramFacts, Switch
 from traceanalyzer.trials.switches import BY_ID
 
-MS_PER_S = 1e3
 RUNS = "runs.jsonl"
 LEAST_PATIENCE_S = 60.0
 PATIENCE_FACTOR = 4.0  # a run may take so many times as long as the base did
