@@ -98,8 +98,8 @@ def _mean_half_width(series: Sequence[float]) -> float:
     """Half width of the mean's interval, from the means of its parts: steps that follow each other
     are not independent, as those that wait for every fourth batch."""
     size = max(len(series) // PARTS, 1)
-    whole = len(series) - len(series) % size
-    means = [statistics.fmean(series[first : first + size]) for first in range(0, whole, size)]
+    used = len(series) - len(series) % size
+    means = [statistics.fmean(series[first : first + size]) for first in range(0, used, size)]
     return T_90 * statistics.stdev(means) / math.sqrt(len(means))
 
 
