@@ -39,6 +39,8 @@ class OuterCalls:
         self._on_leave = on_leave
         self._on_error = on_error
         self._handle: Any = None
+        self._waiting = self._entered  # one object: compiled functions compare it
+        self._key: int | None = None  # of the pre-hook, once it has been there
         self._running: weakref.ref[Any] | None = None
         self.inside = False  # whether an outermost call is in progress
 
@@ -48,7 +50,18 @@ class OuterCalls:
 
         # our hook is gone before the compiled module could call it a second time
         warnings.filterwarnings("ignore", message=COMPILE_WARNING)
-        self._handle = register_module_forward_pre_hook(self._entered)
+        self._handle = register_module_forward_pre_hook(self._waiting)
+        self._keep_key(self._handle)
+
+    def _keep_key(self, handle: Any) -> None:
+        """Give the pre-hook the key that it had before. A compiled function whose modules are
+        called inside it looks at the keys on each call, and is compiled again for another one."""
+        if self._key is None:
+            self._key = handle.id
+            return
+        hooks = handle.hooks_dict_ref()
+        hooks[self._key] = hooks.pop(handle.id)
+        handle.id = self._key
 
     def remove(self) -> None:
         """Wait no more."""
