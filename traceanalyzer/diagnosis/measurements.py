@@ -166,7 +166,8 @@ class Measurements(HasTimed):
         """Communication of a step on the device with the most work."""
         if self.timed.device is None:
             return None
-        time = communication_time(self.timed, self.timed.device, self.phases)
+        passes = self.program.micro_steps if self.program is not None else None
+        time = communication_time(self.timed, self.timed.device, self.phases, passes)
         row = self.rank_row
         return (
             time

@@ -219,6 +219,15 @@ def test_figures_of_the_straggler_recording():
     assert late.on_compute_stream is True
 
 
+@pytest.mark.parametrize(("variant", "exchanges"), [("base", 4), ("fix", 1)])
+def test_what_a_step_sends_is_measured_by_the_gradients_of_a_pass(variant, exchanges):
+    """Eight matrices of fp32, four backward passes a step: their gradients are exchanged after each
+    of them, or after the last alone."""
+    time = recorded(recording(f"ranks2/ddp_accum_sync.{variant}.rank0")).communication
+    assert time.gradient_bytes == 8 * 6144 * 6144 * 4
+    assert time.volume_bytes == exchanges * time.gradient_bytes
+
+
 def test_waiting_is_apart_from_transfer_where_the_ranks_are_known():
     """Both end at 500 us; rank 1 comes at 400 us, 300 us after rank 0."""
     traces = [

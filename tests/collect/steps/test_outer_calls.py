@@ -23,6 +23,7 @@ def test_a_compiled_function_meets_the_same_hook_on_every_call():
     after = dict(hooks)
     calls.remove()
 
-    assert before == after and len(before) == 1
+    assert before == after
+    assert len(before) == 1
     assert all(before[key] is after[key] for key in before)
     assert not hooks

@@ -18,15 +18,18 @@ from traceanalyzer.analysis.algebra import (
     isin_few,
     measure,
     shared_time,
+    texts_where,
     union,
 )
-from traceanalyzer.analysis.names.collectives import KINDS, POINT_TO_POINT, bus_factor
+from traceanalyzer.analysis.names.collectives import BARRIER, KINDS, POINT_TO_POINT, bus_factor
 from traceanalyzer.analysis.names.phase_names import Role
 from traceanalyzer.analysis.phases.roles import Phases
+from traceanalyzer.analysis.roofline.op_models.optimizer import ACCUMULATE
+from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, inputs_of
 from traceanalyzer.analysis.time.collective_calls import CollectiveCalls
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_US, dataclass, maybe, metric, ms, ratio
-from traceanalyzer.trace import F64, I32, I64, U8
+from traceanalyzer.trace import F64, I32, I64, U8, Trace
 
 AFTER = (
     Role.FORWARD,
@@ -88,6 +91,16 @@ class CommunicationTime:
         "part of `exposed_ms` in sends and receives, waiting for the peer included: in pipeline parallelism the "
         "bubbles; null where none were recorded as such"
     )
+    volume_bytes: float | None = maybe(
+        "messages of a step's collectives together, each as `message_bytes` counts it; null where the recording does "
+        "not say it of all of them",
+        "bytes",
+    )
+    gradient_bytes: float | None = maybe(
+        "gradients that one backward pass adds to the parameters; null without recorded shapes, or where passes of a "
+        "step are not known (`micro_steps`)",
+        "bytes",
+    )
 
 
 @dataclass(frozen=True)
@@ -137,8 +150,11 @@ class CollectiveStats:
     on_compute_stream: bool | None = metric("whether one of those streams also runs compute")
 
 
-def communication_time(timed: Timed, device: int, phases: Phases) -> CommunicationTime:
-    """Communication of a mean steady step on the device (CUDA ordinal)."""
+def communication_time(
+    timed: Timed, device: int, phases: Phases, micro_steps: float | None = None
+) -> CommunicationTime:
+    """Communication of a mean steady step on the device (CUDA ordinal). `micro_steps`: its backward
+    passes, where they are known."""
     activity = timed.activity[device]
     steps = timed.steps
     calls = timed.collective_calls
@@ -165,7 +181,41 @@ def communication_time(timed: Timed, device: int, phases: Phases) -> Communicati
         tail_ms=None if tail is None else ms(tail / steps.steady_count),
         between_ms=None if tail is None else ms((exposed - tail) / steps.steady_count),
         send_recv_ms=ms(sent / steps.steady_count) if len(rows) else None,
+        volume_bytes=_volume(timed, device),
+        gradient_bytes=ratio(_gradients(timed), micro_steps),
     )
+
+
+def _volume(timed: Timed, device: int) -> float | None:
+    """Bytes of the messages of a step; None without any, or where one is not known. A barrier has
+    none."""
+    calls = timed.collective_calls
+    steps = timed.steps
+    chosen = (calls.device == device) & (calls.step >= steps.warmup)
+    sizes = calls.bytes[chosen & (calls.kind != KINDS.index(BARRIER))]
+    if not len(sizes) or sizes.min() < 0:
+        return None
+    return float(sizes.sum()) / steps.steady_count
+
+
+def _gradients(timed: Timed) -> float | None:
+    """Bytes of the gradients that a step adds to its parameters; None where one is not known."""
+    trace = timed.trace
+    ranges = trace.host_ranges
+    added = texts_where(trace.strings, ACCUMULATE.__eq__)[ranges.name]
+    rows = np.flatnonzero(added & timed.steady_host(ranges.start))
+    kinds = Groups.of(ranges.shapes[rows], ranges.dtypes[rows])
+    each = [_first_bytes(trace, int(rows[place])) for place in kinds.first]
+    total = sum(size * count for size, count in zip(each, kinds.count.tolist(), strict=True))
+    return total / timed.steps.steady_count if total and math.isfinite(total) else None
+
+
+def _first_bytes(trace: Trace, row: int) -> float:
+    """Bytes of the first tensor that an operator takes; NaN where they are not known."""
+    ranges = trace.host_ranges
+    inputs = inputs_of(trace.text(int(ranges.shapes[row])), trace.text(int(ranges.dtypes[row])))
+    first = inputs[0] if inputs else None
+    return first.dense_bytes if isinstance(first, Tensor) else math.nan
 
 
 def collective_stats(timed: Timed, arrived: tuple[I64, I64] | None = None) -> list[CollectiveStats]:

@@ -10,7 +10,7 @@ from traceanalyzer.analysis.names.pytorch import LIBRARY_MARK
 from traceanalyzer.analysis.serving.cut import find_iterations
 from traceanalyzer.analysis.time.coverage import WHOLE_SHARE
 from traceanalyzer.analysis.time.repeats import coinciding_range
-from traceanalyzer.base import NS_PER_MS, MinorNote, plural, span
+from traceanalyzer.base import NS_PER_MS, MinorNote, digits, plural, span
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.rules.timing import DRIFT_SHARE
 from traceanalyzer.diagnosis.serving.sentences import sentences
@@ -23,6 +23,7 @@ it has."""
 RANGE_MS = 0.001
 """About what a range costs the host with a recorder attached; `record_function` costs several times
 that."""
+MB = 1e6
 MANY_RANGES = 500
 RANGES_SHARE = 0.05
 """Fewer ranges are phases and layers; ranges that cost less of the step do not change the
@@ -40,8 +41,29 @@ def recording_notes(m: Measurements) -> Iterator[str]:
     """What a reader should know before reading the figures of a step."""
     if not m.trace.only_step_times:
         yield from _steps(m) if m.timed.steps.found else _no_steps(m)
-        for notes in (_uneven, _iterations, _slowed, _repeats, _more_than_useful, _own_markers):
+        for notes in (
+            _uneven,
+            _iterations,
+            _slowed,
+            _repeats,
+            _more_than_useful,
+            _own_markers,
+            _volume,
+        ):
             yield from notes(m)
+
+
+def _volume(m: Measurements) -> Iterator[str]:
+    """How much a step sends, measured by the model: plain data parallelism sends the gradients once."""
+    time = m.communication
+    if time is None or not time.volume_bytes or not time.gradient_bytes:
+        return
+    times = time.volume_bytes / time.gradient_bytes
+    yield MinorNote(
+        f"The collectives of a step carry {digits(time.volume_bytes / MB)} MB, {digits(times)} times the gradients of "
+        f"one backward pass ({digits(time.gradient_bytes / MB)} MB). Plain data parallelism carries them once, FSDP "
+        "three times at the same precision."
+    )
 
 
 def _slowed(m: Measurements) -> Iterator[str]:
