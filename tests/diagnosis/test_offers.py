@@ -12,7 +12,7 @@ import traceanalyzer as ta
 from tests.analysis.build import TraceBuilder
 from tests.analysis.collectives import GEMM, Ranked
 from traceanalyzer.diagnosis.measurements import measure
-from traceanalyzer.diagnosis.remedies.advice import predictions
+from traceanalyzer.diagnosis.remedies.advice import looked_at, predictions
 from traceanalyzer.diagnosis.remedies.communication import smaller_buckets
 from traceanalyzer.diagnosis.remedies.kernels import pad_shapes
 from traceanalyzer.diagnosis.rules.idle import unexplained
@@ -20,6 +20,7 @@ from traceanalyzer.diagnosis.selection import measured
 from traceanalyzer.replay.recorded import make_tape
 from traceanalyzer.replay.simulate import step_time_ns
 
+RECORDINGS = Path(__file__).resolve().parents[1] / "recordings"
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
 MILLION = 1_000_000
 
@@ -78,6 +79,14 @@ def test_what_gains_too_little_is_named_with_what_it_would_gain(
         if note.startswith("Looked at")
     ]
     assert notes == [f"Looked at, gains too little: {one}." for one in small]
+
+
+def test_what_was_looked_at_is_told_where_nothing_is_advised() -> None:
+    def looking(folder: str) -> str:
+        return looked_at(measured(ta.load(RECORDINGS / folder)).critical)
+
+    assert looking("ranks2/straggler.fix.rank0.json.gz").startswith("Looked at, gains too little")
+    assert looking("kineto/tiny_mlp_infer.base.json.gz") == ""
 
 
 def test_a_scenario_has_the_mfu_of_as_many_operations_in_its_time() -> None:

@@ -13,6 +13,7 @@ from traceanalyzer.diagnosis.finding import Evidence, Finding, Recommendation
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.part_of_run import Selection
 from traceanalyzer.diagnosis.rank_costs import rank_costs
+from traceanalyzer.diagnosis.remedies.advice import looked_at
 from traceanalyzer.diagnosis.rules.evidence import profiler_note
 from traceanalyzer.diagnosis.rules.recording import recording_notes
 from traceanalyzer.diagnosis.rules.timing import profiled_notes
@@ -313,6 +314,9 @@ def _device_notes(m: Measurements) -> Iterator[str]:
                 f"{m.replay.hiccups} of {m.timed.steps.steady_count} steps were outliers of no recorded cause; "
                 "left out of the step without the profiler."
             )
+    tried = "" if m.trace.only_step_times else looked_at(m)
+    if tried:
+        yield tried
     if m.timed.device is not None and missing_kernels(m) > NOTED_MISSING:
         yield (
             f"The kernels of {missing_kernels(m):.1%} of the launches are missing (lost, or cut off): "

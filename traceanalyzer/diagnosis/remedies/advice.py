@@ -94,6 +94,15 @@ def advise(m: Measurements) -> list[Advice]:
     return sorted(advice, key=lambda one: (not one.offer.single, one.prediction.step_ms or 0.0))
 
 
+def looked_at(m: Measurements) -> str:
+    """Where nothing is advised: the remedies that were tried on the recording and what they gain,
+    in a sentence; "" where there are none."""
+    replay = m.faithful_replay
+    if replay is None or advise(m):
+        return ""
+    return _too_little(replay, m.memo(_offers))
+
+
 def _offers(m: Measurements) -> list[tuple[Remedy, Offer]]:
     """What each remedy would be here, whatever it gains."""
     every = [(remedy, remedy.offer(m)) for remedy in REMEDIES]
