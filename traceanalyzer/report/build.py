@@ -264,7 +264,8 @@ def _notes(run: Run, m: Measurements) -> list[str]:
         from traceanalyzer.diagnosis.memory import memory_headline
 
         notes.append(memory_headline(m.memory_of_devices))
-    return [*notes, *_step_notes(m), *_device_notes(m)]
+    tried = "" if m.trace.only_step_times else looked_at(m)
+    return [*notes, *_step_notes(m), *_device_notes(m), *filter(None, [tried])]
 
 
 def _step_notes(m: Measurements) -> Iterator[str]:
@@ -314,9 +315,6 @@ def _device_notes(m: Measurements) -> Iterator[str]:
                 f"{m.replay.hiccups} of {m.timed.steps.steady_count} steps were outliers of no recorded cause; "
                 "left out of the step without the profiler."
             )
-    tried = "" if m.trace.only_step_times else looked_at(m)
-    if tried:
-        yield tried
     if m.timed.device is not None and missing_kernels(m) > NOTED_MISSING:
         yield (
             f"The kernels of {missing_kernels(m):.1%} of the launches are missing (lost, or cut off): "
