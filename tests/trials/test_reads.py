@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import numbers
 
+import numpy as np
 import pytest
 
 from traceanalyzer.trials.apply.reads import MOST_PENDING, DeferredNumber
@@ -57,6 +59,11 @@ def test_what_has_come_is_a_number_of_its_own():
         (math.isnan, False),
         (lambda number: number.is_integer(), False),
         (lambda number: "yes" if number else "no", "yes"),
+        (lambda number: isinstance(number, numbers.Real), True),
+        (lambda number: np.std([number, number + 2]), 1.0),
+        (lambda number: np.float64(1.0) + number, 3.5),
+        (lambda number: (number - 1, 4 - number, 2**number % 3)[1], 1.5),
+        (lambda number: number**2 // 2, 3.0),
     ],
 )
 def test_a_use_gives_what_the_number_would(use, expected):

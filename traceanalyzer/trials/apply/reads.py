@@ -1,6 +1,7 @@
 """`.item()` without waiting: what it gives is read when the program first needs the value."""
 
 import functools
+import numbers
 import operator
 from collections.abc import Callable
 from typing import Any, Self
@@ -8,8 +9,6 @@ from typing import Any, Self
 MOST_PENDING = 64
 """Operations on values that have not come: a sum over a whole epoch would be a chain too deep."""
 Ready = Callable[[], bool]
-ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow")
-COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
 
 def deferred(_: Any) -> None:
@@ -29,10 +28,85 @@ def deferred(_: Any) -> None:
     torch.Tensor.item = read
 
 
-class DeferredNumber:
-    """A Python number that the device has not computed yet, or one made of such."""
+class Arithmetic:
+    """The operators of a number whose value may be put off: what they give is put off with it, but
+    a comparison needs the value."""
 
     __hash__ = None  # type: ignore[assignment]
+
+    def resolve(self) -> Any:
+        """The number itself."""
+        raise NotImplementedError
+
+    def __add__(self, other: Any) -> Any:
+        return put_off(operator.add, self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return put_off(operator.add, other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return put_off(operator.sub, self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return put_off(operator.sub, other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return put_off(operator.mul, self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return put_off(operator.mul, other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return put_off(operator.truediv, self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return put_off(operator.truediv, other, self)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return put_off(operator.floordiv, self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return put_off(operator.floordiv, other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        return put_off(operator.mod, self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return put_off(operator.mod, other, self)
+
+    def __pow__(self, other: Any) -> Any:
+        return put_off(operator.pow, self, other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return put_off(operator.pow, other, self)
+
+    def __neg__(self) -> Any:
+        return put_off(operator.neg, self)
+
+    def __abs__(self) -> Any:
+        return put_off(operator.abs, self)
+
+    def __eq__(self, other: object) -> Any:
+        return operator.eq(self.resolve(), _number(other))
+
+    def __ne__(self, other: object) -> Any:
+        return operator.ne(self.resolve(), _number(other))
+
+    def __lt__(self, other: Any) -> Any:
+        return operator.lt(self.resolve(), _number(other))
+
+    def __le__(self, other: Any) -> Any:
+        return operator.le(self.resolve(), _number(other))
+
+    def __gt__(self, other: Any) -> Any:
+        return operator.gt(self.resolve(), _number(other))
+
+    def __ge__(self, other: Any) -> Any:
+        return operator.ge(self.resolve(), _number(other))
+
+
+class DeferredNumber(Arithmetic):
+    """A Python number that the device has not computed yet, or one made of such."""
 
     def __init__(self, ready: Ready, make: Callable[[], Any], pending: int) -> None:
         self._ready = ready
@@ -96,11 +170,10 @@ class DeferredNumber:
     def __format__(self, form: str) -> str:
         return format(self.resolve(), form)
 
-    def __neg__(self) -> Any:
-        return put_off(operator.neg, self)
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        import numpy
 
-    def __abs__(self) -> Any:
-        return put_off(operator.abs, self)
+        return numpy.array(self.resolve(), dtype)
 
     def __getattr__(self, name: str) -> Any:
         # methods of the number itself, as `is_integer`
@@ -108,11 +181,12 @@ class DeferredNumber:
 
 
 def put_off(operation: Callable[..., Any], *operands: Any) -> Any:
-    """An operation on numbers some of which may not have come: done now if all have, or if too much
-    has piled up; put off otherwise."""
+    """An operation on numbers some of which may not have come: done now if all have, if too much has
+    piled up, or if an operand is no number but a tensor or an array; put off otherwise."""
     waiting = [one for one in operands if isinstance(one, DeferredNumber)]
+    plain = all(isinstance(one, int | float | DeferredNumber) for one in operands)
     pending = 1 + sum(one._pending for one in waiting)
-    if pending > MOST_PENDING or all(one.has_come for one in waiting):
+    if not plain or pending > MOST_PENDING or all(one.has_come for one in waiting):
         return operation(*(_number(one) for one in operands))
     return DeferredNumber(
         lambda: all(one.has_come for one in waiting),
@@ -125,34 +199,5 @@ def _number(operand: Any) -> Any:
     return operand.resolve() if isinstance(operand, DeferredNumber) else operand
 
 
-def _arithmetic(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    operation = getattr(operator, name)
-
-    def forward(this: DeferredNumber, other: Any) -> Any:
-        if isinstance(other, int | float | DeferredNumber):
-            return put_off(operation, this, other)
-        return operation(this.resolve(), other)
-
-    def backward(this: DeferredNumber, other: Any) -> Any:
-        if isinstance(other, int | float):
-            return put_off(operation, other, this)
-        return operation(other, this.resolve())
-
-    return forward, backward
-
-
-def _comparison(name: str) -> Callable[..., Any]:
-    operation = getattr(operator, name)
-
-    def compared(this: DeferredNumber, other: Any) -> Any:
-        return operation(this.resolve(), _number(other))
-
-    return compared
-
-
-for _name in ARITHMETIC:
-    _forward, _backward = _arithmetic(_name)
-    setattr(DeferredNumber, f"__{_name}__", _forward)
-    setattr(DeferredNumber, f"__r{_name}__", _backward)
-for _name in COMPARISONS:
-    setattr(DeferredNumber, f"__{_name}__", _comparison(_name))
+# loggers ask whether a value is a number
+numbers.Real.register(DeferredNumber)
