@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -104,6 +105,7 @@ def record_one(name: str, out: Path, gpu: str | None, ends: float, left: int) ->
     fixed_ms = stopwatch(name, environment, "fix")
     budget_s = max(share_ends - time.monotonic(), 20.0)
     folder = out / name
+    shutil.rmtree(folder, ignore_errors=True)  # of an earlier recording
     command = [
         *(sys.executable, "-m", "traceanalyzer", "try"),
         *("--budget", f"{budget_s:.0f}s", "-C", str(folder), "-o", str(out / f"{name}.md")),

@@ -10,6 +10,7 @@ import pytest
 
 from tests.trials.build import GPU
 from traceanalyzer.diagnosis.remedies import NAMES
+from traceanalyzer.trials.libraries import place_of, written_switch
 from traceanalyzer.trials.recording import candidates
 from traceanalyzer.trials.switch import ProgramFacts
 from traceanalyzer.trials.switches import BY_ID, SWITCHES
@@ -132,3 +133,19 @@ def test_nothing_is_known_of_a_program_without_facts():
 def test_workers_share_the_cpus_among_the_ranks():
     assert worker_count(replace(GPU, cpus=64, ranks=8)) == 8
     assert worker_count(replace(GPU, cpus=2)) == 4
+
+
+def test_where_a_library_runs_the_loop_its_arguments_are_written():
+    trainer = replace(
+        GPU,
+        places={"loader": "train.py:30", "library_arguments": "train.py:12", "optimizer": "x.py:3"},
+        libraries={"loader": "transformers.trainer", "backward": "transformers.trainer"},
+    )
+    workers = BY_ID["loader_workers"]
+    written = "TrainingArguments(dataloader_num_workers=8, dataloader_persistent_workers=True)"
+    assert written_switch(workers, trainer) == written
+    assert place_of(workers, trainer) == "train.py:12"
+    assert written_switch(BY_ID["autocast_bf16"], trainer) == "TrainingArguments(bf16=True)"
+    # an optimizer that the program made itself
+    assert written_switch(BY_ID["fused_optimizer"], trainer) == BY_ID["fused_optimizer"].write
+    assert place_of(BY_ID["fused_optimizer"], trainer) == "x.py:3"

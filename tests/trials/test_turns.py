@@ -8,8 +8,10 @@ from dataclasses import replace
 import pytest
 
 from tests.trials.build import run
+from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.trials.measured import compare_runs
 from traceanalyzer.trials.result import run_of
+from traceanalyzer.trials.session import Options, TrialSession
 from traceanalyzer.trials.turns import Turns
 
 
@@ -150,3 +152,13 @@ def test_a_mean_of_steps_that_come_in_bursts_has_its_own_interval(tmp_path):
     found = run_of(tmp_path, run(), None, 5.0)
     assert (found.low_ms, found.step_ms, found.high_ms) == pytest.approx((6.9, 10.0, 13.1), abs=3)
     assert found.high_ms < 20
+
+
+def test_a_folder_of_an_earlier_try_is_resumed_or_left_alone(tmp_path):
+    (tmp_path / "runs.jsonl").write_text("")
+    (tmp_path / "runs" / "000").mkdir(parents=True)
+    session = TrialSession(Options(("true",), tmp_path, 60.0), print)
+    with pytest.raises(TraceAnalyzerError, match="--resume"):
+        session.begin()
+    session.resume()
+    assert session._new_folder() == tmp_path / "runs" / "001"

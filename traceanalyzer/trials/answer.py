@@ -5,9 +5,10 @@ from dataclasses import field
 from typing import Any
 
 from traceanalyzer.base import dataclass
+from traceanalyzer.trials.libraries import place_of, written_switch
 from traceanalyzer.trials.measured import StepsOfRuns
 from traceanalyzer.trials.recording import Candidate, NotTried, Promise
-from traceanalyzer.trials.switch import ProgramFacts, Switch
+from traceanalyzer.trials.switch import ProgramFacts
 from traceanalyzer.trials.turns import Trial
 
 HELD_SHARE = 0.15  # a promise without a range is right within so much of what was measured
@@ -59,6 +60,7 @@ class Answer:
     best_step: StepsOfRuns | None = None  # beside `best_base`, in turns
     best_base: StepsOfRuns | None = None
     best_peak_bytes: int = 0
+    best_runs: int = 0
     left: list[NotTried] = field(default_factory=list)
     seconds: float = 0.0
     spent_s: dict[str, float] = field(default_factory=dict)  # on what
@@ -97,15 +99,10 @@ def switch_row(
         changes_numerics=trial.verdict is not None and trial.verdict.numerics,
         peak_bytes=trial.peak_bytes,
         write=written_switch(switch, facts),
-        where=facts.places.get(switch.place, ""),
+        where=place_of(switch, facts),
         could_break=switch.could_break,
         runs=trial.runs,
     )
-
-
-def written_switch(switch: Switch, facts: ProgramFacts) -> str:
-    """What to write into the program for a switch."""
-    return switch.write.replace("{value}", str(switch.value(facts)))
 
 
 def _outcome(trial: Trial) -> str:
@@ -141,6 +138,7 @@ def to_json(answer: Answer) -> dict[str, Any]:
         "best_step": _steps(answer.best_step),
         "best_base": _steps(answer.best_base),
         "best_peak_bytes": answer.best_peak_bytes,
+        "best_runs": answer.best_runs,
         "speedup": answer.speedup,
         "switches": [_row(row) for row in answer.rows],
         "not_supported": {one.switch.id: one.why for one in answer.left},

@@ -25,6 +25,7 @@ def facts_of_process(probe: Probe, steps: int) -> dict[str, Any]:
         "optimizers": probe.optimizers,
         "models": [_model(one) for one in probe.models.values()],
         "places": {name: place for name, place in probe.places.items() if place},
+        "libraries": {name: library for name, library in probe.libraries.items() if library},
         "settings": {
             "float32_matmul_precision": torch.get_float32_matmul_precision(),
             "cudnn_benchmark": torch.backends.cudnn.benchmark,

@@ -49,9 +49,10 @@ class Search:
         self._final: Trial | None = None
         self._begun = time.monotonic()
         self._spent_s: dict[str, float] = {}  # before the first trial, on what
-        options.folder.mkdir(parents=True, exist_ok=True)
         if resume:
             self._session.resume()
+        else:
+            self._session.begin()
 
     def look(self) -> tuple[list[Candidate], list[NotTried]]:
         """Time and record the unchanged program: the switches to try, the most promising first.
@@ -125,6 +126,7 @@ class Search:
             best_step=final.trial if final is not None else None,
             best_base=final.base if final is not None else None,
             best_peak_bytes=self._final.peak_bytes if self._final is not None else 0,
+            best_runs=self._final.runs if self._final is not None else 0,
             left=self._left,
             seconds=time.monotonic() - self._begun,
             spent_s=self._spent_s | self._session.spent_s(),

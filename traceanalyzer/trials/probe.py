@@ -12,10 +12,22 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from traceanalyzer.collect.on_import import on_import
+
 MOST_VALUES = 4096  # losses and norms kept of a run
 MOST_OUTPUTS = 32  # calls of outermost modules whose outputs are kept as figures
 MOST_TENSORS = 8  # of one output
 COLLATING = ("torch", "transformers")  # they ask in which worker a batch is put together
+HF_TRAINER = "transformers.trainer"
+LIGHTNING = "lightning"
+LOOPS = {
+    HF_TRAINER: HF_TRAINER,
+    "lightning.pytorch": LIGHTNING,
+    "pytorch_lightning": LIGHTNING,
+}
+"""Libraries that run a training loop, by the beginning of their modules' names."""
+ARGUMENTS = "library_arguments"  # the place where the program makes the library's arguments
+TRAINING_ARGUMENTS = "transformers.training_args"
 LIBRARIES = ("site-packages", "dist-packages", "lib/python", "traceanalyzer")
 
 
@@ -27,6 +39,7 @@ class Probe:
         self.norms: list[Any] = []
         self.outputs: list[list[Any]] = []
         self.places: dict[str, str] = {}
+        self.libraries: dict[str, str] = {}  # by place, whose loop it is in
         self.counts: Counter[str] = Counter()
         self.loaders: list[dict[str, Any]] = []
         self.optimizers: list[dict[str, Any]] = []
@@ -45,6 +58,7 @@ class Probe:
         self._see_clipping(torch)
         self._see_loaders()
         self._see_optimizers(torch)
+        on_import(TRAINING_ARGUMENTS, self._see_training_arguments)
         self._count(torch, "set_anomaly_enabled")
         self._count(torch.cuda, "empty_cache")
         self._count(importlib.import_module("torch.utils.checkpoint"), "checkpoint")
@@ -55,7 +69,7 @@ class Probe:
 
         if id(module) not in self.models:
             self.models[id(module)] = module
-            self.places.setdefault("model", self._place())
+            self._note_place("model")
             self.autocast = self.autocast or torch.is_autocast_enabled()
             self.grad = self.grad or torch.is_grad_enabled()
         self.forget_hook()
@@ -107,7 +121,7 @@ class Probe:
 
     def _note_loss(self, tensors: Any) -> None:
         self.counts["backward"] += 1
-        self.places.setdefault("backward", self._place())
+        self._note_place("backward")
         roots = [tensors] if hasattr(tensors, "detach") else list(tensors)
         if self.keeps_values and len(self.losses) < MOST_VALUES:
             scalars = [root.detach().float().sum() for root in roots]
@@ -120,7 +134,7 @@ class Probe:
         @functools.wraps(clip)
         def seen(*args: Any, **kwargs: Any) -> Any:
             norm = clip(*args, **kwargs)
-            self.places.setdefault("clip", self._place())
+            self._note_place("clip")
             is_kept = self.keeps_values and len(self.norms) < MOST_VALUES
             if is_kept and hasattr(norm, "detach"):
                 self.norms.append(norm.detach())
@@ -140,7 +154,7 @@ class Probe:
             # a graph would break at what is ours
             if not torch.compiler.is_compiling() and _caller_package() not in but_by:
                 self.counts[name] += 1
-                self.places.setdefault(name, self._place())
+                self._note_place(name)
             return original(*args, **kwargs)
 
         setattr(owner, name, counted)
@@ -149,35 +163,54 @@ class Probe:
         from torch.utils import data
 
         def noted(loader: Any) -> None:
-            self.places.setdefault("loader", self._place())
+            self._note_place("loader")
             held = vars(loader)
             names = ("num_workers", "pin_memory", "persistent_workers", "prefetch_factor")
             streams = isinstance(held.get("dataset"), data.IterableDataset)
             self.loaders.append({name: held.get(name) for name in names} | {"streams": streams})
 
-        _after_init(data.DataLoader, noted)
+        _after(data.DataLoader, "__init__", noted)
         # a stream that asks which worker reads it shares itself among them
         self._count(data, "get_worker_info", but_by=COLLATING)
 
+    def _see_training_arguments(self) -> None:
+        """Those of Hugging Face's trainer; classes that inherit from them end here, too."""
+        arguments = sys.modules[TRAINING_ARGUMENTS].TrainingArguments
+        _after(arguments, "__post_init__", lambda _: self._note_place(ARGUMENTS))
+
     def _see_optimizers(self, torch: Any) -> None:
         def noted(optimizer: Any) -> None:
-            self.places.setdefault("optimizer", self._place())
+            self._note_place("optimizer")
             group = optimizer.param_groups[0] if optimizer.param_groups else {}
             names = ("fused", "foreach", "capturable")
             settings = {name: group.get(name) for name in names if name in group}
             self.optimizers.append({"name": type(optimizer).__name__, "settings": settings})
 
-        _after_init(torch.optim.Optimizer, noted)
+        _after(torch.optim.Optimizer, "__init__", noted)
 
-    def _place(self) -> str:
-        """File and line of the program's own code that is running, the innermost one."""
+    def _note_place(self, what: str) -> None:
+        """Keep file and line of the program's own code that is running, the innermost one, for what
+        is made there first; and the library whose loop runs that, if any."""
+        if what in self.places:
+            return
+        library = ""
         frame: FrameType | None = sys._getframe(1)
-        while frame is not None:
-            name = frame.f_code.co_filename
-            if not name.startswith("<") and not any(part in name for part in LIBRARIES):
-                return f"{Path(name).name}:{frame.f_lineno}"
+        while frame is not None and not _is_programs(frame):
+            library = library or library_of(frame.f_globals.get("__name__", ""))
             frame = frame.f_back
-        return ""
+        name = Path(frame.f_code.co_filename).name if frame is not None else ""
+        self.places[what] = f"{name}:{frame.f_lineno}" if frame is not None else ""
+        self.libraries[what] = library
+
+
+def library_of(module: str) -> str:
+    """The library that runs a loop and has this module, empty for others."""
+    return next((name for start, name in LOOPS.items() if module.startswith(start)), "")
+
+
+def _is_programs(frame: FrameType) -> bool:
+    name = frame.f_code.co_filename
+    return not name.startswith("<") and not any(part in name for part in LIBRARIES)
 
 
 def _caller_package() -> str:
@@ -186,15 +219,16 @@ def _caller_package() -> str:
     return name.partition(".")[0]
 
 
-def _after_init(owner: Any, noted: Callable[[Any], None]) -> None:
-    original = owner.__init__
+def _after(owner: Any, name: str, noted: Callable[[Any], None]) -> None:
+    """Let `noted` see each object after a method of its class."""
+    original = getattr(owner, name)
 
     @functools.wraps(original)
-    def init(this: Any, *args: Any, **kwargs: Any) -> None:
+    def done(this: Any, *args: Any, **kwargs: Any) -> None:
         original(this, *args, **kwargs)
         noted(this)
 
-    owner.__init__ = init
+    setattr(owner, name, done)
 
 
 def has_parameters(module: Any) -> bool:

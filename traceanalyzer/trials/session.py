@@ -53,8 +53,18 @@ class TrialSession:
         self._facts = ProgramFacts()
         self._first: TrialRun | None = None
 
+    def begin(self) -> None:
+        """Make the folder. Raises TraceAnalyzerError where it is that of an earlier session."""
+        folder = self.options.folder
+        if (folder / RUNS).exists():
+            raise TraceAnalyzerError(
+                f"{folder} is of an earlier try: go on with --resume {folder}, or give another"
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+
     def resume(self) -> None:
         """Take over the runs of an earlier session in the same folder. Raises OSError."""
+        self.options.folder.mkdir(parents=True, exist_ok=True)
         path = self.options.folder / RUNS
         for line in path.read_text().splitlines() if path.exists() else ():
             run = _loaded(line)
@@ -139,7 +149,7 @@ class TrialSession:
         adaptive: bool,
     ) -> TrialRun:
         rows = [BY_ID[name] for name in asked.switches]
-        folder = self.options.folder / "runs" / f"{len(self.runs):03d}"
+        folder = self._new_folder()
         request = self._request(folder, rows, asked, adaptive=adaptive)
         environment = {name: value for row in rows for name, value in row.environment.items()}
         ended = launch(
@@ -149,6 +159,15 @@ class TrialSession:
         with (self.options.folder / RUNS).open("a") as file:
             file.write(json.dumps(dataclasses.asdict(run)) + "\n")
         return run
+
+    def _new_folder(self) -> Path:
+        """A folder for one run, which nothing has been written to: results of an earlier session
+        would be taken for its own."""
+        runs = self.options.folder / "runs"
+        number = len(self.runs)
+        while (runs / f"{number:03d}").exists():
+            number += 1
+        return runs / f"{number:03d}"
 
     def _request(
         self, folder: Path, rows: Sequence[Switch], asked: TrialRun, *, adaptive: bool

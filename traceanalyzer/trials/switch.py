@@ -31,6 +31,7 @@ class ProgramFacts:
     optimizers: list[dict[str, Any]] = field(default_factory=list)
     models: list[dict[str, Any]] = field(default_factory=list)  # name, dtype, convolutions, ...
     places: dict[str, str] = field(default_factory=dict)  # by what is made there: file and line
+    libraries: dict[str, str] = field(default_factory=dict)  # by place, whose loop runs that
     settings: dict[str, Any] = field(default_factory=dict)  # of PyTorch, by name
     variables: dict[str, str] = field(default_factory=dict)
     calls: dict[str, int] = field(default_factory=dict)  # of functions that cost, by name

@@ -33,7 +33,9 @@ def headline_of_trials(answer: Answer) -> str:
         return f"Nothing that was tried makes the step shorter: {base}."
     before = _range(answer.best_base)
     after = _range(answer.best_step)
-    return f"{answer.speedup:.2f}x faster: {before} before, {after} with {', '.join(answer.best)}."
+    once = " (one run)" if answer.best_runs == 1 else ""
+    best = ", ".join(answer.best)
+    return f"{answer.speedup:.2f}x faster{once}: {before} before, {after} with {best}."
 
 
 def _range(steps: StepsOfRuns) -> str:
