@@ -174,7 +174,7 @@ class Probe:
         self._count(data, "get_worker_info", but_by=COLLATING)
 
     def _see_training_arguments(self) -> None:
-        """Those of Hugging Face's trainer; classes that inherit from them end here, too."""
+        """Note where the arguments of Hugging Face's trainer are made; subclasses of them end here."""
         arguments = sys.modules[TRAINING_ARGUMENTS].TrainingArguments
         _after(arguments, "__post_init__", lambda _: self._note_place(ARGUMENTS))
 
