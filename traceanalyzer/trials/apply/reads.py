@@ -3,6 +3,7 @@
 import functools
 import numbers
 import operator
+import sys
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -171,9 +172,8 @@ class DeferredNumber(Arithmetic):
         return format(self.resolve(), form)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        import numpy
-
-        return numpy.array(self.resolve(), dtype)
+        # it is NumPy that asks
+        return sys.modules["numpy"].array(self.resolve(), dtype)
 
     def __getattr__(self, name: str) -> Any:
         # methods of the number itself, as `is_integer`
