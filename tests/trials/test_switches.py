@@ -11,10 +11,10 @@ import pytest
 from tests.trials.build import GPU
 from traceanalyzer.diagnosis.remedies import NAMES
 from traceanalyzer.trials.libraries import place_of, written_switch
+from traceanalyzer.trials.needs import worker_count
 from traceanalyzer.trials.recording import candidates
 from traceanalyzer.trials.switch import ProgramFacts
 from traceanalyzer.trials.switches import BY_ID, SWITCHES
-from traceanalyzer.trials.workers import worker_count
 
 
 @pytest.mark.parametrize("switch", SWITCHES, ids=BY_ID)

@@ -1,9 +1,13 @@
-"""What switches need of the program: each says why it is not tried, or None."""
+"""What switches need of the program: each says why it is not tried, or None; and how many workers a
+loader is tried with."""
 
 from traceanalyzer.trials.switch import Need, ProgramFacts
 
 CUDA_GRAPHS = "mode"
 FUSED = "fused"
+LEAST_WORKERS = 4  # of a loader, also on fewer CPUs: many wait for a disk
+MOST_WORKERS = 8  # more rarely help, and each has a copy of the dataset's objects
+MANY_WORKERS = 16  # where these are too few
 READS = frozenset({"aten::item", "aten::_local_scalar_dense"})
 
 
@@ -199,3 +203,13 @@ def unset(name: str) -> Need:
         return f"{name} is set already" if name in facts.variables else None
 
     return need
+
+
+def worker_count(facts: ProgramFacts) -> int:
+    """Workers for a loader: the CPUs that each rank has, between these bounds."""
+    return max(LEAST_WORKERS, min(MOST_WORKERS, facts.cpus // max(facts.ranks, 1)))
+
+
+def many_workers(facts: ProgramFacts) -> int:
+    """More workers than that."""
+    return max(2 * worker_count(facts), min(MANY_WORKERS, facts.cpus // max(facts.ranks, 1)))

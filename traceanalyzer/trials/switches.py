@@ -2,7 +2,6 @@
 
 from traceanalyzer.trials import needs
 from traceanalyzer.trials.switch import Numerics, Switch
-from traceanalyzer.trials.workers import many_workers, worker_count
 
 COMPILE_SECONDS = 240.0  # a large model compiles for minutes
 BUCKET_MB = 100
@@ -20,7 +19,7 @@ SWITCHES = (
         against=("input",),
         could_break="a dataset that holds CUDA tensors or open handles",
         apply="loaders.workers",
-        value=worker_count,
+        value=needs.worker_count,
         numerics=Numerics.DRAWN,
     ),
     Switch(
@@ -33,7 +32,7 @@ SWITCHES = (
         against=("input",),
         could_break="memory of the host; a dataset that holds CUDA tensors or open handles",
         apply="loaders.workers",
-        value=many_workers,
+        value=needs.many_workers,
         numerics=Numerics.DRAWN,
         excludes=("loader_workers",),
     ),
@@ -47,7 +46,7 @@ SWITCHES = (
         against=("input",),
         could_break="memory of the host",
         apply="loaders.more_workers",
-        value=many_workers,
+        value=needs.many_workers,
         numerics=Numerics.DRAWN,
     ),
     Switch(
