@@ -189,7 +189,7 @@ def tables() -> str:
 
     parts = []
     for table in TABLES:
-        command = f"; all rows: `traceanalyzer {table.command}`" if table.command else ""
+        command = f"; all rows: `traceanalyzer show {table.command}`" if table.command else ""
         rows = [(f"`{d.name}`", d.unit, d.definition) for d in definitions(table.row)]
         about = f"`tables.{table.name}`{command}. {_first_sentence(table.row)}"
         parts.append(

@@ -24,4 +24,5 @@ for built in "$target"/*.whl "$target"/*.tar.gz; do
   (cd "$again" && venv/bin/traceanalyzer analyze "$sample/sync_bound" -q -o report.html && test -s report.html)
   (cd "$again" && venv/bin/traceanalyzer gaps "$sample/nsys_sync_bound" --format json | grep '"cause"' > /dev/null)
   echo "$(basename "$built"): installs and works in an empty environment"
+  [ "${built##*.}" = gz ] || "$again/venv/bin/python" -P tests/installed.py
 done

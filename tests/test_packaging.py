@@ -16,6 +16,9 @@ BUILD = TOML["build-system"]
 RECIPE = (ROOT / "packaging" / "conda" / "meta.yaml").read_text(encoding="utf-8")
 CONTAINER = (ROOT / "packaging" / "Containerfile").read_text(encoding="utf-8")
 
+NAMES_IN_CONDA = {"isal": "python-isal"}
+"""What conda-forge calls by another name."""
+
 
 def test_the_distribution_has_a_name_of_its_own() -> None:
     assert PROJECT["name"] == extras.DISTRIBUTION == "gpu-traceanalyzer"
@@ -24,7 +27,8 @@ def test_the_distribution_has_a_name_of_its_own() -> None:
 
 def test_the_recipe_needs_what_the_project_needs() -> None:
     listed = re.findall(r"^    - (\S+) >=(\S+)$", RECIPE.partition("  run:\n")[2], re.MULTILINE)
-    wanted = [tuple(one.split(">=")) for one in PROJECT["dependencies"]]
+    pairs = (one.split(">=") for one in PROJECT["dependencies"])
+    wanted = [(NAMES_IN_CONDA.get(name, name), minimum) for name, minimum in pairs]
     assert listed == [("python", "3.11"), *wanted]
     assert f'version = "{__version__}"' in RECIPE
 

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.analysis.collectives import GEMM, Ranked
+from tests.analyzed import measurements
+from tests.recorded import ranks
 from tests.replay.ranks import Rank, run
 from traceanalyzer.analysis.ranks.compare import compare_ranks
 from traceanalyzer.analysis.ranks.digested import digest_of
+from traceanalyzer.base import digits
 from traceanalyzer.diagnosis.measurements import Measurements, measure_ranks
 from traceanalyzer.diagnosis.remedies.data import data_loader_workers
 from traceanalyzer.diagnosis.remedies.straggler import fix_straggler
@@ -115,6 +118,18 @@ def test_uneven_work_is_evened_out_and_not_taken_away() -> None:
     assert m.replay is not None
     step_ms = m.replay.step_under_ms(offer.scenario)
     assert step_ms == pytest.approx((300 + 700) / 2 / 1e3 + 0.052, rel=0.05)
+
+
+def test_kernels_beside_a_collective_that_waits_do_not_hide_what_a_rank_costs() -> None:
+    """Rank 1 has 1.6 times the batch, and the kernels of rank 0 take a third longer while it waits:
+    a stopwatch read 9.52 ms with the batches alike."""
+    m = measurements(*ranks("two_ranks/straggler_batch.base")).critical
+    offer = fix_straggler.offer(m)
+    assert offer is not None
+    assert m.replay is not None
+    assert m.replay.step_under_ms(offer.scenario) == pytest.approx(9.52, rel=0.05)
+    gain = digits(m.replay.gain_ms(offer.scenario))
+    assert f"the others wait {gain} ms a step for its kernels" in str(offer.action.pytorch)
 
 
 def of_different_steps(*ranks: Rank, other: tuple[Rank, ...]) -> list[Measurements]:

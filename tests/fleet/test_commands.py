@@ -38,7 +38,9 @@ def test_analyze_of_the_same_ranks_says_the_same(tmp_path, run):
     report = json.loads(run("analyze", str(tmp_path / "job"), "--format", "json")[1])
     (culprit,) = json.loads(run("fleet", str(tmp_path / "job"), "--format", "json")[1])["culprits"]
     (straggler,) = (one for one in report["findings"] if one["id"] == "straggler")
-    gain = next(one["value"] for one in straggler["evidence"] if one["metric"].startswith("gain"))
+    gain = next(
+        one["value"] for one in straggler["evidence"] if one["metric"].startswith("late at")
+    )
     assert culprit["gain_ms"] == gain
 
 

@@ -437,14 +437,12 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 
 def _advice(advice: Recommendation) -> dict[str, Any]:
-    more = advice.as_much_work
+    more = advice.as_much_work or advice.together
     how = quoted_sentence(advice.basis)
-    unit = "ms per step" if more is None else "ms for as much work as a step does now"
-    value, low, high = (
-        (advice.predicted_step_ms, advice.low_ms, advice.high_ms)
-        if more is None
-        else more.likely_ms
-    )
+    unit = "ms for as much work as a step does now" if advice.as_much_work else "ms per step"
+    if advice.together:
+        unit = f"ms per step, with {', '.join(advice.together.remedies)} too"
+    value, low, high = advice.likely_ms if more is None else more.likely_ms
     predicted = {
         "predicted": sourced_figure(value, unit, how),
         "range_ms": [rounded_figure(low), rounded_figure(high)],

@@ -182,11 +182,16 @@ def _half_interval(step: Difference) -> float:
 def sentence(word: Word, times: Times, step: Difference, per: str, *, unlike: bool) -> str:
     """The verdict with its figures. `unlike`: the two are of other kinds."""
     without = " without the profiler" if times.basis == "unprofiled" else ""
-    verdict = "Not comparable" if unlike else WORDS[word]
-    text = f"{verdict}{without}: {from_to(times.a_ms, times.b_ms, per)}"
+    verdict = WORDS[word]
+    if unlike:
+        verdict = "Not comparable;" if without else "Not comparable"
+    change = from_to(times.a_ms, times.b_ms, per)
+    recorded = from_to(step.a_ms, step.b_ms, per)
     if not without:
-        return f"{text}."
-    text += f", {times.source}; with the profiler {from_to(step.a_ms, step.b_ms, per)}"
+        return f"{verdict}: {change}."
+    if change == recorded:
+        return f"{verdict} with and{without}: {change}, {times.source}."
+    text = f"{verdict}{without}: {change}, {times.source}; with the profiler {recorded}"
     if times.source == "measured" and word == "no_change" and step.significant:
         text += "; what was recorded makes the difference"
     return f"{text}."

@@ -64,6 +64,16 @@ def referenced(
     )
     if not paths:
         raise UnreadableInputError(f"{reference}: no file matches")
+    return of_recordings(paths, read, selection, knowledge)
+
+
+def of_recordings(
+    paths: Sequence[str],
+    read: Callable[[Sequence[str]], Run],
+    selection: Selection | None = None,
+    knowledge: Knowledge | None = None,
+) -> Named:
+    """The report of recordings of one run, which `read` reads."""
     asked = Query(read(paths), selection, knowledge)
     return Named(
         with_compile(kept_report(asked), logs_of(map(attrgetter("path"), asked.run.traces))), asked

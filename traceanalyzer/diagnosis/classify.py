@@ -410,7 +410,9 @@ def _headline(m: Measurements, verdict: _Verdict, shares: Shares) -> str:
     )
     mixed = f"Mixed: {of_both} of {_whole(m)}"
     if verdict.hidden:
-        return f"{mixed}; removing {nouns[verdict.beside]} alone would not shorten it."
+        own_work = verdict.beside == "device"
+        how = "faster kernels" if own_work else f"removing {nouns[verdict.beside]}"
+        return f"{mixed}; {how} alone would not shorten it."
     if verdict.pays:
         return f"{mixed}; removing {nouns[verdict.cause]} gains most."
     return f"{mixed}."

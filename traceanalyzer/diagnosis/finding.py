@@ -123,6 +123,22 @@ class AsMuchWork:
 
 
 @dataclass(frozen=True)
+class AfterOthers:
+    """The step that a change leads to with those that have to come before it."""
+
+    remedies: list[str] = defined("the changes that have to come first", text="own")
+    step_ms: float = defined("step time with all of them", "ms")
+    low_ms: float | None = defined("lower end of the 90 % range; null where it is unknown", "ms")
+    high_ms: float | None = defined("upper end of it; null where it is unknown", "ms")
+    speedup: float | None = defined("today's step time over it; null where it is unknown")
+
+    @property
+    def likely_ms(self) -> tuple[float, float | None, float | None]:
+        """The step time with its range."""
+        return self.step_ms, self.low_ms, self.high_ms
+
+
+@dataclass(frozen=True)
 class Recommendation:
     """A concrete remedy for a finding and what it would bring at most; `basis` says how that was
     estimated."""
@@ -163,6 +179,9 @@ class Recommendation:
         "what it leads to where a step would do more work, as a larger batch does; null otherwise",
         default=None,
     )
+    together: AfterOthers | None = defined(
+        "what it leads to where other changes have to come first; null otherwise", default=None
+    )
     may_not_help: bool = defined(
         "whether the range of what is predicted holds a step as long as today's", default=False
     )
@@ -171,6 +190,11 @@ class Recommendation:
         default=None,
         text="sentence",
     )
+
+    @property
+    def likely_ms(self) -> tuple[float | None, float | None, float | None]:
+        """The predicted step time with its range."""
+        return self.predicted_step_ms, self.low_ms, self.high_ms
 
 
 @dataclass(frozen=True)

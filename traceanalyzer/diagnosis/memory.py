@@ -280,10 +280,10 @@ def _against_growth(growth: Growth) -> tuple[str, str]:
     if growth.verdict == "leak":
         return (
             "free_tensors",
-            f"keep no tensor of {site} across steps: store .item() or .detach().cpu()",
+            f"Keep no tensor of {site} across steps: store .item() or .detach().cpu()",
         )
     change = (
-        f"allocate what grows at {site} once, at its final size, and write into it: "
+        f"Allocate what grows at {site} once, at its final size, and write into it: "
         "torch.cat copies all of it in "
     )
     return "avoid_allocations", f"{change}each step, and holds it twice meanwhile"

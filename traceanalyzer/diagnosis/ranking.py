@@ -42,7 +42,7 @@ def ranked_advice(advice: Sequence[Recommendation], step_ms: float) -> list[Reco
 def holds_no_gain(advice: Recommendation, step_ms: float) -> bool:
     """Whether the range of what is predicted holds a step as long as today's, or ends at the same
     figure."""
-    more = advice.as_much_work
+    more = advice.as_much_work or advice.together
     high_ms = advice.high_ms if more is None else more.high_ms
     return high_ms is not None and (high_ms >= step_ms or digits(high_ms) == digits(step_ms))
 
@@ -81,7 +81,7 @@ def _why_first(first: Recommendation, answers: Sequence[Recommendation], cause: 
     against = next((one for one in answers if one.predicted_speedup), None)
     if against is None and any(one.as_much_work for one in answers):
         return f"What is against {cause} changes the work of a step."
-    if against is None and any(one.basis[:1].isdigit() for one in answers):
+    if against is None and any(one.together for one in answers):
         return f"What is against {cause} needs another change first."
     if against is None:
         return f"No advice against {cause} is known to pay more."

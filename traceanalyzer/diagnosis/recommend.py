@@ -5,14 +5,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from traceanalyzer.base import digits, ratio, span
+from traceanalyzer.base import ratio
 from traceanalyzer.diagnosis.draft import Draft, Proposal
-from traceanalyzer.diagnosis.finding import AsMuchWork, BottleneckClass, Recommendation
+from traceanalyzer.diagnosis.finding import AfterOthers, AsMuchWork, BottleneckClass, Recommendation
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies import REMEDIES
 from traceanalyzer.diagnosis.remedies.advice import Advice, advise
 from traceanalyzer.diagnosis.remedies.program import program
-from traceanalyzer.diagnosis.rules.device import GPU_BUSY
+from traceanalyzer.diagnosis.rules.device import GPU_BUSY, UNDERSIZED
 from traceanalyzer.diagnosis.serving.outlook import HOST_CLASSES, for_server
 from traceanalyzer.replay.bounds import less_compute
 from traceanalyzer.replay.scenario import Scenario
@@ -20,6 +20,8 @@ from traceanalyzer.replay.whatif import MOST_SPEEDUP, SCENARIO_SPREAD, Predictio
 
 DEVICE_CLASSES = ("compute", "memory")  # classes of the GPU's own work
 REMEDY_IDS = frozenset(remedy.id for remedy in REMEDIES)
+MORE_AT_A_TIME = frozenset({"larger_batch", "batch_calls", "batched_matmul"})
+"""Remedies that give kernels which leave most of the GPU empty more to do."""
 MIN_SAVED_SHARE = 0.02
 """Share of the step that what a rule proposes must be predicted to save, as with remedies."""
 MIN_PART_SHARE = 0.01
@@ -44,7 +46,7 @@ def recommendations_of(
     """What to do, by the predicted step. Where it can be replayed, remedies speak for themselves,
     and rules do not."""
     drafts = [draft for draft, _ in settled]
-    offered = filter(None, (_of_remedy(m, one, drafts) for one in advise(m)))
+    offered = list(filter(None, (_of_remedy(m, one, drafts) for one in advise(m))))
     known = frozenset() if m.faithful_replay is None else REMEDY_IDS
     proposed = (
         _of_proposal(m, d, p, h)
@@ -52,7 +54,9 @@ def recommendations_of(
         for p in d.proposals
         if _is_offered(m, d, p, known)
     )
-    kept = [one for one in filter(None, proposed) if _is_worth_it(m, one)]
+    kept = [
+        one for one in filter(None, proposed) if _is_worth_it(m, one) and not _is_said(one, offered)
+    ]
     return sorted(
         for_server(m, [*offered, *kept], drafts), key=lambda one: one.predicted_step_ms or math.inf
     )
@@ -92,24 +96,20 @@ def _of_remedy(m: Measurements, advice: Advice, drafts: Sequence[Draft]) -> Reco
     if action is None:
         return None
     basis = f"replayed without the profiler: {p.basis}"
-    if not offer.single and p.step_ms:
-        now = m.step.step_ms
-        what = "for the same work" if offer.changes_work else "with both"
-        basis = (
-            f"{digits(now)} → {span(p.step_ms, now)} {what}, {digits(now / p.step_ms)}x; {basis}"
-        )
     id_ = against.id
     cls = against.cls
     if offer.single:
         return Recommendation(
             id_, cls, action, p.step_ms, p.speedup, basis, remedy.id, p.low_ms, p.high_ms
         )
-    more = (
-        AsMuchWork(p.step_ms, p.low_ms, p.high_ms, p.speedup)
-        if offer.changes_work and p.step_ms
-        else None
-    )
-    return Recommendation(id_, cls, action, None, None, basis, remedy.id, as_much_work=more)
+    unranked = Recommendation(id_, cls, action, None, None, basis, remedy.id)
+    if not p.step_ms:
+        return unranked
+    if offer.changes_work:
+        more = AsMuchWork(p.step_ms, p.low_ms, p.high_ms, p.speedup)
+        return replace(unranked, as_much_work=more)
+    all_changes = AfterOthers(list(offer.after), p.step_ms, p.low_ms, p.high_ms, p.speedup)
+    return replace(unranked, together=all_changes)
 
 
 def _against(advice: Advice, drafts: Sequence[Draft], step_ms: float) -> Draft | None:
@@ -175,6 +175,11 @@ def _is_worth_it(m: Measurements, advice: Recommendation) -> bool:
     bounded = m.faithful_replay is not None and not advice.basis.startswith("replayed")
     least = MIN_BOUND_SHARE if bounded else MIN_SAVED_SHARE
     return advice.predicted_speedup is None or advice.predicted_speedup * (1.0 - least) >= 1.0
+
+
+def _is_said(advice: Recommendation, offered: Sequence[Recommendation]) -> bool:
+    """Whether a remedy, whose gain is known, already says to do more work at a time."""
+    return advice.id == UNDERSIZED and any(one.remedy in MORE_AT_A_TIME for one in offered)
 
 
 def _of_proposal(

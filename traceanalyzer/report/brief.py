@@ -48,15 +48,24 @@ def shown_path(path: str, instead: str, longest: int = 26) -> str:
 
 
 def brief(text: str, longest: int = LONGEST) -> str:
-    """The whole sentences, else the whole clauses of the text that there is room for."""
+    """The whole sentences, else the whole clauses of the text that there is room for. What ends
+    within a clause says so: "call .item()" may go on "every 100 iterations"."""
     text = plain(text)
     if len(text) <= longest:
         return text
-    for end in (". ", "; ", ", "):
-        at = text.rfind(end, 0, longest)
-        while at > 0 and text.count("(", 0, at) != text.count(")", 0, at):
-            at = text.rfind(end, 0, at)
+    for end in (". ", "; "):
+        at = _last_outside_brackets(text, end, longest)
         if at > 0:
             return f"{text[:at]}."
+    at = max(_last_outside_brackets(text, mark, longest) for mark in (", ", ": "))
     cut = text[: longest - 1]
-    return (cut.rpartition(" ")[0] or cut) + ELLIPSIS
+    kept = text[:at] if at > 0 else cut.rpartition(" ")[0] or cut
+    return f"{kept.rstrip(',;:')}{ELLIPSIS}"
+
+
+def _last_outside_brackets(text: str, end: str, longest: int) -> int:
+    """Where this mark ends a part of the text for the last time; -1 where it does not."""
+    at = text.rfind(end, 0, longest)
+    while at > 0 and text.count("(", 0, at) != text.count(")", 0, at):
+        at = text.rfind(end, 0, at)
+    return at

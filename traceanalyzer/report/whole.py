@@ -237,7 +237,8 @@ def recommendations(report: Report, against: bool = False) -> Items:
     for advice in report.recommendations:
         gain = gains.prediction(report, advice)
         effort = effort_of(advice)
-        lines = [(f"{gain}; effort: {effort}" if effort else gain, "green")]
+        of_effort = f"; effort: {effort}" if effort else ""
+        lines = [(f"{gain}{of_effort}; id: {gains.id_of(advice)}", "green")]
         lines.append((f"{ASSUMES}{advice.basis}", ""))
         lines += [(f"Addresses: {titles[advice.id]}", "")] if advice.id in titles else []
         items.append(Item(advice.action, lines))

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.github_stand_in import FINE, URL, StandIn, comments
+from tests.recorded import ranks
 from tests.report.reports import full
 from traceanalyzer.history.runs import store_report
 from traceanalyzer.report.json import render_json
@@ -155,3 +156,10 @@ def test_the_four_parts_stand_in_order_and_a_link_ends_the_comment(run):
     assert "### Top kernels" in text
     assert text.rstrip().endswith("[The pages of this report](https://example.org/pages)")
     assert run("attach", sample, "--issue", "o/r#1", "--link", "javascript:alert(1)")[0] == 2
+
+
+def test_several_recordings_are_ranks_of_one_run(run):
+    status, text, _ = run("attach", *ranks("two_ranks/straggler_batch.base"))
+    assert status == 0
+    assert "Rank 1 holds up the others" in text
+    assert text.index("## Findings") < text.index("## How to reproduce")

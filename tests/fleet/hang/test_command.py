@@ -90,6 +90,12 @@ def test_nothing_private_is_left(hangs: Path, tmp_path: Path) -> None:
         assert "gloo_hangs.py" in hidden
 
 
+def test_the_page_says_in_words_why_a_rank_is_a_culprit(hangs: Path, tmp_path: Path) -> None:
+    page = tmp_path / "hang.html"
+    assert run(str(hangs / "nvidia" / "lock_gil_1st"), "-o", str(page)).exit_code == 0
+    assert "its CPU stopped" in page.read_text(encoding="utf-8")
+
+
 def test_what_has_no_dumps_is_one_line(tmp_path: Path) -> None:
     result = run(str(tmp_path))
     assert (result.exit_code, len(str(result.exception).splitlines())) == (1, 1)

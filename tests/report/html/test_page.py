@@ -198,7 +198,9 @@ def test_of_a_page_that_is_too_long_rows_are_left_out_and_counted(monkeypatch):
     monkeypatch.setattr(module, "MAX_BYTES", 180_000)
     text = render_html(report)
     assert len(text) < 180_000
-    assert re.search(r"(200|270|290) more rows left out; `traceanalyzer gaps` prints all", text)
+    assert re.search(
+        r"(200|270|290) more rows left out; `traceanalyzer show gaps` prints all", text
+    )
 
 
 def test_no_script_ends_before_its_end_and_the_page_is_small():

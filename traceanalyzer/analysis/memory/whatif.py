@@ -223,7 +223,7 @@ def _fused_optimizer(subject: Subject, _: int) -> Scenario | None:
     return Scenario(
         "fused-optimizer",
         "fused_optimizer",
-        "fused=True for the optimizer",
+        "Use the fused optimizer: fused=True",
         peak,
         "the temporaries of the foreach optimizer left out of the replay",
     )
@@ -241,7 +241,7 @@ def _bf16_states(subject: Subject, _: int) -> Scenario | None:
     return Scenario(
         "bf16-states",
         "low_precision",
-        "optimizer state in bf16 in place of fp32",
+        "Keep the optimizer's state in bf16 in place of fp32",
         subject.peak(np.where(state, subject.lives.size // 2, subject.lives.size))
         + subject.unmade // 2,
         "optimizer state at half its size" + _all_of_it(subject),
@@ -297,7 +297,7 @@ def _sharded(subject: Subject) -> list[Scenario]:
             basis += ", the largest parameter gathered" if gathered else ""
         basis += _all_of_it(subject)
         result.append(
-            Scenario(f"{id_}-{ranks}", "shard", f"{what} sharded over {ranks} ranks", peak, basis)
+            Scenario(f"{id_}-{ranks}", "shard", f"Shard {what} over {ranks} ranks", peak, basis)
         )
     return result
 
@@ -363,7 +363,7 @@ def _set_to_none(subject: Subject, peak: int) -> Scenario | None:
     return Scenario(
         "set-to-none",
         "avoid_allocations",
-        "zero_grad(set_to_none=True), its default",
+        "Drop gradients after each step: zero_grad(set_to_none=True), its default",
         min(predicted, peak),
         "gradients freed at each step's end and made again in the backward",
     )
@@ -441,7 +441,7 @@ def _checkpoint(subject: Subject, _: int) -> Scenario | None:
     return Scenario(
         "checkpoint",
         "checkpoint",
-        f"activation checkpointing of {block.site} ({block.instances_per_step:g} a step)",
+        f"Checkpoint the activations of {block.site} ({block.instances_per_step:g} a step)",
         highest(*checkpointed(subject.lives, block)),
         "each block keeps its output; the rest is recomputed in backward",
         again,
@@ -459,7 +459,7 @@ def _expandable(subject: Subject, peak: int, reserved: int) -> Scenario | None:
     return Scenario(
         "expandable-segments",
         "expandable_segments",
-        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+        "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
         peak,
         "segments grow page by page: little is reserved beyond what is allocated",
         reserved_bytes=predicted,

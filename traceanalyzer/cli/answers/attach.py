@@ -44,7 +44,7 @@ def _address(_: click.Context, __: click.Parameter, text: str | None) -> str | N
 
 
 @command("attach")
-@click.argument("report", metavar="REPORT")
+@click.argument("reports", metavar="REPORT...", nargs=-1, required=True)
 @click.option(
     "--issue",
     metavar="OWNER/REPO#N",
@@ -81,7 +81,7 @@ def _address(_: click.Context, __: click.Parameter, text: str | None) -> str | N
 @max_chars_option
 @limit_option
 def attach(
-    report: str,
+    reports: tuple[str, ...],
     issue: "Issue | None",
     base: str | None,
     name: str,
@@ -95,7 +95,11 @@ def attach(
     made before."""
     from traceanalyzer.cli.io import github
     from traceanalyzer.cli.io.output import check_writable, write
-    from traceanalyzer.cli.io.reports import cleaned_with, report_of_reference
+    from traceanalyzer.cli.io.reports import (
+        cleaned_with,
+        report_of_reference,
+        report_of_references,
+    )
     from traceanalyzer.report.parts.hashed import hashed
 
     if publish and issue is None:
@@ -103,13 +107,13 @@ def attach(
     if picture is not None and picture.suffix.lower() != ".svg":
         raise click.UsageError(f"--picture writes SVG, and {picture} does not end in .svg")
     check_writable(picture)
-    value = hashed(report_of_reference(report))
+    value = hashed(report_of_references(reports))
     before = report_of_reference(base) if base else None
     if before is None:
         value, _ = cleaned_with(value, None, hidden)
         text, drawn = _alone(value, max_chars)
     else:
-        names = ("base", "this") if hidden is not None else (str(base), report)
+        names = ("base", "this") if hidden is not None else (str(base), ", ".join(reports))
         text, drawn = _compared(*cleaned_with(before, value, hidden), names, max_chars)
     if picture is not None:
         write(drawn.svg(), picture)

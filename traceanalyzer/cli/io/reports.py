@@ -90,6 +90,23 @@ def report_of_reference(
     return read_reference(reference, selection, knowledge).report
 
 
+def report_of_references(references: Sequence[str]) -> "Report":
+    """The report of what a reference names; of several, which are recordings of one run, their
+    report. Raises TraceAnalyzerError."""
+    if len(references) == 1:
+        return report_of_reference(references[0])
+    from traceanalyzer.comparison.reference import of_recordings
+
+    with ExitStack() as analysis:
+
+        def then_analyzing(paths: Sequence[str]) -> "Run":
+            run = opened(paths, timeless=True)
+            analysis.enter_context(working(f"Analyzing {len(paths)} recordings"))
+            return run
+
+        return of_recordings(references, then_analyzing).report
+
+
 def read_reference(
     reference: str, selection: "Selection | None" = None, knowledge: "Knowledge | None" = None
 ) -> "Named":

@@ -174,13 +174,23 @@ def _with_slow_gpus(m: Measurements, run: _Run) -> Offer | None:
     return Offer(clocks, without_ranks(run.tapes, run.late, 1.0), against=("straggler", "compute"))
 
 
-def _uneven(_: Measurements, run: _Run) -> Offer | None:
+def _is_more_than_kernels_say(m: Measurements, run: _Run, slow: int) -> bool:
+    """Whether the others wait much longer for a rank than its kernels take more: beside a
+    collective that waits their own take longer, too, and the mean of all says too little."""
+    compute_ms = run.work.compute_ms
+    more_ms = float(compute_ms[slow] - np.median(np.delete(compute_ms, slow)))
+    return more_ms < EXPLAINED * holding_up(m)[0].gain_ms
+
+
+def _uneven(m: Measurements, run: _Run) -> Offer | None:
     """One has more kernels' time, by more data."""
     compute_ms = run.work.compute_ms
     launches = run.work.launches
     most = int(run.work.compute_ms.argmax())
     more_ms = float(compute_ms[most] - compute_ms.mean())
     if more_ms < MIN_SHARE * run.replay.base_ms or launches.max() > SAME_PROGRAM * launches.min():
+        return None
+    if run.late == [most] and _is_more_than_kernels_say(m, run, most):
         return None
     how = f"kernels of rank {run.names[most]} take {digits(more_ms)} ms more than on average"
     deal = f"Deal out the work evenly: {how}: even out batches, lengths, stages or experts."
@@ -209,11 +219,11 @@ def _with_more_to_do(_m: Measurements, run: _Run) -> Offer | None:
         float(one[slow] - np.delete(one, slow).mean()) for one in work
     )
     if compute_ms >= MIN_SHARE * step_ms:
-        more = (
-            f"its kernels take {digits(compute_ms)} ms more: look for extra work there; "
-            "check its clocks"
+        waited_ms = run.replay.gain_ms(without_ranks(run.tapes, [slow]))
+        reason = same_for_all(
+            f"Fix rank {name}: the others wait {digits(waited_ms)} ms a step for its kernels; "
+            "look for extra work there, and check its clocks."
         )
-        reason = same_for_all(f"Fix rank {name}: {more}.")
     elif run.late == [slow] and _more_launches(work, slow) >= 1:
         launches = round(_more_launches(work, slow))
         reason = same_for_all(

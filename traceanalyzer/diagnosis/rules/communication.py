@@ -225,7 +225,7 @@ def _of_late(
     own = f"rank {slow.rank}, {per}"
     gains = [
         Evidence(
-            "gain without what it is late by",
+            "late at the collectives by",
             one.gain_ms,
             "ms",
             f"rank {ranks.rows[one.position].rank}, as recorded",

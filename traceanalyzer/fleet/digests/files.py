@@ -281,7 +281,9 @@ def arrow() -> Any:
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
-        raise TraceAnalyzerError(f"digests need pyarrow: {how_to_install('parquet')}") from error
+        raise TraceAnalyzerError(
+            f"fleet and digests need pyarrow: {how_to_install('parquet')}"
+        ) from error
     _hand_back_before_forks()
     return pyarrow
 

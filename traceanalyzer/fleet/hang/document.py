@@ -72,7 +72,7 @@ def hang_headline(hang: Hang) -> str:
         sentence += f" {_who_issued_what(hang)}"
     rest = [culprit for culprit in hang.culprits if culprit.kind != verdict.kind]
     for culprit in rest[:2]:
-        sentence += f" Rank {culprit.rank}, too: {culprit.kind.replace('_', ' ')}."
+        sentence += f" Rank {culprit.rank}, too: {_why(culprit)}."
     return sentence
 
 
@@ -241,11 +241,16 @@ def _screen(hang: Hang) -> list[Section]:
     ]
 
 
+def _why(culprit: HangCulprit) -> str:
+    """Why a rank is a culprit, in words."""
+    return SITUATIONS[culprit.kind]["why"]
+
+
 def _culprit(culprit: HangCulprit) -> str:
     where = f" on {culprit.host}" if culprit.host else ""
     last = f"; last issued {culprit.issued_last}" if culprit.issued_last else ""
     return (
-        f"rank {culprit.rank}{where}: {culprit.kind.replace('_', ' ')} at {culprit.operation} of "
+        f"rank {culprit.rank}{where}: {_why(culprit)} at {culprit.operation} of "
         f"{culprit.group}{last}"
     )
 
@@ -253,10 +258,11 @@ def _culprit(culprit: HangCulprit) -> str:
 def _sections(hang: Hang) -> list[Section]:
     texts = more_next_time(hang)
     matrix = Drawing(partial(_matrix, hang))
+    culprits = [replace(culprit, kind=_why(culprit)) for culprit in hang.culprits]
     next_time: list[Part | None] = ["To know more next time:", Bullets(texts)] if texts else []
     found = (
         (True, Section(TITLE, [*answer_parts(hang), *notes(hang)])),
-        (hang.culprits, Section("Culprits", [Table(hang.culprits)])),
+        (culprits, Section("Culprits", [Table(culprits)])),
         (True, Section("Next", [Bullets(hang_next_steps(hang)), *next_time])),
         (hang.mismatches, Section("Operations that differ", [Table(hang.mismatches)])),
         (hang.groups, Section("Groups", [matrix, Table(hang.groups)])),

@@ -14,6 +14,7 @@ from traceanalyzer.base import (
     dataclass,
     definitions,
     metric,
+    plural,
 )
 from traceanalyzer.history.days.changes import Drift, changes
 from traceanalyzer.history.days.store import (
@@ -311,7 +312,7 @@ def _what(found: Days) -> str:
 
 
 def _sections(found: Days, ranks: int, known: Sequence[str]) -> list[Section]:
-    about = f"Run {found.run}, {ranks:,} ranks"
+    about = f"Run {found.run}, {ranks:,} {plural('rank', ranks)}"
     if len(known) > 1:
         about += f"; of {len(known)} runs (--run ID)"
     sections = [Section(TITLE, [Verdict(change_headline(found), [about])], untitled=True)]

@@ -138,7 +138,7 @@ def _remedy(report: Report, advice: Recommendation) -> Markup:
     effort = effort_of(advice)
     alone = gains.prediction_alone(report, advice)
     factor = gains.factor(report, advice)
-    told = [text for text in (alone if factor else "", effort) if text]
+    told = [text for text in (alone if factor else "", effort, gains.id_of(advice)) if text]
     return tag(
         "li",
         tag("span", factor or alone, class_="gain"),

@@ -130,7 +130,7 @@ def _table(part: doc.Table, title: str, rows: int) -> Markup | None:
     if not part.rows:
         return None
     title = part.title or title
-    more = f"; `traceanalyzer {part.command}` prints all" if part.command else ""
+    more = f"; `traceanalyzer show {part.command}` prints all" if part.command else ""
     drawn = html_table(
         title,
         part.rows,

@@ -11,12 +11,16 @@ from traceanalyzer.analysis.names.kernel_names import function_name
 from traceanalyzer.base import MEMORY
 from traceanalyzer.diagnosis.finding import Evidence, Finding, Recommendation
 from traceanalyzer.diagnosis.ranking import answering, is_worth_showing
+from traceanalyzer.diagnosis.remedies import REMEDIES
 from traceanalyzer.diagnosis.rules.device import GPU_BUSY
 from traceanalyzer.report.figures.step_times import figure_unit, step_ms
 from traceanalyzer.report.format import figure, number, scale_for, scaled
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline.opening import SUMS, TEXTS, companion, only_kind
 
+USUALLY_AGAINST: dict[str | None, str] = {remedy.id: remedy.finding for remedy in REMEDIES}
+"""The finding that a remedy is against; where gains of advice sum to more than the step, it may
+stand under a larger one."""
 BUSY = 0.9  # share of the step from which a GPU counts as busy
 TABLES = {
     "sync": "show syncs",
@@ -89,6 +93,7 @@ def without_gain(report: Report) -> str | None:
     """Findings whose remedies would not shorten the step, in a sentence; None where there is
     none."""
     advised = [f"{advice.id}-" for advice in report.recommendations]
+    advised += [f"{USUALLY_AGAINST.get(advice.remedy, '')}-" for advice in report.recommendations]
     costly = [one.id for one in report.findings if one.headroom_ms and one.cls != "inconclusive"]
     left = [id_ for id_ in costly if not any(advice.startswith(f"{id_}-") for advice in advised)]
     return f"Skipped, predicted gain under 1%: {', '.join(left)}." if left and advised else None
@@ -135,6 +140,11 @@ def on_first_screen(report: Report) -> list[Recommendation]:
     ]
 
 
+def id_of(advice: Recommendation) -> str:
+    """The name by which `explain` and `whatif` know it: the remedy's, else that of its finding."""
+    return advice.remedy or advice.id
+
+
 def prediction(report: Report, advice: Recommendation) -> str:
     """What following a recommendation would bring, how many times faster that is, and whether it
     may not help."""
@@ -151,9 +161,8 @@ def factor(report: Report, advice: Recommendation) -> str:
     """How many times as fast a step would be; empty where that is not known."""
     if advice.predicted_peak_bytes is not None:
         return ""
-    more = advice.as_much_work
-    after_ms = more.time_ms if more else advice.predicted_step_ms
-    low_ms = more.low_ms if more else advice.low_ms
+    more = advice.as_much_work or advice.together
+    after_ms, low_ms, _ = more.likely_ms if more else advice.likely_ms
     speedup = more.speedup if more else advice.predicted_speedup
     if after_ms is None or speedup is None:
         return ""
@@ -182,8 +191,12 @@ def _gain(report: Report, advice: Recommendation) -> str:
     more = advice.as_much_work
     if more is not None:
         return _arrow(report, more.likely_ms, "for the same work", more.speedup)
+    both = advice.together
+    if both is not None:
+        how = "with both" if len(both.remedies) == 1 else "with all of them"
+        return _arrow(report, both.likely_ms, how, both.speedup)
     if advice.predicted_step_ms is None:
-        return advice.basis.partition("; ")[0] if advice.basis[:1].isdigit() else "gain unknown"
+        return "gain unknown"
     likely = (advice.predicted_step_ms, advice.low_ms, advice.high_ms)
     unit = figure_unit(report)
     each = f"per {unit}" if unit != "recording" else "for the recording"

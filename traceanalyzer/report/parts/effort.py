@@ -4,7 +4,7 @@ from traceanalyzer.diagnosis.finding import Recommendation
 from traceanalyzer.diagnosis.serving.switches import is_flag
 
 ONE_LINE = "one line"
-HOURS = "an hour or two"
+HOURS = "hours"
 DAY = "a day"
 DAYS = "days"
 EFFORTS = {

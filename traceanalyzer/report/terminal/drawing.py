@@ -82,7 +82,8 @@ class TerminalPage:
         """Names with what they are, in two columns."""
         table = Table.grid(padding=(0, SEPARATOR))
         table.add_column(max_width=max(self.width // 3, TEXT_WIDTH))
-        table.add_column(ratio=1)
+        # A path or a command is copied whole: it goes on in the next line.
+        table.add_column(ratio=1, overflow="fold")
         for name, value in facts:
             table.add_row(Text(plain(name), style or "cyan"), Text(plain(value), style))
         self.draw(Padding(table, (0, 0, 0, INDENT)))

@@ -85,7 +85,7 @@ def _table(page: TerminalPage, table: doc.Table, _: int) -> None:
     page.grid(grid if table.limit is None else grid.head(table.limit), table.every_column_in)
     if table.limit is not None and len(table.rows) > table.limit:
         where = (
-            f"traceanalyzer {table.command} prints all"
+            f"traceanalyzer show {table.command} prints all"
             if table.command
             else "--format json has all"
         )

@@ -18,6 +18,8 @@ from traceanalyzer.report.terminal import render
 from traceanalyzer.report.terminal.drawing import TerminalPage
 
 SHOWN_CHANGES = 3
+WAYS_TO_FIT = ((SHOWN_CHANGES, False), (SHOWN_CHANGES, True), (2, False), (2, True), (1, False))
+"""How many changes are shown, and whether in short: the first way that fits the screen."""
 SCREEN_LINES = 24  # of a terminal; of more a pager would show the end alone
 SHOWN_CAVEATS = 2
 BAR_WIDTH = 40
@@ -38,17 +40,19 @@ def render_screen(
     report: Report, width: int = DEFAULT_WIDTH, colour: bool = False, *, next_step: bool = True
 ) -> str:
     """The answer as text `width` columns wide, with what to look at next."""
+    above = TerminalPage(width, colour)
+    _verdict(above, report)
+    _culprit(above, report)
+    _budget(above, report)
+    below = TerminalPage(width, colour)
+    _caveats(below, report)
+    if next_step:
+        _next(below, report)
     text = ""
-    for changes in range(SHOWN_CHANGES, 0, -1):
+    for changes, short in WAYS_TO_FIT:
         page = TerminalPage(width, colour)
-        _verdict(page, report)
-        _culprit(page, report)
-        _budget(page, report)
-        _changes(page, report, changes)
-        _caveats(page, report)
-        if next_step:
-            _next(page, report)
-        text = page.text().lstrip("\n")
+        _changes(page, report, changes, short=short)
+        text = f"{above.text()}{page.text()}{below.text()}".lstrip("\n")
         if text.count("\n") <= SCREEN_LINES:
             break
     return text
@@ -122,7 +126,8 @@ def _budget(page: TerminalPage, report: Report) -> None:
         page.draw(text)
 
 
-def _changes(page: TerminalPage, report: Report, shown: int) -> None:
+def _changes(page: TerminalPage, report: Report, shown: int, *, short: bool) -> None:
+    """The first changes; `short`: with room for a clause or two of each."""
     advised = gains.on_first_screen(report)[:shown]
     count = len(report.recommendations)
     page.line("")
@@ -136,11 +141,12 @@ def _changes(page: TerminalPage, report: Report, shown: int) -> None:
     for position, advice in enumerate(advised, 1):
         effort = effort_of(advice)
         gain = gains.prediction(report, advice) + (f", {effort}" if effort else "")
-        longest = LONGEST if position == 1 else LONGEST_OF_MORE - cell_len(gain)
+        little = short or position > 1
+        longest = LONGEST_OF_MORE - cell_len(gain) if little else LONGEST
         action = brief(advice.action, longest)
-        if len(action) < longest / 2 or action.endswith(ELLIPSIS):
+        if not short and (len(action) < longest / 2 or action.endswith(ELLIPSIS)):
             action = brief(advice.action)
-        page.item(f"{position}", f"{gain}  {action}", indent=1)
+        page.item(f"{position}", f"{gain} [{gains.id_of(advice)}]  {action}", indent=1)
         if advice.instead:
             page.line(advice.instead, "dim", indent=3)
 
