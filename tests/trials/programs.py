@@ -3,17 +3,19 @@
 TRAIN = """
 import torch
 torch.set_num_threads(1)
-model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 4))
+first, last = torch.nn.Linear(32, 64), torch.nn.Linear(64, 4)
+model = torch.nn.Sequential(first, torch.nn.ReLU(), torch.nn.Dropout(0.1), last)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 for _ in range(200):
     x, y = torch.randn(64, 32), torch.randint(0, 4, (64,))
     loss = torch.nn.functional.cross_entropy(model(x), y)
     optimizer.zero_grad()
     loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
     optimizer.step()
 print("trained")
 """
-"""Trains without a seed of its own."""
+"""Trains without a seed of its own; draws noise, clips gradients."""
 
 SLOW_LOADER = """
 import time, torch

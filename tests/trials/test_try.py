@@ -90,7 +90,7 @@ def test_two_runs_of_a_program_without_a_seed_compute_the_same(trained):
     assert compare(second, [first], [Numerics.EXACT]).same
     assert second.ranks[0].losses == first.ranks[0].losses[: len(second.ranks[0].losses)]
     assert first.facts["optimizers"][0]["name"] == "AdamW"
-    assert first.facts["places"]["optimizer"] == "train.py:5"
+    assert first.facts["places"]["optimizer"] == "train.py:6"
     assert first.unit == "step of AdamW"
 
 
@@ -102,7 +102,9 @@ def test_no_wrong_result_is_accepted(trained, function, numerics):
     assert run.ok, run.failed
     verdict = compare(run, bases, [numerics])
     assert not verdict.same, verdict
-    assert not compare(run, bases, [Numerics.TF32]).same
+    # TF32 explains little more, and says so
+    loosely = compare(run, bases, [Numerics.TF32])
+    assert loosely.numerics or not loosely.same
 
 
 @pytest.mark.parametrize("name", ["nothing", "fused_optimizer", "gc_freeze", "set_to_none"])

@@ -23,10 +23,12 @@ class Runs:
         self.asked = []
         self.afford = afford
 
+    model_draws = False
+
     def affords(self, switches, runs=1):
         return self.afford
 
-    def run(self, switches=(), seed=1, nudge=0.0):
+    def run(self, switches=(), seed=1, nudge=0.0, *, redrawn=False, as_eager=False):
         self.asked.append(tuple(switches))
         found = self.steps[tuple(switches)]
         if isinstance(found, str):
@@ -94,16 +96,36 @@ def test_a_fast_run_that_is_not_repeated_is_an_accident():
 def test_the_bases_own_difference_is_asked_for_where_a_result_differs():
     runs = Runs(TIMES)
     turns = Turns(runs, [run()])
-    runs.run = lambda switches=(), seed=1, nudge=0.0: run(
+    runs.run = lambda switches=(), seed=1, nudge=0.0, **asked: run(
         *switches, ms=5.0 if switches else 10.0, factor=1.05 if switches else 1.02
     )
     assert turns.screen("compile").verdict.same
 
 
+def test_a_switch_that_draws_otherwise_may_differ_as_other_random_numbers_do():
+    runs = Runs(TIMES)
+    turns = Turns(runs, [run(), run()])
+
+    def answered(switches=(), seed=1, nudge=0.0, *, redrawn=False, as_eager=False):
+        runs.asked.append((switches, redrawn, as_eager))
+        factor = 1.05 if switches and not as_eager else 1.04 if redrawn else 1.0
+        return run(*switches, ms=5.0 if switches else 10.0, factor=factor)
+
+    runs.run = answered
+    assert not turns.screen("flash_attention").verdict.same
+    assert not turns.screen("compile").verdict.same
+    runs.model_draws = True
+    del runs.asked[:]
+    assert turns.screen("compile").verdict.same
+    assert runs.asked == [(("compile",), False, False), (("compile",), False, True)]
+    assert turns.screen("flash_attention").verdict.same
+    assert not turns.screen("fused_optimizer").verdict.same
+
+
 def test_nothing_is_asked_of_what_differs_and_is_no_faster():
     runs = Runs(TIMES)
     turns = Turns(runs, [run()])
-    runs.run = lambda switches=(), seed=1, nudge=0.0: run(*switches, ms=10.0, factor=1.5)
+    runs.run = lambda switches=(), seed=1, nudge=0.0, **asked: run(*switches, ms=10.0, factor=1.5)
     trial = turns.screen("compile")
     assert not trial.won
     assert trial.verdict is None

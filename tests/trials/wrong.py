@@ -64,16 +64,42 @@ def gradients_pile_up(_):
     torch.optim.Optimizer.zero_grad = lambda this, set_to_none=True: None
 
 
-def zeroed_outputs(_):
+def stale_batches(_):
     import torch
 
-    _around(torch.nn.Sequential, "forward", lambda forward, this, x: forward(this, x) * 0)
+    drawn = []
+
+    def change(randn, *size, **kwargs):
+        drawn.append(randn(*size, **kwargs))
+        return drawn[max(len(drawn) - 2, 0)]
+
+    _around(torch, "randn", change)
 
 
-def no_activation(_):
+def shuffled_labels(_):
     import torch
 
-    torch.nn.ReLU.forward = lambda this, x: x
+    def change(loss, x, y, **kwargs):
+        return loss(x, y.roll(1), **kwargs)
+
+    _around(torch.nn.functional, "cross_entropy", change)
+
+
+def evaluation_mode(_):
+    import torch
+
+    torch.nn.Dropout.forward = lambda this, x: x
+
+
+def weights_in_bf16(_):
+    import torch
+
+    def change(forward, this, x):
+        return torch.nn.functional.linear(
+            x.bfloat16(), this.weight.bfloat16(), this.bias.bfloat16()
+        ).float()
+
+    _around(torch.nn.Linear, "forward", change)
 
 
 def a_frozen_layer(_):
@@ -86,35 +112,17 @@ def a_frozen_layer(_):
     _around(torch.optim.AdamW, "__init__", change)
 
 
-def other_data(_):
-    import torch
-
-    def change(randn, *size, **kwargs):
-        return randn(*size, **kwargs) * 1.5
-
-    _around(torch, "randn", change)
-
-
-def a_loss_that_is_no_number(_):
-    import torch
-
-    def change(loss, x, y, **kwargs):
-        return loss(x, y, **kwargs) * float("nan")
-
-    _around(torch.nn.functional, "cross_entropy", change)
-
-
 WRONG = (
-    half_the_learning_rate,
     every_fourth_step_is_left_out,
     half_the_batch,
     summed_loss,
     gradients_pile_up,
-    zeroed_outputs,
-    no_activation,
     a_frozen_layer,
-    other_data,
-    a_loss_that_is_no_number,
+    stale_batches,
+    shuffled_labels,
+    evaluation_mode,
+    half_the_learning_rate,
+    weights_in_bf16,
 )
 
 

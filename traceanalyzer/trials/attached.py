@@ -50,6 +50,7 @@ class AttachedTrial:
         self._loss_counts: list[int] = []
         self._trouble: list[str] = []
         self._over = False
+        self._has_redrawn = False
         self._outputs = OuterCalls(self._model_entered, self._model_left, self._failed)
         self._finder: FunctionCalls | StepFinder
         if request.step_on:
@@ -70,6 +71,9 @@ class AttachedTrial:
     def _put_on(self) -> None:
         """Put the switches on. A run without one of them would be another trial: it ends here."""
         request = self._request
+        if request.as_eager:
+            inductor: Any = importlib.import_module("torch._inductor.config")
+            inductor.fallback_random = True
         for name in request.switches:
             try:
                 put_on(request.functions.get(name, ""), request.values.get(name, True))
@@ -81,8 +85,16 @@ class AttachedTrial:
     def _model_entered(self, module: Any) -> None:
         if has_parameters(module):
             self._nudge.begin(module)
+            if self._request.redrawn:
+                self._redraw()
             self._fingerprint.begin(module)
             self._probe.expect_output(module)
+
+    def _redraw(self) -> None:
+        """Once, when weights are there: batches of the host stay those of the program."""
+        if not self._has_redrawn:
+            self._has_redrawn = True
+            draw_from(self._request.seed + 1)
 
     def _model_left(self, call: CallMark, module: Any) -> None:
         self._probe.forget_hook()
@@ -184,6 +196,15 @@ def put_on(where: str, value: Any) -> None:
     module, _, function = where.rpartition(":" if ":" in where else ".")
     prefix = "" if ":" in where else f"{APPLY}."
     getattr(importlib.import_module(prefix + module), function)(value)
+
+
+def draw_from(seed: int) -> None:
+    """Seed the generator that a model draws from: that of its GPU, or the host's."""
+    torch = sys.modules["torch"]
+    if cuda.in_use():
+        torch.cuda.manual_seed_all(seed)
+    else:
+        torch.manual_seed(seed)
 
 
 def _seed(seed: int) -> None:

@@ -36,6 +36,7 @@ def facts_of_process(probe: Probe, steps: int) -> dict[str, Any]:
         "calls": {name: probe.counts[name] for name in COUNTED},
         "backwards_per_step": probe.counts["backward"] / steps if steps else 0.0,
         "compiled": has_compiled(),
+        "draws": probe.draws,
     }
 
 

@@ -183,6 +183,13 @@ def fsdp(facts: ProgramFacts) -> str | None:
     return "no FSDP"
 
 
+def fsdp_wrapper(facts: ProgramFacts) -> str | None:
+    """The older FSDP, which has a switch for it."""
+    if any(one.get("wrapper") == "FSDPModule" for one in facts.models):
+        return "fully_shard has no such switch"
+    return fsdp(facts)
+
+
 def accumulation(facts: ProgramFacts) -> str | None:
     """A whole number of backward passes a step, more than one."""
     passes = facts.backwards_per_step

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from traceanalyzer.collect.host import cuda
 from traceanalyzer.collect.on_import import on_import
 
 MOST_VALUES = 4096  # losses and norms kept of a run
@@ -46,6 +47,8 @@ class Probe:
         self.models: dict[int, Any] = {}
         self.keeps_values = True  # losses and norms; of steps that nobody compares they cost time
         self.autocast = False
+        self.draws = False  # whether a model drew random numbers
+        self._drawn_before: Any = None
         self.anomaly = False  # whether a backward pass looked for NaNs
         self.grad = False  # whether models were called with gradients on
         self._hook: Any = None
@@ -74,6 +77,7 @@ class Probe:
             self.grad = self.grad or torch.is_grad_enabled()
         self.forget_hook()
         if len(self.outputs) < MOST_OUTPUTS:
+            self._drawn_before = None if self.draws else _state_of_generator(torch)
             # there during the call alone: a copy or a script made between calls does not see it
             self._hook = torch.nn.Module.register_forward_hook(module, self._keep_output)
 
@@ -87,6 +91,9 @@ class Probe:
         import torch
 
         if not torch.compiler.is_compiling():
+            if self._drawn_before is not None:
+                drawn = _state_of_generator(torch)
+                self.draws = not torch.equal(drawn, self._drawn_before)
             self.outputs.append([_size_of(each) for each in _tensors(output)[:MOST_TENSORS]])
 
     def read_losses(self, counts: list[int]) -> list[float]:
@@ -239,6 +246,13 @@ def has_parameters(module: Any) -> bool:
     return any(
         has_parameters(child) for child in held.get("_modules", {}).values() if child is not None
     )
+
+
+def _state_of_generator(torch: Any) -> Any:
+    """Where the random numbers of the device are, as a tensor of the host."""
+    if cuda.in_use() and not torch.cuda.is_current_stream_capturing():
+        return torch.cuda.get_rng_state()
+    return torch.get_rng_state()
 
 
 def _tensors(value: Any, depth: int = 3) -> list[Any]:

@@ -45,6 +45,10 @@ class Request:
     step_on: str | None = None
     # by what share of themselves weights are moved before the first step, at random
     nudge: float = 0.0
+    # the model draws other random numbers than it would: those of another seed
+    redrawn: bool = False
+    # compiled code draws the random numbers that it would draw uncompiled
+    as_eager: bool = False
 
     @property
     def path(self) -> Path:

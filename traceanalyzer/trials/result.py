@@ -37,6 +37,8 @@ class TrialRun:
     seed: int
     failed: str | None = None
     nudge: float = 0.0  # by what share of themselves its weights were moved before it
+    redrawn: bool = False  # its model drew other random numbers
+    as_eager: bool = False  # its compiled code drew those of uncompiled code
     step_ms: float = math.nan
     low_ms: float = math.nan
     high_ms: float = math.nan

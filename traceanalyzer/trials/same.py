@@ -76,26 +76,26 @@ def compare(
     nudged: TrialRun | None = None,
 ) -> Sameness:
     """Whether the trial's results are those of the base runs. `kinds` are its switches' own;
-    `others` are base runs under other seeds, for switches that draw otherwise; `nudged` is a base
+    `others` are base runs that drew other random numbers, for switches that do; `nudged` is a base
     run whose weights were moved by a rounding."""
     loss_allowed = max((LOSS[kind] for kind in kinds), default=LOSS[Numerics.EXACT])
     update_allowed = max((UPDATE[kind] for kind in kinds), default=UPDATE[Numerics.EXACT])
     if nudged is not None:
         shares = loss_allowed / OWN_FACTOR, update_allowed / OWN_FACTOR
         trial = without_decided(trial, bases[0], nudged, *shares)
+        others = [without_decided(other, bases[0], nudged, *shares) for other in others]
         bases = [without_decided(base, bases[0], nudged, *shares) for base in bases]
         if not can_be_compared(trial):
             return Sameness(same=False, numerics=False, why="rounding alone decides its results")
-    drawn_otherwise = others if Numerics.DRAWN in kinds else ()
     values = _closest(trial, bases, "value")
-    own_value = _own(bases, drawn_otherwise, "value")
+    own_value = _own(bases, others, "value")
     if values.weight > max(OWN_FACTOR * own_value, loss_allowed):
         return _differs(values, own_value)
     by_numerics = values.weight > max(OWN_FACTOR * own_value, LOSS[Numerics.EXACT])
     if by_numerics and loss_allowed > LOSS[Numerics.ORDER]:
         return Sameness(same=True, numerics=True, why=values.described())
     updates = _closest(trial, bases, "update")
-    own_update = _own(bases, drawn_otherwise, "update")
+    own_update = _own(bases, others, "update")
     if updates.weight > max(OWN_FACTOR * own_update, update_allowed):
         return _differs(updates, own_update)
     return Sameness(same=True, numerics=False)

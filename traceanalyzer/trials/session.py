@@ -69,7 +69,7 @@ class TrialSession:
         for line in path.read_text().splitlines() if path.exists() else ():
             run = _loaded(line)
             if run is not None:
-                self._known[run.switches, run.seed, run.nudge].append(run)
+                self._known[_asked(run)].append(run)
 
     @property
     def seconds_left(self) -> float:
@@ -81,9 +81,14 @@ class TrialSession:
         """How long a run of the unchanged program takes."""
         return self._first.seconds if self._first else 0.0
 
+    @property
+    def model_draws(self) -> bool:
+        """Whether the program's models draw random numbers."""
+        return self._facts.draws
+
     def affords(self, switches: Sequence[str], runs: int = 1) -> bool:
         """Whether so many more runs fit the budget; known ones cost nothing."""
-        known = len(self._known[tuple(switches), SEED, 0.0])
+        known = len(self._known[_asked(TrialRun(tuple(switches), SEED))])
         return max(runs - known, 0) * self._expected_seconds(switches) <= self.seconds_left
 
     def spent_s(self) -> dict[str, float]:
@@ -113,15 +118,25 @@ class TrialSession:
         """What the program is made of: the values of switches depend on it."""
         self._facts = facts
 
-    def run(self, switches: Switches = (), seed: int = SEED, nudge: float = 0.0) -> TrialRun:
+    def run(
+        self,
+        switches: Switches = (),
+        seed: int = SEED,
+        nudge: float = 0.0,
+        *,
+        redrawn: bool = False,
+        as_eager: bool = False,
+    ) -> TrialRun:
         """One run with these switches, as many steps as the first one; its weights are moved before
-        it by this share of themselves."""
+        it by this share of themselves, its model draws other random numbers, or its compiled code
+        those of uncompiled code."""
         rows = [BY_ID[name] for name in switches]
         extra_s = sum(row.extra_seconds for row in rows)
         patience_s = max(LEAST_PATIENCE_S, PATIENCE_FACTOR * self.base_seconds) + extra_s
         most_s = max(self.seconds_left, PASSED_SHARE * self.options.budget_s)
         patience_s = min(patience_s, most_s)
-        return self._run(TrialRun(tuple(switches), seed, nudge=nudge), patience_s)
+        asked = TrialRun(tuple(switches), seed, nudge=nudge, redrawn=redrawn, as_eager=as_eager)
+        return self._run(asked, patience_s)
 
     def _run(
         self,
@@ -131,7 +146,7 @@ class TrialSession:
         shown: bool = False,
         adaptive: bool = False,
     ) -> TrialRun:
-        known = self._known[asked.switches, asked.seed, asked.nudge]
+        known = self._known[_asked(asked)]
         run = (
             known.popleft()
             if known
@@ -179,6 +194,8 @@ class TrialSession:
             values={row.id: row.value(self._facts) for row in rows},
             seed=asked.seed,
             nudge=asked.nudge,
+            redrawn=asked.redrawn,
+            as_eager=asked.as_eager,
             step_on=self.options.step_on,
             most_seconds=self.options.budget_s / 20,
         )
@@ -186,6 +203,11 @@ class TrialSession:
             return request
         steps = self._first.steps
         return dataclasses.replace(request, timed_steps=steps, most_steps=steps)
+
+
+def _asked(run: TrialRun) -> tuple[Any, ...]:
+    """What a run was asked for: two of the same may take each other's place."""
+    return run.switches, run.seed, run.nudge, run.redrawn, run.as_eager
 
 
 def _loaded(line: str) -> TrialRun | None:

@@ -37,6 +37,7 @@ class ProgramFacts:
     calls: dict[str, int] = field(default_factory=dict)  # of functions that cost, by name
     backwards_per_step: float = 0.0
     compiled: bool = False
+    draws: bool = False  # whether its models draw random numbers
     operators: frozenset[str] = frozenset()  # that the recording has
     remedies: frozenset[str] = frozenset()  # that its report advises
 
@@ -65,5 +66,7 @@ class Switch:
     value: Callable[[ProgramFacts], Any] = lambda facts: True
     environment: Mapping[str, str] = field(default_factory=dict)
     numerics: Numerics = Numerics.EXACT
+    draws: bool = False  # whether dropout may fall on other values with it
+    compiles: bool = False  # whether it draws as uncompiled code where it is told to
     excludes: tuple[str, ...] = ()  # switches that it cannot be put on with
     extra_seconds: float = 0.0  # that a first step may take longer

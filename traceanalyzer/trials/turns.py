@@ -10,7 +10,7 @@ from traceanalyzer.trials.result import TrialRun
 from traceanalyzer.trials.rounding import nudge_of
 from traceanalyzer.trials.same import Sameness, compare
 from traceanalyzer.trials.session import OTHER_SEED, TrialSession
-from traceanalyzer.trials.switch import Numerics
+from traceanalyzer.trials.switch import Numerics, Switch
 from traceanalyzer.trials.switches import BY_ID
 
 RUNS_A_ROUND = 3  # B B A: the A before it is there already
@@ -61,6 +61,7 @@ class Turns:
         self._session = session
         self._bases = bases  # of the unchanged program, all that have run
         self._others: list[TrialRun] = []  # of it, under another seed
+        self._redrawn: list[TrialRun] = []  # of it, its models drew other random numbers
         self._nudged: dict[float, TrialRun] = {}  # by the share that their weights were moved by
         self._known: dict[tuple[str, ...], list[TrialRun]] = {(): bases}
         self._since_base = 0
@@ -176,7 +177,7 @@ class Turns:
         if switches:
             return self._known[switches]
         nudged = [run for run in self._nudged.values() if run.ok]
-        return [*self._bases, *nudged, *self._others]
+        return [*self._bases, *nudged, *self._redrawn, *self._others]
 
     def _last(self, switches: tuple[str, ...]) -> TrialRun:
         """The latest run with these switches, made where there is none."""
@@ -193,28 +194,69 @@ class Turns:
     def _verdict(self, run: TrialRun, switches: Sequence[str], *, asking: bool) -> Sameness:
         """Whether the run computed what the unchanged program does. `asking`: where it did not by
         what is known, further runs of the unchanged program say what its results depend on."""
-        kinds = [BY_ID[name].numerics for name in switches]
-        verdict = self._compared(run, kinds)
-        if verdict.same or not asking:
+        rows = [BY_ID[name] for name in switches]
+        verdict = self._compared(run, rows)
+        if not asking:
             return verdict
-        if len(self._bases) == 1:
-            self._run(())
-            verdict = self._compared(run, kinds)
-        nudge = nudge_of(kinds)
-        if not verdict.same and nudge and nudge not in self._nudged:
-            self._nudged[nudge] = self._session.run((), nudge=nudge)
-            verdict = self._compared(run, kinds)
-        if not verdict.same and Numerics.DRAWN in kinds and not self._others:
-            other = self._session.run((), OTHER_SEED)
-            self._others += [other] if other.ok else []
-            verdict = self._compared(run, kinds)
+        if not verdict.same and self._can_draw_as_eager(rows):
+            run = self._session.run(switches, as_eager=True)
+            if not run.ok:
+                return verdict
+            verdict = self._compared(run, rows)
+        for ask in (self._ask_again, self._ask_redrawn, self._ask_nudged, self._ask_other_seed):
+            if verdict.same:
+                break
+            if ask(rows):
+                verdict = self._compared(run, rows)
         return verdict
 
-    def _compared(self, run: TrialRun, kinds: Sequence[Numerics]) -> Sameness:
+    def _can_draw_as_eager(self, rows: Sequence[Switch]) -> bool:
+        """Whether compiled code is all that draws otherwise: it can be told not to."""
+        drawing = [row for row in rows if row.draws]
+        compiles = all(row.compiles for row in drawing)
+        return self._session.model_draws and bool(drawing) and compiles
+
+    def _ask_again(self, rows: Sequence[Switch]) -> bool:
+        """The unchanged program once more: what do its results differ by by themselves? Returns
+        whether it ran."""
+        if len(self._bases) > 1:
+            return False
+        return self._run(()).ok
+
+    def _ask_redrawn(self, rows: Sequence[Switch]) -> bool:
+        """With other random numbers in its models, as a compiled dropout has them."""
+        draws = any(row.draws for row in rows) and not self._can_draw_as_eager(rows)
+        if self._redrawn or not self._session.model_draws or not draws:
+            return False
+        run = self._session.run((), redrawn=True)
+        self._redrawn += [run] if run.ok else []
+        return run.ok
+
+    def _ask_nudged(self, rows: Sequence[Switch]) -> bool:
+        """With weights moved by a rounding."""
+        nudge = nudge_of([row.numerics for row in rows])
+        if not nudge or nudge in self._nudged:
+            return False
+        self._nudged[nudge] = self._session.run((), nudge=nudge)
+        return self._nudged[nudge].ok
+
+    def _ask_other_seed(self, rows: Sequence[Switch]) -> bool:
+        """With all random numbers drawn otherwise."""
+        if self._others or all(row.numerics != Numerics.DRAWN for row in rows):
+            return False
+        run = self._session.run((), OTHER_SEED)
+        self._others += [run] if run.ok else []
+        return run.ok
+
+    def _compared(self, run: TrialRun, rows: Sequence[Switch]) -> Sameness:
         """The run held against all that is known of the unchanged program by now."""
+        kinds = [row.numerics for row in rows]
         nudged = self._nudged.get(nudge_of(kinds))
         usable = nudged if nudged is not None and nudged.ok else None
-        return compare(run, self._bases, kinds, self._others, usable)
+        others = self._others if Numerics.DRAWN in kinds else []
+        draws = any(row.draws for row in rows) and not self._can_draw_as_eager(rows)
+        redrawn = self._redrawn if draws else []
+        return compare(run, self._bases, kinds, [*others, *redrawn], usable)
 
 
 def excluded(name: str, others: Sequence[str]) -> bool:
