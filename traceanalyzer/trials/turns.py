@@ -156,19 +156,15 @@ class Turns:
 
     def _repeated(self, trial: Trial, before: TrialRun, first: TrialRun) -> Trial:
         """The trial in rounds that begin with these two runs: A B B A, and B B A again."""
-        plain = [before]
-        with_it = [first]
-        rounds = 0
-        found: SwitchEffect | None = None
-        while found is None or not found.plain:
-            if rounds and not self._session.affords(trial.switches, RUNS_A_ROUND):
-                break
-            asked = [self._run(trial.switches) for _ in range(2 if rounds else 1)]
-            with_it += [run for run in asked if run.ok]
-            after = self._run(trial.without)
-            plain += [after] if after.ok else []
+        runs = [first, self._run(trial.switches), self._run(trial.without)]
+        rounds = 1
+        found = _effect([before, *runs], trial, rounds)
+        while not found.plain and self._session.affords(trial.switches, RUNS_A_ROUND):
+            runs += [self._run(trial.switches), self._run(trial.switches)]
+            runs.append(self._run(trial.without))
             rounds += 1
-            found = compare_runs(plain, with_it, rounds)
+            found = _effect([before, *runs], trial, rounds)
+        with_it = [run for run in runs if run.ok and run.switches == trial.switches]
         return replace(trial, found=found, runs=len(with_it))
 
     def _runs(self, switches: tuple[str, ...]) -> list[TrialRun]:
@@ -257,6 +253,13 @@ class Turns:
         draws = any(row.draws for row in rows) and not self._can_draw_as_eager(rows)
         redrawn = self._redrawn if draws else []
         return compare(run, self._bases, kinds, [*others, *redrawn], usable)
+
+
+def _effect(runs: Sequence[TrialRun], trial: Trial, rounds: int) -> SwitchEffect:
+    """What the trial's switches bring, from runs with and without them."""
+    plain = [run for run in runs if run.ok and run.switches == trial.without]
+    with_it = [run for run in runs if run.ok and run.switches == trial.switches]
+    return compare_runs(plain, with_it, rounds)
 
 
 def excluded(name: str, others: Sequence[str]) -> bool:
