@@ -30,6 +30,8 @@ spread of steps."""
 SMALL_GAIN_SHARE = 0.1
 """What gains less of the step than this gives way to the GPU's own work where that is the
 bottleneck."""
+LARGE_GAIN_SHARE = 0.3
+"""What saves so much of the step is advised although no finding is of its class."""
 MIN_BOUND_SHARE = 0.05
 """Share of the step that a proposal must save whose gain is only bounded: such a bound is hardly
 ever reached."""
@@ -113,10 +115,25 @@ def _of_remedy(m: Measurements, advice: Advice, drafts: Sequence[Draft]) -> Reco
 
 
 def _against(advice: Advice, drafts: Sequence[Draft], step_ms: float) -> Draft | None:
-    """The finding that a remedy is against: the one that it states itself, that names it, that it
-    is usually against, or the first of its class; for kernels of any kind that on the GPU's own
-    work. One on kernels whose time is hardly what is saved gives way to the largest on the host,
-    and so does one on copies that takes less time than is saved."""
+    """The finding that a remedy is against: the usual one. One on kernels whose time is hardly what
+    is saved gives way to the largest on the host, and so does one on copies that takes less time
+    than is saved. Without any, fewer calls spare what the host does in them, waits, too."""
+    cls = advice.remedy.cls
+    usual = _usually_against(advice, drafts)
+    saved_ms = step_ms - (advice.prediction.step_ms or step_ms)
+    if usual is None:
+        spares_calls = cls == "launch" and saved_ms >= LARGE_GAIN_SHARE * step_ms
+        return _largest_on_host(drafts, None) if spares_calls else None
+    if not advice.for_host or cls == "communication":
+        return usual
+    beyond_copies = usual.cls == "transfer" and saved_ms > BEYOND_COPIES * (usual.claim_ms or 0.0)
+    gives_way = usual.cls in DEVICE_CLASSES or beyond_copies
+    return _largest_on_host(drafts, usual) if gives_way else usual
+
+
+def _usually_against(advice: Advice, drafts: Sequence[Draft]) -> Draft | None:
+    """The finding that a remedy states itself, that names it, that it is usually against, or the
+    first of its class; for kernels of any kind that on the GPU's own work."""
     remedy = advice.remedy
     stated, cls = advice.offer.against or ("", remedy.cls)
     by_id = {draft.id: draft for draft in reversed(drafts)}
@@ -130,17 +147,10 @@ def _against(advice: Advice, drafts: Sequence[Draft], step_ms: float) -> Draft |
         by_class.get(cls),
         on_device,
     )
-    first = next(filter(None, either), None)
-    if first is None or not advice.for_host or remedy.cls == "communication":
-        return first
-    saved_ms = step_ms - (advice.prediction.step_ms or step_ms)
-    beyond_copies = first.cls == "transfer" and saved_ms > BEYOND_COPIES * (first.claim_ms or 0.0)
-    return (
-        _largest_on_host(drafts, first) if first.cls in DEVICE_CLASSES or beyond_copies else first
-    )
+    return next(filter(None, either), None)
 
 
-def _largest_on_host(drafts: Sequence[Draft], first: Draft) -> Draft:
+def _largest_on_host(drafts: Sequence[Draft], first: Draft | None) -> Draft | None:
     on_host = [draft for draft in drafts if draft.cls in HOST_CLASSES]
     return max(on_host, key=lambda draft: draft.claim_ms or 0.0, default=first)
 

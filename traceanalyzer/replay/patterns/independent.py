@@ -45,7 +45,7 @@ def has_weights(operator: Operator) -> bool:
     return operator.named(WEIGHTS)
 
 
-def _data_and_weights(operator: Operator) -> tuple[list[Shape], list[Shape]]:
+def data_and_weights(operator: Operator) -> tuple[list[Shape], list[Shape]]:
     """What an operator takes beside weights, and the shapes of these."""
     if not has_weights(operator) or operator.named(EITHER_DATA):
         return operator.listed or operator.shapes, []
@@ -85,9 +85,8 @@ def share_weights_only(operators: Run, steps: I32, run: Repeat) -> bool:
     calls = [operators[at : at + run.period] for at in starts]
     if any(_weights(call) != _weights(calls[0]) for call in calls) or _carries(calls[0]):
         return False
-    taken = [
-        next(iter(_data_and_weights(next(filter(has_weights, call)))[0]), ()) for call in calls
-    ]
+    with_weights = (next(filter(has_weights, call)) for call in calls)
+    taken = [next(iter(data_and_weights(operator)[0]), ()) for operator in with_weights]
     if len(set(taken)) == 1:
         return _gives_other_size(calls[0], taken[0])
     # Sizes of items rise and fall; a text that is written, or a pyramid, has them in order.
@@ -96,7 +95,7 @@ def share_weights_only(operators: Run, steps: I32, run: Repeat) -> bool:
 
 
 def _weights(call: Run) -> list[list[Shape]]:
-    return [_data_and_weights(one)[1] for one in call if has_weights(one)]
+    return [data_and_weights(one)[1] for one in call if has_weights(one)]
 
 
 def _model_takes(call: Run) -> Shape | None:
@@ -152,7 +151,7 @@ def _carries(call: Run) -> bool:
 def _by_size(operator: Operator) -> dict[int, Shape]:
     """Batches that an operator takes beside weights, the first of each size."""
     found = dict[int, Shape]()
-    for shape in _data_and_weights(operator)[0]:
+    for shape in data_and_weights(operator)[0]:
         if len(shape) > 1:
             found.setdefault(math.prod(shape), shape)
     return found

@@ -9,7 +9,8 @@ from dataclasses import replace
 import numpy as np
 
 from traceanalyzer.base import NS_PER_S
-from traceanalyzer.replay.changes.loops.repetition import REACHED, joined
+from traceanalyzer.replay.changes.loops.repetition import REACHED, between, joined
+from traceanalyzer.replay.patterns.counted_turns import counted_turns
 from traceanalyzer.replay.patterns.item_turns import item_turns
 from traceanalyzer.replay.patterns.named import launched_within
 from traceanalyzer.replay.patterns.operators import JOINING
@@ -30,7 +31,8 @@ def turns_of_weights_joined(tape: Tape) -> Tape | None:
 
 
 def _joined(tape: Tape, *, own_weights: bool) -> Tape | None:
-    found = [one for one in tape.memo(item_turns) if one.own_weights == own_weights]
+    every = tape.memo(item_turns) or tape.memo(counted_turns)
+    found = [one for one in every if one.own_weights == own_weights]
     if not found:
         return None
     first = ops_of_operators(tape, [node for one in found for node in one.first])
@@ -39,7 +41,8 @@ def _joined(tape: Tape, *, own_weights: bool) -> Tape | None:
     count = np.ones(len(tape.row))
     for turns in found:
         count[ops_of_operators(tape, list(turns.first))] = turns.count
-    left = joined(tape, first & ~gone, gone, count)
+    waits = between(tape, gone)
+    left = joined(tape, first & ~gone, gone, count).without_dispatch(waits).without_work(waits)
     duration = left.duration
     for turns in found:
         for shared in turns.shared:
