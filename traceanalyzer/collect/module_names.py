@@ -8,12 +8,12 @@ set where it has compiled anything, and go when it begins to."""
 
 import sys
 import threading
-import warnings
 from collections import Counter
 from contextlib import suppress
 from typing import Any
 
 from traceanalyzer.collect.eager import has_compiled
+from traceanalyzer.collect.host.remarks import leave_unsaid
 from traceanalyzer.collect.steps.outer_calls import COMPILE_WARNING
 
 PREFIX = "nn.Module: "
@@ -42,7 +42,7 @@ class ModuleNames:
             )
 
             # hooks are gone before the compiler looks
-            warnings.filterwarnings("ignore", message=COMPILE_WARNING)
+            leave_unsaid(COMPILE_WARNING)
             self._open_range = _RecordFunctionFast
             left = register_module_forward_hook(self._left, always_call=True)
             self._handles = [left, register_module_forward_pre_hook(self._entered)]

@@ -4,13 +4,13 @@ script's own."""
 import os
 import re
 import threading
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 from traceanalyzer.collect.host import cuda
 from traceanalyzer.collect.host.interrupt import MAIN_THREAD
+from traceanalyzer.collect.host.remarks import leave_unsaid
 from traceanalyzer.collect.plan import LIGHT_WARMUP, CapturePlan
 from traceanalyzer.collect.profilers.other_profilers import WATCH, end_copy, end_stale
 
@@ -34,7 +34,7 @@ def full_profiler(plan: CapturePlan, write: Callable[[Any], None]) -> Any:
     from torch._C._profiler import _ExperimentalConfig
     from torch.profiler import ProfilerActivity, profile, schedule
 
-    warnings.filterwarnings("ignore", message=OF_SCHEDULES)
+    leave_unsaid(OF_SCHEDULES)
     activities = [
         ProfilerActivity.CPU,
         *([ProfilerActivity.CUDA] if torch.cuda.is_available() else []),
@@ -58,7 +58,7 @@ def light_profiler(plan: CapturePlan, write: Callable[[Any], None]) -> Any:
     the host."""
     from torch.profiler import ProfilerActivity, profile, schedule
 
-    warnings.filterwarnings("ignore", message=OF_SCHEDULES)
+    leave_unsaid(OF_SCHEDULES)
     return profile(
         activities=[ProfilerActivity.CUDA],
         schedule=schedule(wait=0, warmup=LIGHT_WARMUP, active=plan.light_steps, repeat=1),

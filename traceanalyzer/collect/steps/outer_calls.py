@@ -8,12 +8,12 @@ by a weak reference to a local variable of PyTorch's own `_call_impl`."""
 
 import functools
 import sys
-import warnings
 import weakref
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from traceanalyzer.collect.host.remarks import leave_unsaid
 from traceanalyzer.collect.steps.period import CallMark
 
 COMPILE_WARNING = r"Using `torch\.compile\(module\)` when there are global hooks"
@@ -49,7 +49,7 @@ class OuterCalls:
         from torch.nn.modules.module import register_module_forward_pre_hook
 
         # our hook is gone before the compiled module could call it a second time
-        warnings.filterwarnings("ignore", message=COMPILE_WARNING)
+        leave_unsaid(COMPILE_WARNING)
         self._handle = register_module_forward_pre_hook(self._waiting)
         self._keep_key(self._handle)
 
