@@ -2,11 +2,12 @@
 recording would."""
 
 import os
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.base.files import may_read, only_below
 from traceanalyzer.comparison.other_kinds import compared_kinds
 from traceanalyzer.comparison.reference import report_named
@@ -17,6 +18,7 @@ from traceanalyzer.ingest import load
 from traceanalyzer.ingest.flight_recorder.folder import read_flight
 from traceanalyzer.ingest.folders import snapshot_in
 from traceanalyzer.ingest.memory import read_snapshot
+from traceanalyzer.ingest.side_files import ENVIRONMENT
 from traceanalyzer.report.build import report_of
 from traceanalyzer.report.compile.build import compile_report, logs_and_run
 from traceanalyzer.report.compile.strip import CompileReport
@@ -145,22 +147,38 @@ class Sources:
             return self._kept[key]
 
     def recordings(self, folder: str = "") -> list[dict[str, Any]]:
-        """What lies below the folders that may be read, or below one of them, newest first. Raises
-        TraceAnalyzerError."""
+        """What lies below the folders that may be read, or below one of them, newest first; a
+        capture is its folder. Raises TraceAnalyzerError."""
         with only_below(self._roots):
             roots = [self._place(folder)] if folder else [*self._roots] or [Path()]
             files = [file for root in roots for file in _files_below(may_read(root))]
-        files.sort(key=lambda file: -file.stat().st_mtime)
-        return [{"path": str(file), "bytes": file.stat().st_size} for file in files[:MOST_LISTED]]
+        captures = {file.parent for file in files if file.name == ENVIRONMENT}
+        found = defaultdict[Path, list[Path]](list)
+        for file in files:
+            found[file.parent if file.parent in captures else file].append(file)
+        newest = sorted(found, key=lambda place: _changed(found[place]), reverse=True)
+        return [
+            {"path": self._as_given(place), "bytes": _bytes_of(found[place])}
+            for place in newest[:MOST_LISTED]
+        ]
+
+    def _as_given(self, place: Path) -> str:
+        """The shortest name by which the other verbs find it."""
+        for root in self._roots:
+            if place != root and place.is_relative_to(root):
+                return str(place.relative_to(root))
+        return str(place)
 
     def _place(self, name: str) -> Path:
-        """The file that a name means: as it is, else below one of the folders that may be read."""
+        """The file that a name means: as it is, else below one of the folders that may be read.
+        Raises UnreadableInputError where it is in none of them."""
         path = Path(name)
-        if not path.is_absolute() and not path.exists():
-            for root in self._roots:
-                if (root / path).exists():
-                    return root / path
-        return path
+        if path.is_absolute() or path.exists() or not self._roots:
+            return path
+        for root in self._roots:
+            if (root / path).exists():
+                return root / path
+        raise UnreadableInputError(f"{name}: no such file; `recordings` lists what is there")
 
     def report(self, name: str) -> Report:
         """The report of a recording, a saved report or a stored run. Raises TraceAnalyzerError."""
@@ -199,6 +217,15 @@ class Sources:
 
     def _run(self, name: str) -> Run:
         return load([str(may_read(self._place(name)))])
+
+
+def _changed(files: Sequence[Path]) -> float:
+    """When the newest of them was changed."""
+    return max(file.stat().st_mtime for file in files)
+
+
+def _bytes_of(files: Sequence[Path]) -> int:
+    return sum(file.stat().st_size for file in files)
 
 
 def _files_below(folder: Path) -> list[Path]:

@@ -447,7 +447,7 @@ def _advice(advice: Recommendation) -> dict[str, Any]:
         "predicted": sourced_figure(value, unit, how),
         "range_ms": [rounded_figure(low), rounded_figure(high)],
     }
-    return {"finding": advice.id, "do": advice.action, **predicted}
+    return {"id": gains.id_of(advice), "finding": advice.id, "do": advice.action, **predicted}
 
 
 def _difference(value: Difference) -> dict[str, Any]:

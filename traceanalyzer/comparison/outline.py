@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from traceanalyzer.base import dataclass, metric, plural
+from traceanalyzer.base import ELLIPSIS, dataclass, metric, plural
 from traceanalyzer.comparison.by_row import SHOWN
 from traceanalyzer.comparison.model import Change, Comparison, Difference, Side
 from traceanalyzer.comparison.noise import RUN_NOISE_SHARE
@@ -232,10 +232,16 @@ def _side(name: str, side: Side, per: str) -> str:
     else:
         steps = "the mean repeat" if per == "per repeat" else "the whole recording"
     bound = "" if side.bottleneck == "inconclusive" else "-bound"
-    return (
-        f"{name}: {shorten(side.name, LONGEST_NAME)} ({side.kind}), {steps}, "
-        f"{side.bottleneck}{bound}"
-    )
+    return f"{name}: {_end_of_path(side.name)} ({side.kind}), {steps}, {side.bottleneck}{bound}"
+
+
+def _end_of_path(path: str) -> str:
+    """A path, of a long one the last folders and the name, which tell two apart."""
+    if len(path) <= LONGEST_NAME:
+        return path
+    end = path[-LONGEST_NAME + len(ELLIPSIS) :]
+    _, slash, folders = end.partition("/")
+    return f"{ELLIPSIS}{slash}{folders}" if slash else shorten(path, LONGEST_NAME)
 
 
 def _changes(comparison: Comparison, shown: list[Change]) -> list[ChangeRow]:

@@ -8,6 +8,7 @@ from typing import Any, get_args, get_type_hints
 
 from traceanalyzer.base import dataclass, definitions
 from traceanalyzer.diagnosis.remedies import REMEDIES
+from traceanalyzer.diagnosis.remedies.remedy import entries
 from traceanalyzer.replay.scenarios import SCENARIOS
 from traceanalyzer.report.json import RENAMED
 from traceanalyzer.report.model import Report
@@ -35,7 +36,7 @@ def explanations() -> list[Explanation]:
     )
     known = (*GLOSSARY, *glossary.items(), *OF_COMMUNICATION.items(), *OF_COPIES.items())
     words = [Explanation(word, "word", "", meaning) for word, meaning in known]
-    return [*words, *_changes(), *_figures(Report, ""), *_columns()]
+    return [*words, *_changes(), *_tables(), *_figures(Report, ""), *_columns()]
 
 
 def _changes() -> Iterator[Explanation]:
@@ -44,8 +45,21 @@ def _changes() -> Iterator[Explanation]:
         yield Explanation(scenario.id, "whatif", "", f"assumes: {scenario.basis}")
     for remedy in REMEDIES:
         offered = " ".join((remedy.offer.__doc__ or "").split()).replace("Where", "where", 1)
-        meaning = f"a change that is recommended {offered} See `explain {remedy.finding}`."
+        assumed = entries()[remedy.id].get("assumes", "{}")
+        # What has figures in it is written for a program.
+        basis = "" if "{" in assumed else f" Its replay assumes: {' '.join(assumed.split())}."
+        meaning = f"a change that is recommended {offered}{basis} See `explain {remedy.finding}`."
         yield Explanation(remedy.id, "whatif", "", meaning)
+
+
+def _tables() -> Iterator[Explanation]:
+    """Tables that `show` prints."""
+    for table in TABLES:
+        if table.command:
+            names = [column.name for column in definitions(table.row)]
+            columns = ", ".join(RENAMED.get(name, name) for name in names)
+            meaning = f"{table.title}, a table. `show {table.command} PATH` prints it; its columns are {columns}."
+            yield Explanation(table.asked_as, "show", "", meaning)
 
 
 def _columns() -> Iterator[Explanation]:

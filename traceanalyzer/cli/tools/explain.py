@@ -1,5 +1,7 @@
 """`traceanalyzer explain`."""
 
+import textwrap
+
 import click
 
 from traceanalyzer.cli.options import command
@@ -52,7 +54,7 @@ def _meaning(name: str) -> str:
         hint = f"did you mean {near[0]}?" if near else "`traceanalyzer explain` lists the findings"
         raise click.UsageError(f"there is no finding, metric or column {name!r}; {hint}")
     return "".join(
-        click.wrap_text(f"{name}: {meaning}", 80)
+        textwrap.fill(f"{name}: {meaning}", 80, break_on_hyphens=False)
         + "\n"
         + (f"    in {', '.join(where)}\n" if where else "")
         for meaning, where in places.items()
