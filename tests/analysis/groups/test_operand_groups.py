@@ -21,6 +21,7 @@ from traceanalyzer.analysis.roofline.op_models.tensors import DTYPES, Tensor
 from traceanalyzer.analysis.time.coverage import concurrent_kernel_share
 from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.measurements import Measurements, measure
+from traceanalyzer.diagnosis.remedies.loops import SENT, batch_calls
 from traceanalyzer.diagnosis.rules.device import odd_channels
 from traceanalyzer.diagnosis.rules.passes import uncoalesced
 from traceanalyzer.trace import CopyKind, Device, DeviceOpKind
@@ -247,3 +248,8 @@ def test_graphs_recorded_as_one_hide_their_kernels() -> None:
         concurrent_kernel_share(measure(TraceBuilder().op("aten::add", 0, 10).build()).timed)
         is None
     )
+
+
+def test_sending_them_together_is_a_remedy() -> None:
+    m = sending(50)
+    assert batch_calls.offer(m).scenario is SENT

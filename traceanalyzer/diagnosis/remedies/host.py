@@ -25,7 +25,9 @@ from traceanalyzer.diagnosis.remedies.remedy import (
 from traceanalyzer.replay.changes.data.loading import done_on_device, no_allocations
 from traceanalyzer.replay.changes.fusion import Reading
 from traceanalyzer.replay.changes.loops.rows_sorted import rows_sorted
+from traceanalyzer.replay.changes.syncs.answers import answers
 from traceanalyzer.replay.changes.syncs.syncs import is_read, syncs_removed
+from traceanalyzer.replay.changes.syncs.unique_ids import made_unique
 from traceanalyzer.replay.changes.syncs.values import (
     after_first_read,
     masks_spread,
@@ -103,6 +105,10 @@ def instead_of_waits(m: Measurements) -> str:
         return "as_tensors"
     if tape.memo(after_first_read).any():
         return "read_together"
+    waiting = is_read(tape)
+    for which, gone in (("look_up", made_unique(tape)), ("no_tests", answers(tape))):
+        if 2 * int((waiting & gone).sum()) > int(waiting.sum()):
+            return which
     spread = tape.memo(masks_spread)  # waits for how many values a mask picks are gone
     if spread is None:
         return "keep_values"

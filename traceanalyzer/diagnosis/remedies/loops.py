@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from traceanalyzer.analysis.groups.input_loading import small_copies
 from traceanalyzer.analysis.names.collectives import POINT_TO_POINT
 from traceanalyzer.diagnosis.finding import Words
 from traceanalyzer.diagnosis.measurements import Measurements
@@ -14,6 +15,7 @@ from traceanalyzer.diagnosis.remedies.remedy import (
     text,
     words,
 )
+from traceanalyzer.replay.changes.data.loading import copied_together
 from traceanalyzer.replay.changes.kernels import products_batched
 from traceanalyzer.replay.changes.loops.items_joined import turns_joined, turns_of_weights_joined
 from traceanalyzer.replay.changes.loops.joined_calls import (
@@ -30,6 +32,7 @@ from traceanalyzer.replay.changes.loops.unfused_rnn import (
 )
 from traceanalyzer.replay.changes.optimizer import optimizer_by_lists, optimizer_fused, small_groups
 from traceanalyzer.replay.scenarios import FUSED_OPTIMIZER
+from traceanalyzer.replay.tape import Tape
 
 CALLS = scenario_of("batch_calls", batched, "assumes_calls")
 OVER_STEPS = scenario_of(
@@ -44,6 +47,7 @@ FUSED_RNN = scenario_of("fused_rnn", recurrent_fused, figures={"share": CELL_SHA
 fused_rnn = replay_decides(
     "a recurrent cell is called many times", "launch", "launch-bound", FUSED_RNN
 )
+SENT = scenario_of("batch_calls", copied_together, "assumes_sent")
 ITEMS = scenario_of("batch_calls", turns_joined, "assumes_items")
 OWN_WEIGHTS = scenario_of("batched_matmul", turns_of_weights_joined, "assumes_ensembles")
 PRODUCTS = scenario_of("batched_matmul", products_batched, "assumes_products")
@@ -70,13 +74,23 @@ NORM = {
 @remedy("batch_calls", "launch", "launch-bound")
 def batch_calls(m: Measurements) -> Offer | None:
     """Where calls of one kind repeat within a step, each with its own input, or with an item of a
-    tensor and a read, where lookups or calls of a model follow each other, or where each step is
-    one call. Calls of a pipeline's stage are its microbatches: as one they keep the others
-    waiting."""
+    tensor and a read, where lookups or calls of a model follow each other, where small tensors are
+    sent to the GPU one by one, or where each step is one call: what gains more. Calls of a
+    pipeline's stage are its microbatches: as one they keep the others waiting."""
     tape = tape_of(m)
-    known = program(m)
-    if tape is None or not known.pytorch or _is_stage(m):
+    replay = m.replay
+    if tape is None or replay is None or not program(m).pytorch or _is_stage(m):
         return None
+    calls = _calls_as_one(m, tape)
+    if small_copies(m.timed) is None:
+        return calls
+    sent = Offer(words("batch_calls", "send"), SENT, against=("small-copies", "launch"))
+    gains_more = calls is None or replay.gain_ms(sent.scenario) > replay.gain_ms(calls.scenario)
+    return sent if gains_more else calls
+
+
+def _calls_as_one(m: Measurements, tape: Tape) -> Offer | None:
+    known = program(m)
     if batched(tape) is not None:
         return Offer(words("batch_calls", "batch_learning" if known.training else "batch"), CALLS)
     if lookups_joined(tape) is not None:

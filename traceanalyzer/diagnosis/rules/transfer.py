@@ -11,8 +11,6 @@ from traceanalyzer.diagnosis.finding import Evidence, Words, same_for_all
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.pages import said
 from traceanalyzer.diagnosis.shares import WITHIN, copied_within_gpu_ms
-from traceanalyzer.replay.changes.data.loading import copied_together
-from traceanalyzer.replay.scenario import Scenario
 from traceanalyzer.trace import Bool
 from traceanalyzer.trace.hardware import GIGA
 
@@ -21,6 +19,7 @@ TOO_LONG_TO_HIDE = 0.5  # a step with less than this share for all but its copie
 SLOW_LINK = 0.5  # large pinned copies reach 0.8 of a PCIe link's rate and more
 BACK = "device to host"
 PIN = "Pin the host memory (pin_memory=True); pageable copies are slow and block the host. "
+TOGETHER = "one copy instead of all small ones; what that gains was not replayed"
 HIDE = (
     "Copy on a side stream with non_blocking=True while earlier work computes; send less "
     "(smaller types, compute on the GPU what can be)."
@@ -32,12 +31,6 @@ HIDE_IN_CUDA = (
 HIDE_IN_JAX = (
     "Keep what steps pass on to each other on the GPU, and donate it (jax.jit(f, donate_argnums=0)): a donated buffer "
     "is written in place, not copied. Put inputs on the GPU ahead of their use (jax.device_put)."
-)
-ONE_COPY = Scenario(
-    "copied_together",
-    copied_together,
-    "the small copies are one: the others, and what the host does to launch and "
-    "await them, are gone; excludes packing the tensors on the host",
 )
 
 
@@ -158,5 +151,5 @@ def many_small_copies(m: Measurements, _free: Bool) -> Iterator[Draft]:
         "none",
         None,
         evidence,
-        [Proposal(said("small-copies"), ONE_COPY.basis, ONE_COPY)],
+        [Proposal(said("small-copies"), TOGETHER, name="batch_calls", bound=True)],
     )

@@ -7,6 +7,8 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra import where_changed
 from traceanalyzer.replay.changes.fusion import Reading
+from traceanalyzer.replay.changes.syncs.answers import answers
+from traceanalyzer.replay.changes.syncs.unique_ids import made_unique
 from traceanalyzer.replay.changes.syncs.values import (
     kept_as_tensors,
     masks_spread,
@@ -63,15 +65,15 @@ def syncs_removed(tape: Tape, reading: Reading) -> Tape | None:
     read a value are gone, and chains of operators that lead to nothing but a read; what a mask
     picks is all there, and what a loop reads item by item is read once. What comes back as a number
     is calculated with on the device: for nothing by the optimistic reading; by the pessimistic one
-    all values are still calculated, masks and loops stay, and numbers cost more. None without such
-    waits."""
+    all values are still calculated, masks and loops stay, and numbers cost more. Tests for the host
+    alone, and ids made unique for a lookup, are gone in any case. None without such waits."""
     if not is_read(tape).any():
         return None
     back = tape.memo(scalars_reuploaded)
     if reading is Reading.PESSIMISTIC:
-        return kept_as_tensors(_unwaited(tape), back, MORE_LAUNCHES)
+        return kept_as_tensors(_without_answers(_unwaited(tape)), back, MORE_LAUNCHES)
     spread = tape.memo(masks_spread) or tape
-    found = _unwaited(read_at_the_end(spread) or spread)
+    found = _without_answers(_unwaited(read_at_the_end(spread) or spread))
     if back.any():
         return found if reading is Reading.OPTIMISTIC else kept_as_tensors(found, back, LAUNCHES)
     chain, operators = read_chains(tape)
@@ -82,6 +84,12 @@ def syncs_removed(tape: Tape, reading: Reading) -> Tape | None:
 
 def _unwaited(tape: Tape) -> Tape:
     return replace(tape.without_reads(), waits=tape.waits & ~is_read(tape))
+
+
+def _without_answers(tape: Tape) -> Tape:
+    """Without what was calculated only to decide by it, or to make ids unique."""
+    gone = answers(tape) | made_unique(tape)
+    return tape.without_launches(gone[tape.event]).without_dispatch(gone) if gone.any() else tape
 
 
 def read_chains(tape: Tape) -> tuple[Bool, int]:
