@@ -26,8 +26,10 @@ from traceanalyzer.replay.changes.kernels import (
 )
 from traceanalyzer.replay.changes.kernels import channels_last as in_channels_last
 from traceanalyzer.replay.changes.precision import (
+    HALF,
     TENSOR_EFFICIENCY,
     in_16_bits,
+    in_32_bits,
     in_tf32,
     wide_products,
 )
@@ -77,6 +79,13 @@ IN_BF16 = scenario_of(
     optimistic=in_16_bits(0.85, 0.5, 0.7),
     pessimistic=in_16_bits(0.5, 0.8, 1.0),
 )
+IN_FP32 = scenario_of(
+    "low_precision",
+    in_32_bits(HALF),
+    "assumes_single",
+    optimistic=in_32_bits(0.4),
+    pessimistic=in_32_bits(0.7),
+)
 LEAST_OF_BF16 = 0.05  # casts of small tensors cost launches; results differ a little
 PADDED = scenario_of("pad_shapes", padded)
 KEPT = scenario_of("no_recompute", kept(HOOKED_SHARE), pessimistic=kept(1.0))
@@ -120,7 +129,11 @@ def _layout_does_not_pay(m: Measurements, tape: Tape) -> bool:
 
 @remedy("low_precision", "compute", "fp32-matmul", LEAST_OF_BF16)
 def low_precision(m: Measurements) -> Offer:
-    """Wherever matrices are multiplied in fp32 or TF32."""
+    """Wherever matrices are multiplied in fp32 or TF32, or kernels calculate with doubles: what
+    gains more."""
+    replay = m.replay
+    if replay is not None and replay.gain_ms(IN_FP32) > replay.gain_ms(IN_BF16):
+        return Offer(words("low_precision", "single"), IN_FP32, against=("gpu-busy", "memory"))
     # Against memory where most of what kernels save is time of those that it limits, not of
     # products.
     known = program(m)

@@ -54,6 +54,12 @@ NARROW = (Precision.FP16, Precision.BF16)
 LONGEST_SMALL_NS = 5_000  # a kernel under this is hardly limited by traffic
 
 
+NAMED_DOUBLE = re.compile(r"\bdouble2?\b|dgemm|d884gemm|_f64f64_")
+NAMED_SHORTER = re.compile(r"\bfloat\b|[Hh]alf|[Bb][Ff]loat16|bf16|_f16|_f32")
+"""Kernels on doubles by their names: those on other formats take numbers in doubles as arguments,
+too."""
+SINGLE = "fp32"
+
 PROMOTES = re.compile(r"^aten::(mul|add|sub|div)$")
 """Operators whose result has the wider format of their operands; in place the first one's stays."""
 PASSES = re.compile(
@@ -108,6 +114,34 @@ def in_16_bits(tape: Tape, efficiency: float, traffic: float, indexed: float) ->
     return with_casts(tape, chosen).retimed(
         np.minimum(np.where(moving, less, duration), tape.duration)
     )
+
+
+@parametric
+def in_32_bits(tape: Tape, traffic: float) -> Tape | None:
+    """Kernels on doubles work on fp32 numbers: they take this share of their time, products what
+    the ordinary cores take at a share of their peak where that is longer; None without any."""
+    chosen = of_doubles(tape)
+    if not chosen.any():
+        return None
+    linked = tape.source.linked
+    peak = np.full(len(tape.row), np.nan)
+    device = tape.source.trace.device_ops.device[tape.row]
+    for number, gpu in linked.gpus.items():
+        peak[device == number] = (gpu and gpu.vector.get(SINGLE)) or np.nan
+    arithmetic = tape.source.roofline.flops[tape.row] / (peak * TENSOR_EFFICIENCY) * NS_PER_S
+    products = linked.is_matrix[tape.row] & np.isfinite(arithmetic)
+    least = np.where(products, arithmetic, 0.0)
+    left = np.maximum(tape.duration * traffic, least)
+    return tape.retimed(np.where(chosen, np.minimum(left, tape.duration), tape.duration))
+
+
+def of_doubles(tape: Tape) -> Bool:
+    """Kernels that calculate with doubles and take long enough to become shorter, by what their
+    operators take; by their names where that is not known."""
+    precision = tape.source.roofline.precision[tape.row]
+    named = kernels_named(tape, NAMED_DOUBLE) & ~kernels_named(tape, NAMED_SHORTER)
+    doubles = (precision == Precision.FP64) | ((precision == Precision.UNKNOWN) & named)
+    return doubles & tape.compute & (tape.duration >= LONGEST_SMALL_NS)
 
 
 def _by_names(tape: Tape, efficiency: float, traffic: float, indexed: float) -> Tape | None:
