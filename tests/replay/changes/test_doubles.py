@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from tests.analysis.causes.test_gaps import Program
 
 FFT = "void regular_fft<1024u, EPT<8u>, 8u, 1u, unsigned int, double, (inverse_t)0>"
-ADAM = "void multi_tensor_apply_kernel<FusedAdamMathFunctor<float, 4>, float const*, double, double>"
+ADAM = (
+    "void multi_tensor_apply_kernel<FusedAdamMathFunctor<float, 4>, float const*, double, double>"
+)
 MUL = "void at::native::elementwise_kernel<128, 2, BinaryFunctor<c10::complex<double>>>"
 
 

@@ -35,6 +35,7 @@ from traceanalyzer.replay.changes.precision import (
 )
 from traceanalyzer.replay.changes.recompute import HOOKED_SHARE, kept
 from traceanalyzer.replay.patterns.named import launched_within
+from traceanalyzer.replay.patterns.tokens import tokens_turned
 from traceanalyzer.replay.tape import Tape
 
 FUSED_CHAINS = scenario_of(
@@ -110,10 +111,14 @@ def fuse_elementwise(m: Measurements) -> Offer | None:
 @remedy("channels_last", "memory", "channels-last", LEAST_OF_LAYOUT)
 def channels_last(m: Measurements) -> Offer | None:
     """Wherever a library changes layouts around its convolutions in two or three dimensions, no
-    norm without such a version stands between them, and launches are not what the step waits
-    for."""
+    norm without such a version stands between them, and launches are not what the step waits for;
+    or where the tokens that a convolution cuts keep its layout."""
     tape = tape_of(m)
-    if tape is None or not changes_layout(tape).any() or _layout_does_not_pay(m, tape):
+    if tape is None or _layout_does_not_pay(m, tape):
+        return None
+    if tokens_turned(tape).any():
+        return Offer(words("channels_last", "tokens"), IN_CHANNELS_LAST)
+    if not changes_layout(tape).any():
         return None
     space = (dimensions(tape) == SPACE) & changes_layout(tape)
     return Offer(words("channels_last", "video" if space.any() else "planes"), IN_CHANNELS_LAST)

@@ -20,6 +20,7 @@ from traceanalyzer.replay.patterns.named import kernels_named, launched_within
 from traceanalyzer.replay.patterns.operators import JOINING, Operator, operators
 from traceanalyzer.replay.patterns.repeats import after_each, every
 from traceanalyzer.replay.patterns.small_products import small_product_runs
+from traceanalyzer.replay.patterns.tokens import tokens_turned
 from traceanalyzer.replay.tape import Tape, parametric
 from traceanalyzer.trace import I64, Bool
 
@@ -56,9 +57,10 @@ def _all(timed: Timed) -> Bool:
 
 
 def channels_last(tape: Tape) -> Tape | None:
-    """Convolutions without the kernels that change the layout around them, and norms over channels
-    that lie next to each other; None without the former."""
-    changing = changes_layout(tape) & (dimensions(tape) != LINE)
+    """Convolutions without the kernels that change the layout around them, norms over channels
+    that lie next to each other, and tokens of pictures that lie in rows from the beginning; None
+    without the first or the last."""
+    changing = (changes_layout(tape) & (dimensions(tape) != LINE)) | tokens_turned(tape)
     if not changing.any():
         return None
     rated = tape.source
