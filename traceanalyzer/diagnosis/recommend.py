@@ -30,8 +30,8 @@ spread of steps."""
 SMALL_GAIN_SHARE = 0.1
 """What gains less of the step than this gives way to the GPU's own work where that is the
 bottleneck."""
-LARGE_GAIN_SHARE = 0.3
-"""What saves so much of the step is advised although no finding is of its class."""
+LEAST_WITHOUT_FINDING = {"launch": 0.3, "sync": 0.1}
+"""What saves such a share of the step is advised although no finding is of its class."""
 MIN_BOUND_SHARE = 0.05
 """Share of the step that a proposal must save whose gain is only bounded: such a bound is hardly
 ever reached."""
@@ -117,12 +117,14 @@ def _of_remedy(m: Measurements, advice: Advice, drafts: Sequence[Draft]) -> Reco
 def _against(advice: Advice, drafts: Sequence[Draft], step_ms: float) -> Draft | None:
     """The finding that a remedy is against: the usual one. One on kernels whose time is hardly what
     is saved gives way to the largest on the host, and so does one on copies that takes less time
-    than is saved. Without any, fewer calls spare what the host does in them, waits, too."""
+    than is saved. Without any, fewer calls spare what the host does in them, waits, too, and without
+    waits the host comes sooner to the next launch."""
     cls = advice.remedy.cls
     usual = _usually_against(advice, drafts)
     saved_ms = step_ms - (advice.prediction.step_ms or step_ms)
     if usual is None:
-        spares_calls = cls == "launch" and saved_ms >= LARGE_GAIN_SHARE * step_ms
+        least = LEAST_WITHOUT_FINDING.get(cls)
+        spares_calls = least is not None and saved_ms >= least * step_ms
         return _largest_on_host(drafts, None) if spares_calls else None
     if not advice.for_host or cls == "communication":
         return usual

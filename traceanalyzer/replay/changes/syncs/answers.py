@@ -142,8 +142,8 @@ def _takes_number(operator: Operator) -> bool:
 
 def _tensors(operator: Operator) -> Iterator[Tensor]:
     """The tensors that an operator takes, those in lists, too."""
-    for one in operator.typed:
-        if isinstance(one, Tensor):
-            yield one
-        elif isinstance(one, tuple):
-            yield from (part for part in one if isinstance(part, Tensor))
+    for taken in operator.typed:
+        if isinstance(taken, Tensor):
+            yield taken
+        elif isinstance(taken, tuple):
+            yield from (tensor for tensor in taken if isinstance(tensor, Tensor))
