@@ -241,7 +241,7 @@ def test_a_slow_loader_gets_workers_and_a_session_is_resumed(tmp_path):
         out, _ = process.communicate(timeout=300)
     assert process.returncode == 130
     assert "--resume out" in out
-    runs = len((tmp_path / "out" / "runs.jsonl").read_text().splitlines())
+    runs = len((tmp_path / "out" / ".runs.jsonl").read_text().splitlines())
     begun = time.monotonic()
     with _try(tmp_path, "--resume", "out", *options[:2], "-o", "answer.md") as process:
         out, said = process.communicate(timeout=300)
@@ -251,8 +251,8 @@ def test_a_slow_loader_gets_workers_and_a_session_is_resumed(tmp_path):
     found = json.loads((tmp_path / "out" / "try.json").read_text())
     assert found["trials"]["best"][0] == "loader_workers"
     assert found["trials"]["speedup"] > 2
-    assert found["schema_version"], "history, compare and attach read it as a report"
-    assert len((tmp_path / "out" / "runs.jsonl").read_text().splitlines()) > runs
+    assert found["schema_version"], "compare and attach read it as a report"
+    assert len((tmp_path / "out" / ".runs.jsonl").read_text().splitlines()) > runs
     assert (tmp_path / "train.py").read_text() == SLOW_LOADER
     assert {file.name for file in tmp_path.iterdir()} == {"train.py", "out", "answer.md"}
     assert time.monotonic() - begun < 300

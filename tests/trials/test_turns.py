@@ -177,7 +177,7 @@ def test_a_mean_of_steps_that_come_in_bursts_has_its_own_interval(tmp_path):
 
 
 def test_a_folder_of_an_earlier_try_is_resumed_or_left_alone(tmp_path):
-    (tmp_path / "runs.jsonl").write_text("")
+    (tmp_path / ".runs.jsonl").write_text("")
     (tmp_path / "runs" / "000").mkdir(parents=True)
     session = TrialSession(Options(("true",), tmp_path, 60.0), print)
     with pytest.raises(TraceAnalyzerError, match="--resume"):

@@ -160,7 +160,7 @@ def facts_of_run(base: TrialRun, report: NotebookReport | None = None) -> Progra
 
 
 def save(answer: Answer, folder: Path) -> Path:
-    """Write `try.json`: the report of the recording with what the trials found, so that `history`,
+    """Write `try.json`: the report of the recording with what the trials found, so that
     `compare` and `attach` read it as a report."""
     saved = folder / "report.json"
     report = json.loads(saved.read_text()) if saved.exists() else {}

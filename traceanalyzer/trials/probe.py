@@ -63,6 +63,7 @@ class Probe:
         self._see_optimizers(torch)
         on_import(TRAINING_ARGUMENTS, self._see_training_arguments)
         self._count(torch, "set_anomaly_enabled")
+        self._count(torch.optim.Optimizer, "zero_grad")
         self._count(torch.cuda, "empty_cache")
         self._count(importlib.import_module("torch.utils.checkpoint"), "checkpoint")
 

@@ -16,7 +16,7 @@ from traceanalyzer.trials.result import RankResult, TrialRun, run_of
 from traceanalyzer.trials.switch import ProgramFacts, Switch
 from traceanalyzer.trials.switches import BY_ID
 
-RUNS = "runs.jsonl"
+RUNS = ".runs.jsonl"  # hidden: a folder is asked for its recordings
 LEAST_PATIENCE_S = 60.0
 PATIENCE_FACTOR = 4.0  # a run may take so many times as long as the base did
 PASSED_SHARE = 0.5  # of the budget that a run which began within it may pass its end by

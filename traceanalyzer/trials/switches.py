@@ -290,7 +290,7 @@ SWITCHES = (
         remedies=(),
         need=needs.optimizer,
         write="optimizer.zero_grad(set_to_none=True)",
-        place="optimizer",
+        place="zero_grad",
         could_break="code that reads gradients after zero_grad",
         apply="optimizers.drop_gradients",
     ),
