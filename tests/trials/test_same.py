@@ -11,7 +11,7 @@ import pytest
 from tests.trials.build import run
 from traceanalyzer.trials.result import RankResult
 from traceanalyzer.trials.same import compare
-from traceanalyzer.trials.switch import Numerics
+from traceanalyzer.trials.switch import Numerics, ProgramFacts
 
 BASES = [run(), run()]
 
@@ -72,3 +72,23 @@ def test_a_run_without_losses_or_ranks_that_the_base_has_is_refused():
     base = run()
     assert not compare(replace(base, ranks=[RankResult()]), BASES, [Numerics.HALF]).same
     assert not compare(replace(base, ranks=base.ranks * 2), BASES, [Numerics.HALF]).same
+
+
+@pytest.mark.parametrize(
+    ("facts", "kind"),
+    [
+        (ProgramFacts(gpu=True), Numerics.ORDER),
+        (ProgramFacts(gpu=True, settings={"autocast": True}), Numerics.HALF),
+        (ProgramFacts(models=[{"dtype": "float32"}, {"dtype": "bfloat16"}]), Numerics.HALF),
+        (ProgramFacts(gpu=True, settings={"float32_matmul_precision": "high"}), Numerics.TF32),
+        (ProgramFacts(settings={"float32_matmul_precision": "high"}), Numerics.ORDER),
+        (
+            ProgramFacts(
+                gpu=True, settings={"cudnn_allow_tf32": True}, models=[{"convolutions": 9}]
+            ),
+            Numerics.TF32,
+        ),
+    ],
+)
+def test_sums_in_another_order_round_as_the_program_does(facts, kind):
+    assert facts.rounds_as == kind

@@ -25,6 +25,9 @@ class Runs:
 
     model_draws = False
 
+    def numerics(self, rows):
+        return [row.numerics for row in rows]
+
     def affords(self, switches, runs=1):
         return self.afford
 

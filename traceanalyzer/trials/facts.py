@@ -28,6 +28,7 @@ def facts_of_process(probe: Probe, steps: int) -> dict[str, Any]:
         "libraries": {name: library for name, library in probe.libraries.items() if library},
         "settings": {
             "float32_matmul_precision": torch.get_float32_matmul_precision(),
+            "cudnn_allow_tf32": torch.backends.cudnn.allow_tf32,
             "cudnn_benchmark": torch.backends.cudnn.benchmark,
             "autocast": probe.autocast,
             "grad": probe.grad,

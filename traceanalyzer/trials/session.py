@@ -13,7 +13,7 @@ from traceanalyzer.base import MS_PER_S, TraceAnalyzerError, dataclass
 from traceanalyzer.trials.launch import launch
 from traceanalyzer.trials.request import SEED, Request
 from traceanalyzer.trials.result import RankResult, TrialRun, run_of
-from traceanalyzer.trials.switch import ProgramFacts, Switch
+from traceanalyzer.trials.switch import Numerics, ProgramFacts, Switch
 from traceanalyzer.trials.switches import BY_ID
 
 RUNS = ".runs.jsonl"  # hidden: a folder is asked for its recordings
@@ -113,6 +113,11 @@ class TrialSession:
             raise NoBaseError(f"the program could not be timed: {run.failed}")
         self._first = run
         return run
+
+    def numerics(self, rows: Sequence[Switch]) -> list[Numerics]:
+        """How far these switches may move the results of this program."""
+        order = self._facts.rounds_as
+        return [order if row.numerics == Numerics.ORDER else row.numerics for row in rows]
 
     def learn(self, facts: ProgramFacts) -> None:
         """What the program is made of: the values of switches depend on it."""

@@ -41,6 +41,23 @@ class ProgramFacts:
     operators: frozenset[str] = frozenset()  # that the recording has
     remedies: frozenset[str] = frozenset()  # that its report advises
 
+    @property
+    def rounds_as(self) -> Numerics:
+        """How far sums in another order may move the results: as far as the format rounds that the
+        program computes in."""
+        halves = {"bfloat16", "float16"}
+        in_half = self.settings.get("autocast") or any(
+            model.get("dtype") in halves for model in self.models
+        )
+        if in_half:
+            return Numerics.HALF
+        products = self.settings.get("float32_matmul_precision", "highest") != "highest"
+        convolutions = self.settings.get("cudnn_allow_tf32", False) and any(
+            model.get("convolutions") for model in self.models
+        )
+        in_tf32 = self.gpu and (products or convolutions)
+        return Numerics.TF32 if in_tf32 else Numerics.ORDER
+
 
 Need = Callable[[ProgramFacts], str | None]
 """Why a switch changes nothing in such a program, or cannot be put on; None where it can."""

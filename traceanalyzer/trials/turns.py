@@ -230,7 +230,7 @@ class Turns:
 
     def _ask_nudged(self, rows: Sequence[Switch]) -> bool:
         """With weights moved by a rounding."""
-        nudge = nudge_of([row.numerics for row in rows])
+        nudge = nudge_of(self._session.numerics(rows))
         if not nudge or nudge in self._nudged:
             return False
         self._nudged[nudge] = self._session.run((), nudge=nudge)
@@ -246,7 +246,7 @@ class Turns:
 
     def _compared(self, run: TrialRun, rows: Sequence[Switch]) -> Sameness:
         """The run held against all that is known of the unchanged program by now."""
-        kinds = [row.numerics for row in rows]
+        kinds = self._session.numerics(rows)
         nudged = self._nudged.get(nudge_of(kinds))
         usable = nudged if nudged is not None and nudged.ok else None
         others = self._others if Numerics.DRAWN in kinds else []
