@@ -10,6 +10,7 @@ from traceanalyzer.ingest.detect import detect
 from traceanalyzer.ingest.formats import FORMATS
 from traceanalyzer.ingest.texts.memory_summary import told as memory_told
 from traceanalyzer.ingest.texts.out_of_memory import told as oom_told
+from traceanalyzer.ingest.texts.sums import nvprof_rows
 
 DATA = Path(__file__).parents[1] / "data" / "texts"
 TOLD = {
@@ -152,3 +153,10 @@ def test_a_log_of_no_known_form_is_told_a_pattern(tmp_path):
         r"--pattern 'no\.\s+(?P<step>\d+).*?within\s+(?P<iter_s>[\d.]+)'"
     )
     assert "JSON" not in str(error.value)
+
+
+@pytest.mark.parametrize("time", ["080....00ms", "1.2.3us", "....ms"])
+def test_a_row_whose_number_is_damaged_is_none(time: str) -> None:
+    row = "  GPU activities:   50.00%  {}        10  1.0ms  1.0ms  1.0ms  gemm\n"
+    assert nvprof_rows(row.format(time)) == []
+    assert nvprof_rows(row.format("8.0ms"))[0].device_total_ms == 8.0

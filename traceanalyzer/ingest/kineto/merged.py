@@ -43,6 +43,8 @@ _CALLS_OF = {
 _SEPARATORS = re.compile(r"[\s:/_|-]+")
 _RANK_NAME = re.compile(r"\brank[\s_#:=-]*(\d{1,6})\b", re.IGNORECASE)
 _NUMBER = re.compile(r"\d{1,6}")
+_PROCESS = re.compile(r"[0-9]{1,18}")
+"""A process's number."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,7 +212,7 @@ def _trace_of(path: Path, file: KinetoFile, damage: str, rows: KinetoRows, rank:
 
 def _pid(process: Id) -> int | None:
     last = _words(process)[-1]
-    return int(last) if last.isdecimal() else None
+    return int(last) if _PROCESS.fullmatch(last) else None
 
 
 def _with_note(trace: Trace, ranks: list[_Rank]) -> Trace:

@@ -31,16 +31,20 @@ FEWEST = 2  # figures that make a summary
 LOADING_SHARE = 0.2
 """From this share of a batch's time on, loading is worth a word."""
 _PER_LOOP = re.compile(
-    r"^(?P<mean>[\d.]{1,12}) ?(?P<unit>ns|[uµμ]s|ms|s) ± (?P<std>[\d.]{1,12}) ?(?P<std_unit>ns|[uµμ]s|ms|s) per loop",
+    r"^(?P<mean>\d{1,12}\.?\d{0,12}) ?(?P<unit>ns|[uµμ]s|ms|s) ± "
+    r"(?P<std>\d{1,12}\.?\d{0,12}) ?(?P<std_unit>ns|[uµμ]s|ms|s) per loop",
     re.MULTILINE,
 )
-_BEST = re.compile(r"best of \d{1,6}: (?P<best>[\d.]{1,12}) (?P<unit>nsec|usec|msec|sec) per loop")
+_BEST = re.compile(
+    r"best of \d{1,6}: (?P<best>\d{1,12}\.?\d{0,12}) (?P<unit>nsec|usec|msec|sec) per loop"
+)
 _MEASUREMENT = re.compile(r"Measurement object at 0x|^\s+\d+ measurements, \d+ runs", re.MULTILINE)
 _MEASURED = re.compile(
-    r"^\s*(Median|Mean): ([\d.]{1,12}) (ns|us|ms|s)$|^\s*([\d.]{1,12}) (ns|us|ms|s)$", re.MULTILINE
+    r"^\s*(Median|Mean): (\d{1,12}\.?\d{0,12}) (ns|us|ms|s)$|^\s*(\d{1,12}\.?\d{0,12}) (ns|us|ms|s)$",
+    re.MULTILINE,
 )
 _HYPERFINE = re.compile(
-    r"Time \(mean ± σ\):\s+([\d.]{1,12}) (µs|us|ms|s) ±\s+([\d.]{1,12}) (µs|us|ms|s)"
+    r"Time \(mean ± σ\):\s+(\d{1,12}\.?\d{0,12}) (µs|us|ms|s) ±\s+(\d{1,12}\.?\d{0,12}) (µs|us|ms|s)"
 )
 RECORD = (
     "To see single slow steps, log the time of each: `traceanalyzer collect timing -- python "

@@ -9,8 +9,8 @@ from traceanalyzer.trace import Told
 
 _HEAD = re.compile(r"^#\s+size\s+count\s+type\b.*\balgbw\s+busbw", re.MULTILINE)
 _ROW = re.compile(
-    r"^\s*(\d{1,18})\s+\d{1,18}\s+(\w{2,20})\s+(?:\w{2,12}\s+)?(?:-?\d{1,6}\s+)?([\d.]{1,15})\s+([\d.]{1,12})\s+"
-    r"([\d.]{1,12})\b",
+    r"^\s*(\d{1,18})\s+\d{1,18}\s+(\w{2,20})\s+(?:\w{2,12}\s+)?(?:-?\d{1,6}\s+)?(\d{1,15}\.?\d{0,15})\s+(\d{1,12}\.?\d{0,12})\s+"
+    r"(\d{1,12}\.?\d{0,12})\b",
     re.MULTILINE,
 )
 _RANK = re.compile(r"^#\s+Rank\s+\d+ .*?\bon\s+(\S{1,100})", re.MULTILINE)

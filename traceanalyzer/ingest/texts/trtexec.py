@@ -7,11 +7,11 @@ from traceanalyzer.base import digits
 from traceanalyzer.ingest.side_files import number_in
 from traceanalyzer.trace import Told
 
-_THROUGHPUT = re.compile(r"Throughput: ([\d.]{1,20}) qps")
+_THROUGHPUT = re.compile(r"Throughput: (\d{1,20}\.?\d{0,20}) qps")
 _ROW = re.compile(
-    r"(Latency|Enqueue Time|H2D Latency|GPU Compute Time|D2H Latency): min = [\d.]{1,20} ms, "
-    r"max = [\d.]{1,20} ms, mean = ([\d.]{1,20}) ms, median = ([\d.]{1,20}) ms"
-    r"(?:[^\n]*?percentile\(99%\) = ([\d.]{1,20}) ms)?"
+    r"(Latency|Enqueue Time|H2D Latency|GPU Compute Time|D2H Latency): min = \d{1,20}\.?\d{0,20} ms, "
+    r"max = \d{1,20}\.?\d{0,20} ms, mean = (\d{1,20}\.?\d{0,20}) ms, median = (\d{1,20}\.?\d{0,20}) ms"
+    r"(?:[^\n]*?percentile\(99%\) = (\d{1,20}\.?\d{0,20}) ms)?"
 )
 HOST_SHARE = 0.9
 """An enqueue that takes this share of the GPU's time holds it up."""
