@@ -37,6 +37,12 @@ TOLD = {
         "Mean 400 ms, p99 1,200 ms, loading 240 ms, 640 samples/s",
     ),
     "hf_metrics.txt": ("printed_averages", "20 samples/s, 2.5 steps/s."),
+    "comms.txt": ("comms_log", "10,139 ms in communication on this rank: broadcast 8,328 ms (147"),
+    "memory_stats.txt": (
+        "memory_stats",
+        "At its peak 8 GiB were allocated, 12 GiB reserved; 2 GiB",
+    ),
+    "xla.txt": ("xla_metrics", "Compiling 62.1 s (12 times), executing 130 s (1,203 times)"),
     "ncu.csv": ("ncu_csv", "2 kernels, 660 us in all. The longest is gemm_kernel: 600 us, compute"),
 }
 SUMS = {
@@ -77,6 +83,9 @@ def test_messages_are_asked_for_after_logs_of_steps():
     assert names.index("texts") < names.index("timing") < names.index("messages")
     assert {kind.source for kind in messages.KINDS} == {
         "watchdog",
+        "comms_log",
+        "memory_stats",
+        "xla_metrics",
         "out_of_memory",
         "torch_console",
         "printed_averages",

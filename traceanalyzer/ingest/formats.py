@@ -254,7 +254,14 @@ FORMATS = (
             FormatSource(name, ".txt", keeps_model=False)
             for name in (
                 *("memory_summary", "ncu_csv", "serving_summary", "gpu_samples", "compile_events"),
-                *("nsys_stats", "nvprof", "rocprof_stats", "host_profile"),
+                *(
+                    "nsys_stats",
+                    "nvprof",
+                    "rocprof_stats",
+                    "host_profile",
+                    "comms_log",
+                    "xla_metrics",
+                ),
             )
         ),
         in_folder="printout",
@@ -262,7 +269,8 @@ FORMATS = (
         title=(
             "texts as people paste them: `nsys stats`, nvprof, rocprof v1, `ncu`, "
             "`torch.cuda.memory_summary()`, samples of `nvidia-smi`, `rocm-smi` and DCGM, summaries of "
-            "serving benchmarks, trtexec, nccl-tests, llama.cpp, Lightning's profiler, cProfile, py-spy, "
+            "serving benchmarks, trtexec, nccl-tests, nvbandwidth, llama.cpp, "
+            "Lightning's profiler, cProfile, line_profiler, py-spy, pytest-benchmark, Triton's `perf_report`, "
             "`chromium_events.json` of tlparse"
         ),
         tells="what the text holds, in a sentence or two, and what to record to know more",
@@ -288,12 +296,16 @@ FORMATS = (
             FormatSource("torch_console", ".txt", keeps_model=False),
             FormatSource("watchdog", ".txt", keeps_model=False),
             FormatSource("printed_averages", ".txt", keeps_model=False),
+            FormatSource("comms_log", ".txt", keeps_model=False),
+            FormatSource("memory_stats", ".txt", keeps_model=False),
+            FormatSource("xla_metrics", ".txt", keeps_model=False),
         ),
         in_folder="printout",
         expected="an out-of-memory error",
         title=(
             "messages: an allocation that failed, a collective that timed out, recompilations and graph "
-            "breaks (`TORCH_LOGS`), what a benchmark prints at its end"
+            "breaks (`TORCH_LOGS`), what a benchmark prints at its end, `torch.cuda.memory_stats()`, DeepSpeed's "
+            "log of communication, torch_xla's metrics, MLPerf's log"
         ),
         tells=(
             "how much memory was asked for and why there was none; what recompiled, and why; "

@@ -9,17 +9,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 from traceanalyzer.ingest.texts import (
+    benchmark_tables,
     compile_events,
     counters,
     deepspeed_flops,
     generation,
     gpu_samples,
     host_profiles,
+    line_profiler,
     memory_summary,
     nccl_tests,
     nsys_reports,
+    nvbandwidth,
     serving,
     sums,
+    tgi,
     trtexec,
 )
 from traceanalyzer.ingest.texts.reading import TextKind, read_text, text_kind
@@ -28,9 +32,15 @@ from traceanalyzer.trace import Trace
 KINDS = (
     TextKind("memory_summary", memory_summary.holds, memory_summary.told),
     TextKind("ncu_csv", counters.holds, counters.told),
+    TextKind("printed_averages", nvbandwidth.holds, nvbandwidth.told),
+    TextKind("printed_averages", benchmark_tables.pytest_holds, benchmark_tables.pytest_told),
+    TextKind("printed_averages", benchmark_tables.compare_holds, benchmark_tables.compare_told),
+    TextKind("printed_averages", benchmark_tables.report_holds, benchmark_tables.report_told),
     TextKind("printed_averages", trtexec.holds, trtexec.told),
     TextKind("printed_averages", deepspeed_flops.holds, deepspeed_flops.told),
     TextKind("printed_averages", nccl_tests.holds, nccl_tests.told),
+    TextKind("serving_summary", tgi.requests_hold, tgi.requests_told),
+    TextKind("serving_summary", tgi.benchmark_holds, tgi.benchmark_told),
     TextKind("serving_summary", generation.holds, generation.told),
     TextKind("serving_summary", serving.holds, serving.told),
     TextKind("gpu_samples", gpu_samples.holds, gpu_samples.told),
@@ -38,10 +48,12 @@ KINDS = (
     TextKind("nsys_stats", sums.is_nsys_stats, nsys_reports.told, rows=sums.nsys_rows),
     TextKind("nsys_stats", nsys_reports.holds_trace, rows=nsys_reports.trace_rows),
     TextKind("nsys_stats", nsys_reports.holds, nsys_reports.told),
+    TextKind("host_profile", line_profiler.holds, line_profiler.told),
     TextKind("host_profile", host_profiles.lightning_holds, host_profiles.lightning_told),
     TextKind("host_profile", host_profiles.cprofile_holds, host_profiles.cprofile_told),
     TextKind("host_profile", host_profiles.stacks_holds, host_profiles.stacks_told),
     TextKind("nvprof", sums.is_nvprof, rows=sums.nvprof_rows),
+    TextKind("nvprof", sums.is_nvprof_trace, rows=sums.nvprof_trace_rows),
     TextKind("rocprof_stats", sums.is_rocprof, rows=sums.rocprof_rows),
 )
 

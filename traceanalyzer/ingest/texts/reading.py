@@ -5,6 +5,7 @@ from pathlib import Path
 
 from traceanalyzer.base import UnreadableInputError, dataclass
 from traceanalyzer.base.limits import MIB, limits
+from traceanalyzer.ingest.plain import UTF16, plain_text
 from traceanalyzer.ingest.stream import open_stream
 from traceanalyzer.trace import Health, ProfilerRow, Told, Trace
 
@@ -24,9 +25,12 @@ class TextKind:
 
 def text_kind(head: bytes, kinds: Sequence[TextKind]) -> TextKind | None:
     """The kind of text that begins like this; None where it is none of these."""
-    if b"\0" in head[:_HEAD]:
+    if b"\0" in head[:_HEAD] and not head.startswith(UTF16):
         return None
-    text = head[:_HEAD].decode("utf-8-sig", "replace")
+    return _kind_of(plain_text(head[:_HEAD]), kinds)
+
+
+def _kind_of(text: str, kinds: Sequence[TextKind]) -> TextKind | None:
     return next((kind for kind in kinds if kind.holds(text)), None)
 
 
@@ -43,7 +47,7 @@ def read_text(
                     f"{path}: larger than {limits().side // MIB} MiB; raise --limit side=BYTES"
                 )
     kind = text_kind(bytes(data[:_HEAD]), kinds)
-    text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
+    text = plain_text(bytes(data))
     if kind is not None and kind.rows is not None:
         rows = tuple(kind.rows(text))
         if rows:

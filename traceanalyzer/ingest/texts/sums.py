@@ -20,6 +20,13 @@ _NVPROF_ROW = re.compile(
     r"^\s*(?P<type>[A-Z][A-Za-z ]+:)?\s*\d{1,9}\.?\d{0,9}%\s+(?P<time>\d{1,15}\.?\d{0,15})(?P<unit>ns|us|ms|s)\s+"
     r"(?P<calls>\d{1,15})\s+\S+\s+\S+\s+\S+\s+(?P<name>.+)$"
 )
+_NVPROF_TRACE = re.compile(r"^\s*Start\s+Duration\s.*\bName\s*$", re.MULTILINE)
+_NVPROF_EACH = re.compile(
+    r"^\s*[\d.]{1,15}(?:ns|us|ms|s)\s+(?P<time>[\d.]{1,15})(?P<unit>ns|us|ms|s)\s+(?P<rest>\S.*)$"
+)
+_OF_DEVICE = re.compile(r"^.*?\s\d{1,9}\s+\d{1,9}\s{2}(?P<name>\S.*)$")
+"""Device, context and stream stand before the name of what ran on the GPU."""
+_CORRELATION = re.compile(r"\s\[\d{1,12}\]$")
 _ROCPROF = re.compile(r'^"?Name"?,"?Calls"?,"?TotalDurationNs"?', re.MULTILINE)
 _ROCPROF_EACH = re.compile(r"^.*\bKernelName\b.*\bBeginNs\b.*\bEndNs\b", re.MULTILINE)
 _GAPS = re.compile(r"\s{2,}")
@@ -108,6 +115,31 @@ def _row(name: str, calls: float | None, ms: float, *, is_host: bool) -> Profile
 def is_nvprof(text: str) -> bool:
     """Whether a text has a table of nvprof."""
     return _NVPROF.search(text) is not None and "Type" in text
+
+
+def is_nvprof_trace(text: str) -> bool:
+    """Whether a text is a row an operation, of `nvprof --print-gpu-trace` or `--print-api-trace`."""
+    return _NVPROF_TRACE.search(text) is not None and bool(nvprof_trace_rows(text))
+
+
+def nvprof_trace_rows(text: str) -> list[ProfilerRow]:
+    """The sums of its operations by name."""
+    spent: dict[tuple[str, bool], float] = defaultdict(float)
+    calls: dict[tuple[str, bool], int] = defaultdict(int)
+    for line in text.splitlines():
+        found = _NVPROF_EACH.match(line)
+        ms = number_in(found["time"]) if found is not None else None
+        if found is None or ms is None:
+            continue
+        on_device = _OF_DEVICE.match(found["rest"])
+        name = on_device["name"] if on_device is not None else found["rest"]
+        key = (_CORRELATION.sub("", name.strip()), on_device is None)
+        spent[key] += ms * _MS[found["unit"]]
+        calls[key] += 1
+    return [
+        _row(name, calls[name, is_host], ms, is_host=is_host)
+        for (name, is_host), ms in spent.items()
+    ]
 
 
 def nvprof_rows(text: str) -> list[ProfilerRow]:

@@ -5,10 +5,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 
 from traceanalyzer.base.limits import limits
+from traceanalyzer.ingest.plain import ESCAPE
 from traceanalyzer.ingest.side_files import whole
 
-_ESCAPE = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
-"""Terminal control sequences: colours, cursor movements, titles."""
 _BREAK = re.compile(r"\r\n|[\n\r]|\x08+")
 """A progress bar goes back to the start of its line instead of to the next one."""
 _CONTROLS = bytes(byte for byte in range(32) if byte not in b"\b\t\n\f\r\x1b")
@@ -52,15 +51,15 @@ def line_groups(
         text = rest + decoder.decode(piece)
         held = text.rfind("\x1b", max(0, len(text) - 32)) if "\x1b" in text[-32:] else -1
         if "\x1b" in text and held < 0:
-            text = _ESCAPE.sub("", text)
+            text = ESCAPE.sub("", text)
         simple = "\r" not in text and "\x08" not in text
         *lines, rest = text.split("\n") if simple else _BREAK.split(text)
-        yield [_ESCAPE.sub("", line) for line in lines] if held >= 0 else lines
+        yield [ESCAPE.sub("", line) for line in lines] if held >= 0 else lines
         rest = rest[-MAX_LINE:]
     if rest.strip():
         if cut is not None:
             cut()
-        yield [_ESCAPE.sub("", rest)]
+        yield [ESCAPE.sub("", rest)]
 
 
 def rank_in_line(line: str) -> int | None:

@@ -56,6 +56,7 @@ _DECORATIONS = frozenset(_TABLE["decorations"])
 _MEANS = frozenset(_TABLE["means"])
 EVALUATION = frozenset(_TABLE["evaluation"])
 _TIME_GROUPS = frozenset(_TABLE["time_groups"])
+_OF_RUNS = frozenset(_TABLE["of_runs"])
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z][a-z])")
 _A_SECOND = re.compile(r"(?:/|_per_)(?:s|sec|secs|second|seconds)(?![a-z])")
 _STEPS = "(?:it|iter|iteration|step|batch|global_step)(?![a-z])"
@@ -101,7 +102,7 @@ def meaning(key: str, unit: str = "") -> Meaning | None:
     what follows the value."""
     name = _spelled(key)
     words = {word for part in (*name.path, name.base) for word in part.split("_")}
-    if words & EVALUATION or "per_token" in key:
+    if words & EVALUATION or "per_token" in key or name.base in _OF_RUNS:
         return None
     after = unit.lower()
     many = COUNT_UNITS.get(after, 1.0) if name.unit in TIME_UNITS else 1.0

@@ -30,7 +30,12 @@ _TIME = re.compile(
     re.IGNORECASE,
 )
 _PHASES = ("forward_s", "backward_s", "optimizer_s", "data_s")
-_SIZE = rf"(?:\W{{0,3}}|\s(?:is|was)\s)\s*({NUMBER}) ?([KMG]?i?B)\b"
+_SIZE = rf"(?:[^\w,;|]{{0,3}}|\s(?:is|was)\s)\s*({NUMBER}) ?([KMG]?i?B)\b"
+_SIZE_FIRST = re.compile(
+    rf"({NUMBER}) ?([KMG]?i?B) (allocated|reserved|cached|peak)\b(?!\W{{0,3}}{NUMBER} ?[KMG]?i?B\s*$)",
+    re.IGNORECASE,
+)
+"""`512 MB allocated, 640 MB reserved`."""
 _MEMORY = re.compile(
     rf"\b(?P<most>max[ _]|peak[ _])?(?:(?:gpu|cuda)[ _])?(?:mem(?:ory)?[ _])?alloc(?:ated)?{_SIZE}",
     re.IGNORECASE,
@@ -77,6 +82,8 @@ def phase_line(line: str) -> Values | None:
 def memory_line(line: str) -> Values | None:
     """What a line says of GPU memory, and after which phase."""
     line = line[:SEARCHED]
+    if _SIZE_FIRST.search(line) is not None:
+        line = _SIZE_FIRST.sub(r"\3: \1 \2", line)
     allocated = _MEMORY.search(line) or _AFTER_PHASE.search(line) or _ONLY_PEAK.match(line)
     if allocated is None:
         return None

@@ -24,6 +24,9 @@ TEXTS = {
     "watchdog": "hang",
     "host_profile": "host alone",
     "printed_averages": "benchmark",
+    "comms_log": "communication",
+    "memory_stats": "GPU memory",
+    "xla_metrics": "torch_xla",
 }  # texts that were pasted: their last note says what to record
 SUMS = ("key_averages", "nsys_stats", "nvprof", "rocprof_stats", "proton")
 """Tables of sums by name."""

@@ -1,0 +1,223 @@
+"""Tables of benchmarks: pytest-benchmark (text and JSON), `Compare` of torch.utils.benchmark, Triton's
+`perf_report`."""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from traceanalyzer.base import dataclass, digits
+from traceanalyzer.ingest.side_files import decoded, is_number, items, mapping, number_in
+from traceanalyzer.ingest.texts.figures import counted
+from traceanalyzer.trace import Told
+
+_PYTEST = re.compile(r"^Name \(time in (ns|us|ms|s)\)\s+(Min\b.*)$", re.MULTILINE)
+_PYTEST_ROW = re.compile(r"^(\S.{0,200}?)\s{2,}([\d,]{1,15}\.\d{1,9}\b.*)$")
+_RELATIVE = re.compile(r"\((?:>?[\d.,]{1,15}|inf)\)")
+_COMPARE = re.compile(r"^\[-+ ?([^\n]{0,120}?) ?-+\]$", re.MULTILINE)
+_COMPARE_UNIT = re.compile(r"^Times are in \w{1,20} \((ns|us|ms|s)\)\.", re.MULTILINE)
+_THREADS = re.compile(r"^(\d{1,6}) threads?: -+$")
+_REPORT = re.compile(
+    r"^(?P<title>[A-Za-z][^\n:|]{2,100}):\s*\n(?P<head>[ \t]{2,}\S[^\n|:]*)\n(?=0\s)", re.MULTILINE
+)
+_UNIT = re.compile(r"\((TFLOPS|TFLOP/s|GFLOPS|GB/s|TB/s|ms|us)\)", re.IGNORECASE)
+_GAPS = re.compile(r"\s{2,}")
+_TIMES = ("ms", "us")
+_ORDINARY = ("Min", "Max", "Mean", "StdDev", "Median", "IQR")
+SHOWN = 4
+RECORD = (
+    "To see which kernels run and what limits them: `traceanalyzer collect torch -- python bench.py`, or ncu on "
+    "one of them."
+)
+LAUNCHING = "A timer of the CPU around GPU code without torch.cuda.synchronize() reads the launches, not the kernels."
+
+
+@dataclass(frozen=True)
+class _Timed:
+    """A benchmark and its time, in the unit of its table."""
+
+    name: str
+    time: float
+
+
+def pytest_holds(text: str) -> bool:
+    """Whether a text is a table or the JSON of pytest-benchmark."""
+    return _PYTEST.search(text) is not None or _is_json(text)
+
+
+def _is_json(text: str) -> bool:
+    return text.lstrip().startswith("{") and all(
+        f'"{key}"' in text for key in ("benchmarks", "stats", "rounds", "stddev")
+    )
+
+
+def pytest_told(text: str, path: Path) -> Told | None:
+    """The fastest benchmarks, by their medians."""
+    head = _PYTEST.search(text)
+    unit = head[1] if head is not None else "s"
+    rows = list(_pytest_rows(text, head) if head is not None else _pytest_json(text))
+    rows.sort(key=lambda row: row.time)
+    if not rows:
+        return None
+    first = rows[0]
+    listed = [f"{first.name} {_time(first.time, unit)}"]
+    for row in rows[1:SHOWN]:
+        times = f" ({digits(row.time / first.time)} times)" if first.time > 0 else ""
+        listed.append(f"{row.name} {_time(row.time, unit)}{times}")
+    return Told(
+        what=f"A table of pytest-benchmark, {counted(len(rows), 'benchmark')}",
+        tells=f"{', '.join(listed)} (medians).",
+        record=RECORD,
+        notes=(LAUNCHING,),
+    )
+
+
+def _time(value: float, unit: str) -> str:
+    """A time, its unit made smaller where it would read as a fraction."""
+    smaller = {"s": ("ms", 1e3), "ms": ("us", 1e3)}
+    while value < 1.0 and unit in smaller:
+        unit, factor = smaller[unit]
+        value *= factor
+    return f"{digits(value)} {unit}"
+
+
+def _pytest_rows(text: str, head: re.Match[str]) -> Iterator[_Timed]:
+    columns = [column for column in head[2].split() if column in _ORDINARY]
+    if "Median" not in columns:
+        return
+    place = columns.index("Median")
+    for line in text[head.end() :].splitlines():
+        row = _PYTEST_ROW.match(line)
+        values = _RELATIVE.sub("", row[2]).split() if row is not None else []
+        median = number_in(values[place]) if place < len(values) else None
+        if row is not None and median is not None:
+            yield _Timed(row[1], median)
+
+
+def _pytest_json(text: str) -> Iterator[_Timed]:
+    values = decoded(text)
+    for each in items(mapping(values).get("benchmarks")):
+        one = mapping(each)
+        median = mapping(one.get("stats")).get("median")
+        if is_number(median):
+            yield _Timed(str(one.get("name")), float(median))
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """A table of one figure: a column a contestant, a row a size."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[tuple[str, Sequence[float]]]
+    unit: str
+
+
+def compare_holds(text: str) -> bool:
+    """Whether a text has a table of `Compare`."""
+    return _COMPARE.search(text) is not None and _COMPARE_UNIT.search(text) is not None
+
+
+def compare_told(text: str, path: Path) -> Told | None:
+    """Which column is fastest how often, and the last row."""
+    unit = _COMPARE_UNIT.search(text)
+    title = _COMPARE.search(text)
+    if unit is None or title is None:
+        return None
+    grid = _compare_grid(text[title.end() : unit.start()], title[1], unit[1])
+    return _told_of(grid, "A table of torch.utils.benchmark", low_is_good=True)
+
+
+def _compare_grid(body: str, title: str, unit: str) -> _Grid:
+    columns: list[str] = []
+    rows: list[tuple[str, Sequence[float]]] = []
+    threads = ""
+    for line in body.splitlines():
+        label, *cells = (cell.strip() for cell in line.split("|"))
+        of_threads = _THREADS.match(line)
+        if of_threads is not None:
+            threads = of_threads[1]
+        elif cells and not columns:
+            columns = cells
+        elif cells and len(cells) == len(columns):
+            values = [number_in(cell.strip("() !*")) for cell in cells]
+            known = [value for value in values if value is not None]
+            if len(known) == len(columns):
+                rows.append((f"{label}, {threads} threads" if threads else label, known))
+    return _Grid(title, columns, rows, unit)
+
+
+def report_holds(text: str) -> bool:
+    """Whether a text has a table of Triton's `perf_report`."""
+    grid = _report_grid(text)
+    return grid is not None and bool(grid.rows)
+
+
+def report_told(text: str, path: Path) -> Told | None:
+    """Which column is highest how often, and the last row; what is better only a unit tells."""
+    grid = _report_grid(text)
+    if grid is None:
+        return None
+    is_time = grid.unit.lower() in _TIMES
+    return _told_of(
+        grid, "A table of Triton's perf_report", low_is_good=is_time if grid.unit else None
+    )
+
+
+def _report_grid(text: str) -> _Grid | None:
+    head = _REPORT.search(text)
+    if head is None:
+        return None
+    titles = _GAPS.split(head["head"].strip())
+    rows: list[list[float]] = []
+    for line in text[head.end() :].splitlines():
+        index, *cells = line.split() or [""]
+        values = [number_in(cell) for cell in cells]
+        known = [value for value in values if value is not None]
+        if index != str(len(rows)) or len(known) != len(titles):
+            break
+        rows.append(known)
+    sizes = _sizes(titles, rows)
+    if not rows or not 0 < sizes < len(titles):
+        return None
+    unit = _UNIT.search(f"{head['title']} {head['head']}")
+    labelled = [(_label(titles[:sizes], row), row[sizes:]) for row in rows]
+    columns = [_UNIT.sub("", title).strip() for title in titles[sizes:]]
+    return _Grid(head["title"], columns, labelled, unit[1] if unit is not None else "")
+
+
+def _sizes(titles: Sequence[str], rows: Sequence[Sequence[float]]) -> int:
+    """How many of the first columns are sizes: whole numbers in every row."""
+    whole = [all(row[i].is_integer() for row in rows) for i in range(len(titles))]
+    return whole.index(False) if False in whole else 0
+
+
+def _label(names: Sequence[str], values: Sequence[float]) -> str:
+    return ", ".join(f"{name} {value:,.0f}" for name, value in zip(names, values, strict=False))
+
+
+def _told_of(grid: _Grid | None, what: str, *, low_is_good: bool | None) -> Told | None:
+    """`low_is_good`: None where the unit is not known."""
+    if grid is None or not grid.rows or not grid.columns:
+        return None
+    best = min if low_is_good else max
+    wins = [0] * len(grid.columns)
+    for _, values in grid.rows:
+        first = best(values)
+        if list(values).count(first) == 1:  # equal ones win nothing
+            wins[list(values).index(first)] += 1
+    word = "Highest" if low_is_good is None else "Fastest"
+    counts = ", ".join(f"{name} in {n}" for name, n in zip(grid.columns, wins, strict=True) if n)
+    label, values = grid.rows[-1]
+    last = ", ".join(
+        f"{name} {digits(value)}{f' {grid.unit}' if grid.unit else ''}"
+        for name, value in zip(grid.columns, values, strict=True)
+    )
+    contest = f"{word}: {counts}. " if len(grid.columns) > 1 and counts else ""
+    return Told(
+        what=f"{what} ({grid.title}), {counted(len(grid.rows), 'row')}",
+        tells=f"{contest}Last row, {label}: {last}.",
+        record=RECORD,
+        notes=("The text does not say the unit, and so not whether more is better.",)
+        if low_is_good is None
+        else (),
+    )
