@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import traceanalyzer as ta
 from traceanalyzer.ingest.detect import detect
 from traceanalyzer.ingest.plain import plain_text
 from traceanalyzer.trace import Trace
@@ -156,3 +157,29 @@ def test_sizes_before_their_names_are_theirs(tmp_path: Path) -> None:
 def test_samples_of_a_whole_run_are_not_those_of_a_step(tmp_path: Path) -> None:
     text = "train_samples = 15011\ntrain_samples_per_second = 12.4\ntrain_steps_per_second = 0.1\n"
     assert "12.4 samples/s" in tells(tmp_path, text)
+
+
+CUT = """-----------------------  ------------  ------------  ------------
+                   Name      Self CPU     CPU total     Self CUDA
+-----------------------  ------------  ------------  ------------
+           aten::conv2d       1.200ms     111.210ms       {}
+"""
+
+
+@pytest.mark.parametrize(("cell", "device_ms"), [("812.100ms", 812.1), ("812.100m", None)])
+def test_the_last_column_of_a_cut_table_is_read_where_it_is_whole(
+    tmp_path: Path, cell: str, device_ms: float | None
+) -> None:
+    (row,) = read(tmp_path, CUT.format(cell)).profiler_rows
+    assert row.self_cpu_ms == pytest.approx(1.2)
+    assert row.self_device_ms == (None if device_ms is None else pytest.approx(device_ms))
+
+
+def test_the_first_step_of_one_run_is_not_that_of_the_next(tmp_path: Path) -> None:
+    lines = [f"step={i} loss=2.1 step_time={t}s" for t in (0.5, 0.3) for i in range(20)]
+    path = tmp_path / "runs.log"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    report = ta.analyze(path)
+    assert report.metrics.step_time_ms is not None
+    assert report.metrics.step_time_ms.mean == pytest.approx(300)
+    assert report.metrics.first_steps is None

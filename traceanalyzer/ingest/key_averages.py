@@ -18,6 +18,8 @@ _LAST = re.compile(r"# of Calls|Number of Calls")
 """The column that every version ends its times with: without it the table is cut at the right."""
 _CELLS = re.compile(r"\s{2,}")
 _QUANTITY = re.compile(r"(-?[\d,]+(?:\.\d+)?) ?(us|ms|s)?")
+_WHOLE = re.compile(r"-?[\d,]+\.\d{3}(?:us|ms|s)")
+"""A time that is printed to its end: a last column that was cut may end within a number."""
 _UNITS = {"us": 1e-3, "ms": 1.0, "s": 1e3}  # times in ms
 _COLUMNS = (
     (re.compile(r"Name"), "name"),
@@ -63,9 +65,7 @@ def _rows(lines: Iterator[str]) -> tuple[list[ProfilerRow], int, int]:
             tables += 1
             titles = _split(line) if tables == 1 else []
             fields = list(map(_field, titles))
-            if titles and not _LAST.search(line):  # the last column may be cut within a number
-                fields[-1] = None
-                is_cut = True
+            is_cut = bool(titles) and not _LAST.search(line)
         elif fields and not line.strip(" -=`>"):
             fields = [] if rows else fields
         elif fields and len(rows) < MOST_ROWS:
@@ -90,7 +90,11 @@ def _row(fields: Sequence[str | None], cells: list[str], is_cut: bool) -> Profil
     table lacks its right side, and a row may lack its last cell."""
     if len(cells) != len(fields) - (is_cut and len(cells) < len(fields)):
         return None
-    values = {name: cell for name, cell in zip(fields, cells, strict=False) if name is not None}
+    last = fields[-1]
+    if is_cut and len(cells) == len(fields) and not _WHOLE.fullmatch(cells[-1]):
+        last = None
+    known = (*fields[:-1], last)
+    values = {name: cell for name, cell in zip(known, cells, strict=False) if name is not None}
     numbers: dict[str, Any] = {
         name: _quantity(cell) for name, cell in values.items() if name not in ("name", "shapes")
     }

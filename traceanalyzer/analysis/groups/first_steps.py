@@ -64,6 +64,13 @@ class FirstSteps:
     pays_high: int | None = metric("high end of it; null where it may be never", default=None)
 
 
+def _first_run(numbers: I64) -> int:
+    """How many steps a log has before its counter starts again: those after it are of another run
+    or epoch."""
+    starts = np.flatnonzero(np.diff(numbers) < 0)
+    return int(starts[0]) + 1 if len(starts) else len(numbers)
+
+
 def first_steps(timed: Timed) -> FirstSteps | None:
     """The first steps as far as they are known; None where no slow one is."""
     steps = timed.steps
@@ -77,7 +84,8 @@ def first_steps(timed: Timed) -> FirstSteps | None:
         begins = (
             bool(rows.any()) and log.step[rows][0] <= 1
         )  # one that begins later was resumed, or left some out
-        return _of("logged", log.duration[rows], timed) if begins else None
+        until = _first_run(log.step[rows])
+        return _of("logged", log.duration[rows][:until], timed) if begins else None
     if not steps.found or not (steps.warmup or getattr(watch, "from_first", False)):
         return None  # what comes before the first launch may be the recorder's start
     return _of(

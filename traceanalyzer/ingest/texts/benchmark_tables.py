@@ -54,8 +54,8 @@ def pytest_told(text: str, path: Path) -> Told | None:
     """The fastest benchmarks, by their medians."""
     head = _PYTEST.search(text)
     unit = head[1] if head is not None else "s"
-    rows = list(_pytest_rows(text, head) if head is not None else _pytest_json(text))
-    rows.sort(key=lambda row: row.time)
+    found = _pytest_rows(text, head) if head is not None else _pytest_json(text)
+    rows = sorted(found, key=lambda row: row.time)
     if not rows:
         return None
     first = rows[0]
@@ -96,10 +96,10 @@ def _pytest_rows(text: str, head: re.Match[str]) -> Iterator[_Timed]:
 def _pytest_json(text: str) -> Iterator[_Timed]:
     values = decoded(text)
     for each in items(mapping(values).get("benchmarks")):
-        one = mapping(each)
-        median = mapping(one.get("stats")).get("median")
+        benchmark = mapping(each)
+        median = mapping(benchmark.get("stats")).get("median")
         if is_number(median):
-            yield _Timed(str(one.get("name")), float(median))
+            yield _Timed(str(benchmark.get("name")), float(median))
 
 
 @dataclass(frozen=True)
@@ -128,22 +128,25 @@ def compare_told(text: str, path: Path) -> Told | None:
 
 
 def _compare_grid(body: str, title: str, unit: str) -> _Grid:
-    columns: list[str] = []
+    tables = [[cell.strip() for cell in line.split("|")] for line in body.splitlines()]
+    columns = next((cells[1:] for cells in tables if len(cells) > 1), [])
     rows: list[tuple[str, Sequence[float]]] = []
     threads = ""
-    for line in body.splitlines():
-        label, *cells = (cell.strip() for cell in line.split("|"))
-        of_threads = _THREADS.match(line)
+    for label, *cells in tables:
+        of_threads = _THREADS.match(label)
         if of_threads is not None:
-            threads = of_threads[1]
-        elif cells and not columns:
-            columns = cells
-        elif cells and len(cells) == len(columns):
-            values = [number_in(cell.strip("() !*")) for cell in cells]
-            known = [value for value in values if value is not None]
-            if len(known) == len(columns):
-                rows.append((f"{label}, {threads} threads" if threads else label, known))
+            threads = f", {of_threads[1]} threads"
+        values = _numbers([cell.strip("() !*") for cell in cells])
+        rows += [(f"{label}{threads}", values)] if values else []
+    rows = [row for row in rows if len(row[1]) == len(columns)]
     return _Grid(title, columns, rows, unit)
+
+
+def _numbers(cells: Sequence[str]) -> list[float]:
+    """The numbers of these cells; none where one is none."""
+    values = [number_in(cell) for cell in cells]
+    known = [value for value in values if value is not None]
+    return known if len(known) == len(cells) else []
 
 
 def report_holds(text: str) -> bool:
@@ -168,14 +171,7 @@ def _report_grid(text: str) -> _Grid | None:
     if head is None:
         return None
     titles = _GAPS.split(head["head"].strip())
-    rows: list[list[float]] = []
-    for line in text[head.end() :].splitlines():
-        index, *cells = line.split() or [""]
-        values = [number_in(cell) for cell in cells]
-        known = [value for value in values if value is not None]
-        if index != str(len(rows)) or len(known) != len(titles):
-            break
-        rows.append(known)
+    rows = _frame(text[head.end() :], len(titles))
     sizes = _sizes(titles, rows)
     if not rows or not 0 < sizes < len(titles):
         return None
@@ -185,10 +181,22 @@ def _report_grid(text: str) -> _Grid | None:
     return _Grid(head["title"], columns, labelled, unit[1] if unit is not None else "")
 
 
+def _frame(text: str, columns: int) -> list[list[float]]:
+    """The rows of a printed data frame, numbered from 0, until one is none."""
+    rows: list[list[float]] = []
+    for line in text.splitlines():
+        cells = line.split()
+        values = _numbers(cells[1:])
+        if cells[:1] != [str(len(rows))] or len(values) != columns:
+            break
+        rows.append(values)
+    return rows
+
+
 def _sizes(titles: Sequence[str], rows: Sequence[Sequence[float]]) -> int:
     """How many of the first columns are sizes: whole numbers in every row."""
-    whole = [all(row[i].is_integer() for row in rows) for i in range(len(titles))]
-    return whole.index(False) if False in whole else 0
+    is_size = [all(row[i].is_integer() for row in rows) for i in range(len(titles))]
+    return is_size.index(False) if False in is_size else 0
 
 
 def _label(names: Sequence[str], values: Sequence[float]) -> str:

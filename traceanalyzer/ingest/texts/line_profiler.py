@@ -74,8 +74,13 @@ def _functions(text: str) -> Iterator[tuple[re.Match[str], list[_Line]]]:
 
 
 def _line(row: re.Match[str], scale: float) -> _Line:
-    seconds = _number(row["time"]) * scale
-    return _Line(int(row["line"]), int(row["hits"]), seconds, _number(row["share"]), row["code"])
+    return _Line(
+        number=int(row["line"]),
+        hits=int(row["hits"]),
+        seconds=_number(row["time"]) * scale,
+        share=_number(row["share"]),
+        code=row["code"],
+    )
 
 
 def _sentence(function: re.Match[str], lines: list[_Line]) -> str:

@@ -72,7 +72,9 @@ def around_told(text: str, path: Path) -> Told | None:
     host: dict[str, float] = {}
     for found in _AROUND.finditer(text):
         kept = host if found["cpu"] else gpu
-        kept[found["phase"]] = max(kept.get(found["phase"], 0.0), float(found["mib"]) * MIB)
+        phase = found["phase"]
+        size = float(found["mib"]) * MIB
+        kept[phase] = max(kept.get(phase, 0.0), size)
     if not gpu:
         return None
     listed = ", ".join(f"{sized(size)} during {phase}" for phase, size in gpu.items())

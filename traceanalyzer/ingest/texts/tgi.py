@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
-from traceanalyzer.base import dataclass, digits
+from traceanalyzer.base import dataclass, digits, ratio
 from traceanalyzer.ingest.side_files import number_in
 from traceanalyzer.ingest.texts.figures import counted
 from traceanalyzer.trace import Told
@@ -19,7 +19,12 @@ _ROW = re.compile(
     r"(?P<unit>ns|[µμu]s|ms|secs?|s|tokens/secs?)\s*\|",
     re.MULTILINE,
 )
-_MS = {"ns": 1e-6, "us": 1e-3, "µs": 1e-3, "μs": 1e-3, "ms": 1.0, "s": 1e3, "sec": 1e3, "secs": 1e3}
+_MS = {
+    "ns": 1e-6,
+    **dict.fromkeys(("us", "µs", "μs"), 1e-3),
+    "ms": 1.0,
+    **dict.fromkeys(("s", "sec", "secs"), 1e3),
+}
 FEWEST_FIELDS = 2  # of a request, that no other program's line has together
 LONG_QUEUE = 0.2
 """From this share of a request's time on, waiting in the queue is worth a word."""
@@ -63,7 +68,8 @@ def requests_told(text: str, path: Path) -> Told | None:
     if queue is not None:
         parts.append(f"{digits(queue)} ms in the queue")
     sentence = ", ".join(parts)
-    waits = sum(times.get("queue_time", ())) / (sum(times.get("total_time", ())) or 1.0)
+    queued = sum(times.get("queue_time", ()))
+    waits = ratio(queued, sum(times.get("total_time", ()))) or 0.0
     return Told(
         what=f"The log of Text Generation Inference, {counted(count, 'request')}",
         tells=f"{sentence[0].upper()}{sentence[1:]} (medians).",
@@ -88,10 +94,10 @@ def benchmark_told(text: str, path: Path) -> Told | None:
     batches = sorted({row.batch for row in rows})
     if not batches:
         return None
-    sentences = [_at(rows, batch) for batch in dict.fromkeys((batches[0], batches[-1]))]
+    ends = dict.fromkeys((batches[0], batches[-1]))
     return Told(
         what="The benchmark of Text Generation Inference",
-        tells=" ".join(filter(None, sentences)),
+        tells=" ".join(_at(rows, batch) for batch in ends),
         record=RECORD,
     )
 
@@ -105,14 +111,17 @@ def _rows(text: str) -> Iterator[_Row]:
 
 def _at(rows: list[_Row], batch: int) -> str:
     """What a batch of one size takes, in a sentence."""
-    parts = []
-    for row in rows:
-        if row.batch != batch or row.step == "Decode (total)":
-            continue
-        name = "a token" if row.step == "Decode (token)" else row.step.lower()
-        if row.unit.startswith("tokens"):
-            if row.step != "Prefill":  # of the first tokens alone, not of the prompt's
-                parts.append(f"{name} {digits(row.mean)} tokens/s")
-        else:
-            parts.append(f"{name} {digits(row.mean * _MS[row.unit])} ms")
-    return f"Batch of {batch}: {', '.join(parts)}." if parts else ""
+    parts = filter(None, (_part(row) for row in rows if row.batch == batch))
+    return f"Batch of {batch}: {', '.join(parts)}."
+
+
+def _part(row: _Row) -> str:
+    """A row in words. Tokens a second of a prefill are first tokens, not those of the prompt: they
+    are left out, as the time of all tokens is."""
+    is_rate = row.unit.startswith("tokens")
+    if row.step == "Decode (total)" or (is_rate and row.step == "Prefill"):
+        return ""
+    if is_rate:
+        return f"{row.step.lower()} {digits(row.mean)} tokens/s"
+    name = "a token" if row.step == "Decode (token)" else row.step.lower()
+    return f"{name} {digits(row.mean * _MS[row.unit])} ms"

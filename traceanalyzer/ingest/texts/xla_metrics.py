@@ -14,7 +14,15 @@ _METRIC = re.compile(
 )
 _COUNTER = re.compile(r"^Counter: ([\w:.]{2,120})\s*\n\s+Value: (\d{1,15})", re.MULTILINE)
 _PART = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(d|h|ms|us|ns|m|s)")
-_SECONDS = {"d": 86_400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+_SECONDS = {
+    "d": 86_400.0,
+    "h": 3600.0,
+    "m": 60.0,
+    "s": 1.0,
+    "ms": 1e-3,
+    "us": 1e-6,
+    "ns": 1e-9,
+}
 _TIMES = {
     "CompileTime": "compiling",
     "ExecuteTime": "executing",

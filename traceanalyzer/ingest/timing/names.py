@@ -101,8 +101,7 @@ def meaning(key: str, unit: str = "") -> Meaning | None:
     """What the value of a key means; None where that is not known, or not of training. `unit` is
     what follows the value."""
     name = _spelled(key)
-    words = {word for part in (*name.path, name.base) for word in part.split("_")}
-    if words & EVALUATION or "per_token" in key or name.base in _OF_RUNS:
+    if _is_of_no_step(key, name):
         return None
     after = unit.lower()
     many = COUNT_UNITS.get(after, 1.0) if name.unit in TIME_UNITS else 1.0
@@ -117,6 +116,12 @@ def meaning(key: str, unit: str = "") -> Meaning | None:
     if unit in TIME_UNITS and _is_timed(name) and name.base:
         return Meaning(f"phase:{_PHASES.get(name.base, name.base)}", TIME_UNITS[unit])
     return None
+
+
+def _is_of_no_step(key: str, name: _Name) -> bool:
+    """Whether a key is of an evaluation, a token or a whole run."""
+    words = {word for part in (*name.path, name.base) for word in part.split("_")}
+    return bool(words & EVALUATION) or "per_token" in key or name.base in _OF_RUNS
 
 
 def _is_timed(name: _Name) -> bool:
