@@ -9,7 +9,8 @@ import pytest
 
 import traceanalyzer as ta
 from traceanalyzer.ingest.detect import detect
-from traceanalyzer.ingest.plain import plain_text
+from traceanalyzer.ingest.plain.commas import with_decimal_commas
+from traceanalyzer.ingest.plain.text import plain_text
 from traceanalyzer.trace import Trace
 
 TGI = (
@@ -157,6 +158,14 @@ def test_sizes_before_their_names_are_theirs(tmp_path: Path) -> None:
 def test_samples_of_a_whole_run_are_not_those_of_a_step(tmp_path: Path) -> None:
     text = "train_samples = 15011\ntrain_samples_per_second = 12.4\ntrain_steps_per_second = 0.1\n"
     assert "12.4 samples/s" in tells(tmp_path, text)
+
+
+def test_numbers_may_have_decimal_commas(tmp_path: Path) -> None:
+    path = tmp_path / "schritte.log"
+    path.write_text("".join(f"step {i}: loss 2,{90 - i}, time 0,4{i} s\n" for i in range(10, 20)))
+    (trace,) = detect(path).read(path)
+    assert trace.step_timings.duration[0] == pytest.approx(0.41e9)
+    assert not with_decimal_commas("step 1,234 of 5,678 at 10:01:02,123 with [1,2,3]\n" * 3)
 
 
 CUT = """-----------------------  ------------  ------------  ------------

@@ -11,11 +11,10 @@ from traceanalyzer.ingest.texts import (
     deepspeed_comms,
     inductor,
     memory_stats,
-    mlperf,
     out_of_memory,
     watchdog,
-    xla_metrics,
 )
+from traceanalyzer.ingest.texts.benchmarks import mlperf, xla_metrics
 from traceanalyzer.ingest.texts.reading import TextKind, read_text, text_kind
 from traceanalyzer.trace import Trace
 

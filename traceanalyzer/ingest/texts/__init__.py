@@ -9,20 +9,22 @@ from collections.abc import Callable
 from pathlib import Path
 
 from traceanalyzer.ingest.texts import (
-    benchmark_tables,
     compile_events,
     counters,
     deepspeed_flops,
-    generation,
     gpu_samples,
     host_profiles,
     line_profiler,
     memory_summary,
-    nccl_tests,
     nsys_reports,
-    nvbandwidth,
     serving,
     sums,
+)
+from traceanalyzer.ingest.texts.benchmarks import (
+    benchmark_tables,
+    generation,
+    nccl_tests,
+    nvbandwidth,
     tgi,
     trtexec,
 )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from traceanalyzer.base import UnreadableInputError, dataclass
 from traceanalyzer.base.limits import MIB, limits
-from traceanalyzer.ingest.plain import UTF16, plain_text
+from traceanalyzer.ingest.plain.text import UTF16, plain_text
 from traceanalyzer.ingest.stream import open_stream
 from traceanalyzer.trace import Health, ProfilerRow, Told, Trace
 

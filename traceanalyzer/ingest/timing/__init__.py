@@ -11,6 +11,7 @@ import numpy as np
 
 from traceanalyzer.base import MinorNote, UnreadableInputError, dataclass
 from traceanalyzer.ingest.formats import STEPS_WITHIN
+from traceanalyzer.ingest.plain.commas import with_decimal_commas, with_points
 from traceanalyzer.ingest.stream import head_of, open_stream
 from traceanalyzer.ingest.timing.documents import read_document
 from traceanalyzer.ingest.timing.event_files import is_event_file, read_event_file
@@ -182,7 +183,8 @@ def how_to_read(head: bytes) -> str:
     is none."""
     if not is_text(head):
         return ""
-    lines = head.decode("utf-8", "replace").splitlines()
+    text = head.decode("utf-8", "replace")
+    lines = (with_points(text) if with_decimal_commas(text) else text).splitlines()
     pattern = proposal(lines)
     if pattern:
         return f"if it is a log of step times, say how its lines look: --pattern '{pattern}'"

@@ -5,7 +5,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 
 from traceanalyzer.base.limits import limits
-from traceanalyzer.ingest.plain import ESCAPE
+from traceanalyzer.ingest.plain.commas import with_decimal_commas, with_points
+from traceanalyzer.ingest.plain.text import ESCAPE
 from traceanalyzer.ingest.side_files import whole
 
 _BREAK = re.compile(r"\r\n|[\n\r]|\x08+")
@@ -41,6 +42,7 @@ def line_groups(
 ) -> Iterator[list[str]]:
     """As `decoded_lines`, the lines of each piece together."""
     decoder = None
+    commas: bool | None = None  # not looked at yet
     rest = ""
     for piece in pieces:
         # Windows shells redirect to UTF-16
@@ -52,6 +54,9 @@ def line_groups(
         held = text.rfind("\x1b", max(0, len(text) - 32)) if "\x1b" in text[-32:] else -1
         if "\x1b" in text and held < 0:
             text = ESCAPE.sub("", text)
+        commas = with_decimal_commas(text) if commas is None else commas
+        if commas:
+            text = with_points(text)
         simple = "\r" not in text and "\x08" not in text
         *lines, rest = text.split("\n") if simple else _BREAK.split(text)
         yield [ESCAPE.sub("", line) for line in lines] if held >= 0 else lines

@@ -36,7 +36,7 @@ _TIME = re.compile(
 _VALUE = re.compile(r"['\"]?\s*[:=]\s*['\"]?$")
 _BYTES = re.compile(r"\s?[KMGT]i?B?\b(?:/s)?")
 _NAME = re.compile(r"([A-Za-z][\w /%.-]*)\W*$")
-_HEADER = re.compile(r"\"?[A-Za-z_][^,:\n]{0,80}(?:,\"?[A-Za-z_][^,:\n]{0,80}){1,200}")
+_HEADER = re.compile(r"\"?[A-Za-z_][^,;:\n]{0,80}(?:[,;]\"?[A-Za-z_][^,;:\n]{0,80}){1,200}")
 _END = re.compile(r"[^\s'\"]{0,12}[\s'\"]{0,2}$")
 
 

@@ -1,0 +1,1 @@
+"""Texts as programs printed them, without what terminals, collectors of logs and locales add."""

@@ -1,0 +1,1 @@
+"""What benchmarks print: tables of times, bandwidths, speeds of generation, a report of a run."""
