@@ -8,7 +8,12 @@ import pytest
 
 from tests.analysis.causes.test_gaps import Program
 from traceanalyzer.diagnosis.measurements import measure
-from traceanalyzer.replay.changes.precision import in_16_bits, wide_products
+from traceanalyzer.replay.changes.precision import (
+    LEAST_OF_ORDINARY,
+    in_16_bits,
+    in_tf32,
+    wide_products,
+)
 from traceanalyzer.replay.recorded import make_tape
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import Device
@@ -55,3 +60,12 @@ def test_beside_narrow_kernels_only_those_that_say_so_move_fp32() -> None:
 def test_nothing_is_told_without_wide_products_or_peaks() -> None:
     assert TYPICAL(tape_of(BF16, ADD)) is None
     assert TYPICAL(tape_of(TF32, ADD, device="NVIDIA Nothing 1")) is None
+
+
+def test_products_on_ordinary_cores_are_in_tf32_no_faster_than_their_traffic_may_allow() -> None:
+    tape = tape_of(ORDINARY, TF32, BF16, ADD)
+    changed = in_tf32(tape)
+    assert changed is not None
+    shares = (changed.duration / tape.duration)[:4]
+    assert shares.tolist() == pytest.approx([LEAST_OF_ORDINARY, 1, 1, 1])
+    assert in_tf32(tape_of(TF32, BF16, ADD)) is None

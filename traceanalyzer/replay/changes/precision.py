@@ -168,8 +168,9 @@ def _by_names(tape: Tape, efficiency: float, traffic: float, indexed: float) -> 
 
 
 def _named_wide(tape: Tape) -> Bool:
-    """Products of fp32 numbers by their names; none where operators were recorded."""
-    if (tape.source.roofline.row[tape.row] >= 0).any():
+    """Products of fp32 numbers by their names; none where the format of any was recorded."""
+    precision = tape.source.roofline.precision[tape.row]
+    if (precision != Precision.UNKNOWN).any():
         return np.zeros(len(tape.row), bool)
     named = kernels_named(tape, NAMED_TF32) | kernels_named(tape, NAMED_ORDINARY)
     return named & tape.compute
@@ -183,13 +184,15 @@ def with_casts(tape: Tape, products: Bool) -> Tape:
 
 
 def fp32_products(tape: Tape) -> Bool:
-    """Matrix kernels that multiply fp32 numbers on the ordinary cores."""
+    """Matrix kernels that multiply fp32 numbers on the ordinary cores; by their names where the
+    format was not recorded."""
     roofline = tape.source.roofline
-    return (
+    known = (
         tape.source.linked.is_matrix
         & (roofline.tensor == NO)
         & (roofline.precision == Precision.FP32)
     )[tape.row]
+    return known | (_named_wide(tape) & kernels_named(tape, NAMED_ORDINARY))
 
 
 def wide_products(tape: Tape) -> Bool:
@@ -224,7 +227,9 @@ def _products(tape: Tape, chosen: Bool, precision: str, efficiency: float) -> Ta
     arithmetic = roofline.flops[row] / (peak * efficiency) * NS_PER_S
     width = HALF if precision == "bf16" else 1.0
     transfer = roofline.bytes[row] * width / tape.source.linked.limit("bandwidth")[row] * NS_PER_S
-    least = np.fmax(arithmetic, transfer)
+    # Without formats the traffic is not known.
+    without_traffic = np.where(_named_wide(tape), tape.duration * LEAST_OF_ORDINARY, np.nan)
+    least = np.fmax(np.fmax(arithmetic, transfer), without_traffic)
     usable = (
         chosen & np.isfinite(least) & ~(roofline.small[row] & (tape.duration < LONGEST_SMALL_NS))
     )
