@@ -17,6 +17,7 @@ from traceanalyzer.analysis.joined.graph_names import with_operators
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.joined.told_inputs import with_told_inputs
 from traceanalyzer.analysis.memory.measure import stats_of_printed, stats_of_snapshot
 from traceanalyzer.analysis.memory.traced import memory_of_events
 from traceanalyzer.analysis.phases.roles import find_phases, phase_times
@@ -82,7 +83,9 @@ def measure(
     if apart_ns:
         linked = Linked(with_clocks_joined(trace, apart_ns), linked.knowledge)
     named = with_operators(linked, [Linked(one, linked.knowledge) for one in trace.captures])
-    timed = Timed(Joined(linked if named is None else Linked(named, linked.knowledge)), only_step)
+    linked = linked if named is None else Linked(named, linked.knowledge)
+    typed = with_told_inputs(linked)
+    timed = Timed(Joined(linked if typed is None else Linked(typed, linked.knowledge)), only_step)
     return Measurements(Rated(Causes(LaunchEdges(timed))), clocks_apart_ns=apart_ns)
 
 

@@ -28,6 +28,10 @@ DISPATCH_SHARE_OF_NSYS = 0.65
 each with its stopwatch, kept 0.45 to 0.86 of it, 0.57 in the median; two on another host 0.7 and
 0.97."""
 DISPATCH_RANGE_OF_CALLS = 0.2
+DISPATCH_SHARE_OF_NVTX = 0.35
+"""The same of nsys with a range of NVTX around every operator of PyTorch, whose text with shapes
+takes the host longer than the operator: ten host-bound programs on an H200's host, each with its
+stopwatch, kept 0.13 to 0.42 of it, 0.36 in the median."""
 DISPATCH_SHARE_OF_CAPTURES = 0.5
 """Share left of captures of `collect torch`, which records twice and asks for more: the median of
 59 host-bound programs on three hosts, each with its stopwatch (nine in ten: 0.3 to 0.7)."""
@@ -46,6 +50,7 @@ OF_RANGE = 1.64  # standard deviations to each side that hold nine in ten
 LEAST_SHARE = 0.3
 """Less of the dispatch was left in no recording. A step that is shorter still waits less for what
 the host does besides."""
+LEAST_SHARE_OF_NVTX = 0.1  # the same with ranges of NVTX around operators
 HOST_SPREAD = 0.25
 """How much longer or shorter the host takes over the same work from one run of a program to the
 next: programs that were recorded twice, minutes apart on one machine, differ by up to a quarter."""
@@ -145,6 +150,8 @@ def _usual_share(trace: Trace) -> tuple[float, float]:
         by_nsys = trace.source == "nsys"
         share = DISPATCH_SHARE_OF_NSYS if by_nsys else DISPATCH_SHARE_OF_CALLS
         return share, DISPATCH_RANGE_OF_CALLS
+    if trace.source == "nsys":
+        return DISPATCH_SHARE_OF_NVTX, DISPATCH_RANGE
     return DISPATCH_SHARE_WITH_STACKS if trace.collected.stacks else DISPATCH_SHARE, DISPATCH_RANGE
 
 
@@ -174,17 +181,20 @@ def fitted_host(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[float, flo
     def takes(share: float, own: float = 1.0) -> float:
         return replay_step_ms(host_scaled(tapes, share, own))
 
-    fastest = takes(LEAST_SHARE)
+    trace = tapes[0].source.trace
+    by_nvtx = trace.source == "nsys" and trace.operators_slowed
+    least_left = LEAST_SHARE_OF_NVTX if by_nvtx else LEAST_SHARE
+    fastest = takes(least_left)
     if fastest > high:
-        return LEAST_SHARE, bisected(lambda own: takes(LEAST_SHARE, own) <= high, 0.0, 1.0)
+        return least_left, bisected(lambda own: takes(least_left, own) <= high, 0.0, 1.0)
     slowest = takes(1.0)
     if slowest < low:
         return 1.0, 1.0
     least = (
-        LEAST_SHARE if fastest >= low else bisected(lambda one: takes(one) < low, LEAST_SHARE, 1.0)
+        least_left if fastest >= low else bisected(lambda one: takes(one) < low, least_left, 1.0)
     )
     most = 1.0 if slowest <= high else bisected(lambda one: takes(one) <= high, least, 1.0)
-    usual, within = share_of_capture(tapes[0].source.trace)
+    usual, within = share_of_capture(trace)
     return _mean_between(usual, within / OF_RANGE, least, most), 1.0
 
 

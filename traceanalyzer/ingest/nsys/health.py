@@ -13,6 +13,7 @@ from traceanalyzer.ingest.nsys.events import pid_of, process_of
 from traceanalyzer.ingest.nsys.host import RUNTIME
 from traceanalyzer.ingest.nsys.nvtx import NVTX
 from traceanalyzer.ingest.sqlite.database import Database
+from traceanalyzer.trace.circumstances import Collected
 
 _WARNING = 2  # severities of `DIAGNOSTIC_EVENT`; 1 is information
 _ERROR = 3
@@ -34,6 +35,7 @@ _PRIVATE = re.compile(
 )
 _OF_THE_MACHINE = re.compile(r"\bdriver\b|\bCUPTI\b", re.IGNORECASE)
 _QUEUES = re.compile(r"Launch|Mem[cC]py|Mem[sS]et")  # names of calls that give the device work
+_OF_PYTORCH = "at::native::"  # in names of its kernels
 _SHORTEST_SECRET = 4
 """Shorter values of environment variables are left in quotes: they are words such as `on`."""
 
@@ -115,6 +117,27 @@ def _no_device_rows(database: Database) -> str:
         "(WSL, a driver newer than this nsys, another profiler attached); what the GPU did is not known"
     )
     return note if calls else ""
+
+
+def operators_told(collected: Collected, strings: Collection[str]) -> list[str]:
+    """What of PyTorch's operators is in the recording, and what records more; nothing of a program
+    without PyTorch."""
+    if collected.shapes:
+        return [
+            "PyTorch's operators are there with input shapes. Types are told by the kernels; other values and "
+            "lines of Python are not recorded: `traceanalyzer collect torch` records them"
+        ]
+    if collected.ops:
+        return [
+            "PyTorch's operators are there without input shapes: `traceanalyzer collect nsys` records these, "
+            "`collect torch` types, values and lines of Python too"
+        ]
+    if not any(_OF_PYTORCH in text for text in strings):
+        return []
+    return [
+        "PyTorch's operators are not recorded, and advice goes by names of kernels: `traceanalyzer collect nsys` "
+        "records operators with shapes, `collect torch` types, values and lines of Python too"
+    ]
 
 
 def diagnostics(database: Database, processes: Collection[int] = ()) -> list[str]:

@@ -8,6 +8,7 @@ from functools import cache
 import numpy as np
 
 from traceanalyzer.ingest.nsys.events import Strings
+from traceanalyzer.ingest.nsys.shape_lists import grouped
 from traceanalyzer.trace import I32, I64, U8, Bool, distinct
 
 _EMITTED = re.compile(
@@ -81,9 +82,9 @@ class RangeNames:
         called = _CALLED.match(text)
         parts: dict[str, str | None] = match.groupdict() if match else {"name": text}
         name = f"{called['module']}.{called['op']}" if called else parts["name"]
-        code, shapes = (
-            self._strings.code(part) if part else -1 for part in (name, parts.get("sizes"))
-        )
+        sizes = parts.get("sizes")
+        code = self._strings.code(name) if name else -1
+        shapes = self._strings.code(grouped(name or "", sizes)) if sizes else -1
         if name != text and not called:
             self._numbered.add(code)
         return code, int(parts.get("seq") or -1), shapes

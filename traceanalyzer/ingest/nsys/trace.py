@@ -19,7 +19,7 @@ from traceanalyzer.ingest.nsys.events import (
     distinct_of_all,
     pid_of,
 )
-from traceanalyzer.ingest.nsys.health import remarks
+from traceanalyzer.ingest.nsys.health import operators_told, remarks
 from traceanalyzer.ingest.nsys.nccl import collectives
 from traceanalyzer.ingest.nsys.nvtx import range_details
 from traceanalyzer.ingest.nsys.processes import NOBODY
@@ -100,8 +100,11 @@ def make_traces(
         )
     traces.sort(key=lambda trace: (trace.rank or 0, trace.process.pid or 0))
     truncated = share_there < 1 or bool(database.damaged)
+    collected = [trace.collected for trace in traces]
+    most = max(collected, key=lambda one: (one.shapes, one.ops))
     remarks_told = (
         *remarks(database, tables.about, share_there=share_there, processes=list(processes)),
+        *operators_told(most, tables.strings.values),
         *notes,
         *tables.tally.notes,
     )

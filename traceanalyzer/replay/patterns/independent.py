@@ -112,11 +112,13 @@ def _met_again(call: Run, taken: Shape) -> bool:
 
 def is_collected(operators: Run, steps: I32, run: Repeat) -> bool:
     """Whether as many tensors as there are calls are made one after them."""
-    wanted = min(run.times, MOST_LISTED + 1)
+    too_many = MOST_LISTED + 1
+    wanted = min(run.times, too_many)
     after = zip(operators[run.stop :], steps[run.stop :].tolist(), strict=True)
     in_step = takewhile(lambda pair: pair[1] == steps[run.first], after)
     return any(
-        one.named(JOINING) and wanted == (len(one.listed) or MOST_LISTED + 1) for one, _ in in_step
+        one.named(JOINING) and wanted == min(len(one.listed) or too_many, too_many)
+        for one, _ in in_step
     )
 
 

@@ -210,14 +210,14 @@ MODELS = Models(
             optimizer.fused_adam,
             14.0,
             (2, 3),
-            lambda call: (4,) if call.flag(11) else (),
+            lambda call: (4,) if call.is_set(11) else (),
         ),
         **aten(
             "_fused_sgd",
             optimizer.fused_adam,
             6.0,
             (),
-            lambda call: (2,) if float(call.value(4)) else (),
+            optimizer.momentum,
         ),
         **aten("_fused_adagrad", optimizer.fused_adam, 8.0, (2,)),
         # Serving

@@ -104,6 +104,10 @@ class Call:
         """Whether there is one."""
         return index < len(self.values) and self.values[index] != ""
 
+    def is_set(self, index: int) -> bool:
+        """A boolean input; False where it was not recorded."""
+        return self.has_value(index) and self.flag(index)
+
     def flag(self, index: int) -> bool:
         """A boolean input."""
         return self.value(index).lower() in {"true", "1"}

@@ -79,8 +79,14 @@ def convolution_backward(call: Call) -> Work:
     grad = call.tensor(0)
     x = call.tensor(1)
     weight = call.tensor(2)
-    wants_x, wants_weight, wants_bias = (item.lower() in {"true", "1"} for item in call.items(10))
-    once = _flops((x if call.flag(7) else grad).numel, weight)
+    if call.values:
+        wanted = [item.lower() in {"true", "1"} for item in call.items(10)]
+        transposed = call.flag(7)
+    else:  # not recorded: as in the midst of a network
+        wanted = [True, True, False]
+        transposed = grad.shape[1] != weight.shape[0]
+    wants_x, wants_weight, wants_bias = wanted
+    once = _flops((x if transposed else grad).numel, weight)
     traffic = read_bytes(grad) * max(wants_x + wants_weight, 1)
     if wants_x:
         traffic += read_bytes(weight) + x.dense_bytes

@@ -74,6 +74,14 @@ def fused_adam(
     return _updated(parameters, read=_bytes(gradients) + moved, written=moved, flops=flops)
 
 
+def momentum(call: Call) -> tuple[int, ...]:
+    """The place of the buffers of SGD with momentum; where its value was not recorded a third list
+    tells."""
+    if call.has_value(4):
+        return (2,) if float(call.value(4)) else ()
+    return (2,) if len(call.inputs) > 2 and isinstance(call.inputs[2], tuple) else ()
+
+
 def _updated(tensors: TensorList, *, read: float, written: float, flops: float) -> Work:
     return Work(flops * sum(t.numel for t in tensors), read + written, tensors[0].dtype.precision)
 

@@ -26,11 +26,7 @@ def layer_norm(call: Call) -> Work:
     """`native_layer_norm(x, shape, weight, bias, eps)`: also writes mean and 1/deviation of each
     row in float."""
     x = call.tensor(0)
-    return _forward(
-        x,
-        [call.optional(2), call.optional(3)],
-        2 * (x.numel // max(math.prod(call.integers(1)), 1)),
-    )
+    return _forward(x, [call.optional(2), call.optional(3)], 2 * _rows(call))
 
 
 def batch_norm(call: Call) -> Work:
@@ -65,8 +61,14 @@ def group_norm(call: Call) -> Work:
 def rms_norm(call: Call) -> Work:
     """`_fused_rms_norm(x, shape, weight, eps)`: writes one statistic a row."""
     x = call.tensor(0)
-    rows = x.numel // max(math.prod(call.integers(1)), 1)
-    return _forward(x, [call.optional(2)], rows, RMS_FLOPS)
+    return _forward(x, [call.optional(2)], _rows(call), RMS_FLOPS)
+
+
+def _rows(call: Call) -> int:
+    """How many rows a norm over the last dimensions of input 0 has; where these were not recorded
+    its weight, input 2, has their shape."""
+    norm = call.integers(1) if call.has_value(1) else call.tensor(2).shape
+    return call.tensor(0).numel // max(math.prod(norm), 1)
 
 
 def _forward(

@@ -148,8 +148,9 @@ _NO_NUMBER = re.compile(
 )  # what looks like a number that 64 bits hold, and is none
 _TEMPLATE = re.compile(r"<(float|double|c10::Half|c10::BFloat16|long|int|bool)[,>]")
 """The first type in a kernel's template arguments, of `multi_tensor_apply_kernel`'s functor."""
-_OPAQUE = re.compile(r"OpaqueType<(\d{1,18})u?>")
-"""`CatArrayBatchedCopy<OpaqueType<2>>`: only the size matters to a copy."""
+_OPAQUE = re.compile(r"OpaqueType<(?:\([a-z ]+\))?(\d{1,18})u?>")
+"""`CatArrayBatchedCopy<OpaqueType<2>>`: only the size matters to a copy. Nsight Systems writes the
+number's type before it: `OpaqueType<(unsigned int)2>`."""
 _VECTORISED = re.compile(
     r"CatArrayBatchedCopy_vectorized<char(?:, [^,>]+){4}, (\d{1,18}), (\d{1,18})>"
 )

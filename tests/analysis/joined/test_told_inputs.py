@@ -1,0 +1,57 @@
+"""What kernels and calls tell of operators that were recorded with shapes alone."""
+
+from __future__ import annotations
+
+from tests.analysis.build import TraceBuilder
+from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.joined.told_inputs import with_told_inputs
+from traceanalyzer.trace import Trace
+
+
+def told(trace: Trace, column: str) -> dict[str, str | None]:
+    """By name of the operator a column of its inputs."""
+    found = with_told_inputs(Linked(trace))
+    assert found is not None
+    ranges = found.host_ranges
+    codes = getattr(ranges, column)
+    return {found.strings[n]: found.text(c) for n, c in zip(ranges.name, codes, strict=True)}
+
+
+def test_an_operator_has_the_type_of_its_longest_kernel() -> None:
+    b = TraceBuilder()
+    b.op("aten::linear", 0, 30, shapes="[[4, 8], [2, 8], []]")
+    b.op("aten::addmm", 1, 29, shapes="[[2], [4, 8], [8, 2], [], []]")
+    b.call("cudaLaunchKernel", 2, 3, correlation=1)
+    b.kernel("void fill<float>()", 5, 6, correlation=1)
+    b.call("cudaLaunchKernel", 4, 5, correlation=2)
+    b.kernel("nvjet_tst_128x64_64x8_2x1_v_bz_TNN", 6, 20, correlation=2)
+    types = told(b.build(), "dtypes")
+    assert types["aten::linear"] == '["c10::BFloat16","c10::BFloat16",""]'
+    assert types["aten::addmm"] == '["c10::BFloat16","c10::BFloat16","c10::BFloat16","",""]'
+
+
+def test_indices_and_lists_are_no_numbers() -> None:
+    b = TraceBuilder()
+    b.op("aten::gather", 0, 10, shapes="[[4, 8], [], [4, 2], []]")
+    b.call("cudaLaunchKernel", 1, 2, correlation=1)
+    b.kernel("void gather<float, long>()", 5, 9, correlation=1)
+    b.op("aten::cat", 20, 30, shapes="[[[4, 8], [4, 8]], []]")
+    b.call("cudaLaunchKernel", 21, 22, correlation=2)
+    b.kernel("void cat<float>()", 25, 29, correlation=2)
+    types = told(b.build(), "dtypes")
+    assert types["aten::gather"] == '["float","","long int",""]'
+    assert types["aten::cat"] == '["TensorList",""]'
+
+
+def test_a_tensor_is_taken_apart_along_the_dimension_with_as_many_items() -> None:
+    b = TraceBuilder()
+    b.op("aten::unbind", 0, 30, shapes="[[5, 3], []]")
+    for start in (1, 10, 20):
+        b.op("aten::select", start, start + 5, shapes="[[5, 3], [], []]")
+    assert told(b.build(), "concrete")["aten::unbind"] == '["","1"]'
+
+
+def test_what_was_recorded_stays() -> None:
+    b = TraceBuilder()
+    b.op("aten::mm", 0, 10, shapes="[[2, 2], [2, 2]]", dtypes=b.code('["float","float"]'))
+    assert with_told_inputs(Linked(b.build())) is None

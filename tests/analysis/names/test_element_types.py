@@ -1,0 +1,41 @@
+"""Element types by names of kernels, as PyTorch's profiler and Nsight Systems write them."""
+
+from __future__ import annotations
+
+import pytest
+
+from traceanalyzer.analysis.names.element_types import type_told
+
+COPY = "at::native::direct_copy_kernel_cuda(at::TensorIteratorBase &)::[lambda(float) (instance 1)]"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "name"),
+    [
+        ("nvjet_sm90_tst_320x128_64x3_1x2_h_bz_coopB_NNT", "c10::BFloat16"),
+        ("nvjet_hsh_128x64_64x8_2x1_v_bz_TNN", "c10::Half"),
+        ("sm90_xmma_gemm_f32f32_tf32f32_f32_nt_n_tilesize128x128x32", "float"),
+        ("sm90_xmma_gemm_f64f64_f64f64_f64_tn_n_tilesize64x64x16", "double"),
+        ("sm80_xmma_gemm_cf32cf32_f32f32_cf32_nt_n_tilesize32x32x8", ""),  # or an FFT of real ones
+        ("void cutlass::Kernel2<cutlass_80_simt_sgemm_128x64_8x5_nt_align1>(T1::Params)", "float"),
+        (
+            "void cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_tn_align1>(T1::Params)",
+            "c10::BFloat16",
+        ),
+        (
+            "void at::native::vectorized_elementwise_kernel<(int)4, at::native::CUDAFunctor_add<float>>",
+            "float",
+        ),
+        (
+            "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<c10::BFloat16> >",
+            "c10::BFloat16",
+        ),
+        ("void where<at::native::where_kernel_impl()::[lambda(bool, float, float)]>", "float"),
+        ("void at::native::vectorized_gather_kernel<(int)16, long>(char *, char *)", ""),
+        (f"void at::native::unrolled_elementwise_kernel<{COPY}, LoadWithCast<(int)1>>", ""),
+        (f"void at::native::elementwise_kernel<(int)128, {COPY}>", "float"),
+        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", ""),
+    ],
+)
+def test_the_type_in_a_kernels_name(kernel: str, name: str) -> None:
+    assert type_told(kernel) == name

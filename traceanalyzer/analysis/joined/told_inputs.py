@@ -1,0 +1,143 @@
+"""What a recording with shapes alone (PyTorch's ranges of NVTX) tells of operators' other inputs:
+element types by the kernels that they launched, and the dimension along which a tensor is taken
+apart."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache
+from itertools import starmap
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from traceanalyzer.analysis.algebra import at, texts_where
+from traceanalyzer.analysis.joined.linked import TraceJoins
+from traceanalyzer.analysis.names.element_types import LONG, type_told
+from traceanalyzer.trace import I32, I64, Bool, RangeKind, Trace
+
+UNBIND = "aten::unbind"
+SELECT = "aten::select"
+"""Taking a tensor apart calls the other for each item."""
+_PLACES: dict[str, dict[int, str]] = {
+    "aten::embedding": {1: LONG},
+    "aten::embedding_dense_backward": {1: LONG},
+    "aten::gather": {2: LONG},
+    "aten::index_add_": {2: LONG},
+    "aten::index_select": {2: LONG},
+    "aten::masked_fill_": {1: "bool"},
+    "aten::native_dropout_backward": {1: "bool"},
+    "aten::nll_loss_backward": {2: LONG},
+    "aten::nll_loss_forward": {1: LONG},
+    "aten::scatter_": {2: LONG},
+    "aten::scatter_add_": {2: LONG},
+    "aten::where": {0: "bool"},
+}
+"""Inputs that are indices and masks, by operator and place."""
+_Dims = msgspec.json.Decoder(list[list[Any]])
+
+
+def with_told_inputs(linked: TraceJoins) -> Trace | None:
+    """The recording with what is told of operators that have shapes and nothing else of their
+    inputs; None where there are none."""
+    ranges = linked.trace.host_ranges
+    bare = (ranges.shapes >= 0) & (ranges.dtypes < 0) & (ranges.concrete < 0)
+    bare &= ranges.kind == RangeKind.OP
+    if not bare.any():
+        return None
+    texts = _Texts(linked.trace.strings)
+    kernel = _telling_kernels(linked, bare)
+    dtypes = _replaced(ranges.dtypes, kernel >= 0, texts.types, ranges.name, ranges.shapes, kernel)
+    items = np.where(bare, _items(linked), 0)
+    concrete = _replaced(ranges.concrete, items > 0, texts.dimension, ranges.shapes, items)
+    told = replace(ranges, dtypes=dtypes, concrete=concrete)
+    return replace(linked.trace, strings=texts.strings, host_ranges=told)
+
+
+def _replaced(column: I32, chosen: Bool, text: Callable[..., int], *given: I32 | I64) -> I32:
+    """The column with `text` of what is given for the chosen rows, asked once for each kind."""
+    result = column.copy()
+    rows = np.flatnonzero(chosen)
+    kinds = zip(*(values[rows].tolist() for values in given), strict=True)
+    result[rows] = list(starmap(cache(text), kinds))
+    return result
+
+
+class _Texts:
+    """Texts of inputs, by the codes of a recording's strings, which grow."""
+
+    def __init__(self, strings: list[str]) -> None:
+        self.strings = list(strings)
+        self._codes = {text: code for code, text in enumerate(strings)}
+
+    def types(self, operator: int, shapes: int, kernel: int) -> int:
+        """The types of inputs: the kernel's for tensors, another where the operator takes indices
+        or masks, nothing for what has no dimensions; -1 where the shapes cannot be read."""
+        places = _PLACES.get(self.strings[operator], {})
+        dtype = type_told(self.strings[kernel])
+        named = []
+        for place, sizes in enumerate(self._sizes(shapes)):
+            is_list = bool(sizes) and isinstance(sizes[0], list)
+            tensor = "TensorList" if is_list else places.get(place, dtype)
+            named.append(tensor if sizes else "")
+        return self._code(named)
+
+    def dimension(self, shapes: int, items: int) -> int:
+        """The values of taking a tensor apart into so many items: the first dimension that is as
+        long; -1 where none is."""
+        first = next(iter(self._sizes(shapes)), [])
+        return self._code(["", str(first.index(items))] if items in first else [])
+
+    def _sizes(self, shapes: int) -> list[list[Any]]:
+        try:
+            return _Dims.decode(self.strings[shapes])
+        except msgspec.DecodeError:
+            return []
+
+    def _code(self, inputs: list[str]) -> int:
+        if not inputs:
+            return -1
+        text = msgspec.json.encode(inputs).decode()
+        code = self._codes.setdefault(text, len(self.strings))
+        if code == len(self.strings):
+            self.strings.append(text)
+        return code
+
+
+def _telling_kernels(linked: TraceJoins, bare: Bool) -> I64:
+    """For each host range the name (code) of the kernel that tells its type: the longest that it or
+    what it calls launched; -1 where none tells one, or the range is not bare."""
+    ops = linked.trace.device_ops
+    tree = linked.tree
+    node = at(tree.node_of_call, linked.launch, -1)
+    tells = texts_where(linked.trace.strings, type_told)
+    kernels = np.flatnonzero((node >= 0) & tells[ops.name])
+    by_length = kernels[np.argsort((ops.end - ops.start)[kernels], kind="stable")]
+    longest = np.full(len(tree.start), -1, np.int64)  # for each node the place in `by_length`
+    for nodes, places in _upwards(tree.parent, node[by_length]):
+        np.maximum.at(longest, nodes, places)
+    of_range = at(longest, np.where(bare, tree.node_of_range, -1), -1)
+    return at(ops.name[by_length].astype(np.int64), of_range, -1)
+
+
+def _upwards(parent: I32, node: I64 | I32) -> Iterator[tuple[I64, I64]]:
+    """These nodes, then what is around each, and so on to the roots, each with its place."""
+    places = np.arange(len(node))
+    nodes = node.astype(np.int64)
+    while len(places):
+        yield nodes, places
+        nodes = at(parent, nodes, -1).astype(np.int64)
+        inside = nodes >= 0
+        nodes = nodes[inside]
+        places = places[inside]
+
+
+def _items(linked: TraceJoins) -> I64:
+    """For each host range into how many items it takes a tensor apart; 0 for others."""
+    tree = linked.tree
+    strings = linked.trace.strings
+    selects = np.flatnonzero(tree.named(texts_where(strings, SELECT.__eq__)))
+    around = tree.parent[selects]
+    each = np.bincount(around[around >= 0], minlength=len(tree.start))
+    apart = tree.named(texts_where(strings, UNBIND.__eq__))
+    return at(np.where(apart, each, 0), tree.node_of_range, 0)

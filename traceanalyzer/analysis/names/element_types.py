@@ -1,0 +1,72 @@
+"""Element types that kernels' names tell, by PyTorch's names of them."""
+
+import re
+from functools import cache
+
+HALF = "c10::Half"
+BFLOAT16 = "c10::BFloat16"
+FP8 = "c10::Float8_e4m3fn"
+COMPLEX = "c10::complex<float>"
+COMPLEX_DOUBLE = "c10::complex<double>"
+LONG = "long int"
+_NVJET = re.compile(r"^nvjet_(?:sm\d+_)?([a-z])[a-z]{2}_")
+"""cuBLAS since CUDA 12: three letters are the types of operands, arithmetic and result."""
+_BY_LETTER = {"t": BFLOAT16, "h": HALF, "s": "float", "d": "double", "q": FP8}
+_XMMA = re.compile(r"_(bf16bf16|f16f16|tf32f32|f32f32|f64f64|cf32cf32|cf64cf64|e4m3e4m3)_")
+_BY_OPERANDS = {
+    "bf16bf16": BFLOAT16,
+    "f16f16": HALF,
+    "tf32f32": "float",
+    "f32f32": "float",
+    "f64f64": "double",
+    "e4m3e4m3": FP8,
+}
+_LIBRARY = (
+    (re.compile(r"bfloat16|(?<![a-z])bf16(?![a-z])"), BFLOAT16),
+    (re.compile(r"half_t|__half|fp16|_f16_s?\d*gemm|fmha_cutlass[FB]_f16|hgemm|h\d+gemm"), HALF),
+    (re.compile(r"(?<![a-z])sgemm|tensorop_s\d+gemm|tf32|fmha_cutlass[FB]_f32"), "float"),
+    (re.compile(r"(?<![a-z])dgemm|d884gemm"), "double"),
+)
+"""Matrix products and attention of libraries, which are no templates of an element type. Those
+of complex numbers are left out: they do convolutions of real ones by Fourier transforms, too."""
+_NUMBERS = {
+    "double": "double",
+    "float": "float",
+    "c10::Half": HALF,
+    "__half": HALF,
+    "c10::BFloat16": BFLOAT16,
+    "__nv_bfloat16": BFLOAT16,
+    COMPLEX: COMPLEX,
+    COMPLEX_DOUBLE: COMPLEX_DOUBLE,
+}
+_OTHERS = {"long": LONG, "int": "int", "bool": "bool"}
+_NAMED = "|".join(map(re.escape, (*_NUMBERS, *_OTHERS)))
+_ARGUMENT = re.compile(rf"(?<=[<(, ])(?:const )?({_NAMED})(?=[,>)])")
+"""A type among a kernel's template arguments, or among the parameters of its lambda."""
+_SAYS_NOTHING = re.compile(
+    r"vectorized_gather_kernel|cub::detail::|compute_dot_do_o|device_workspace|OpaqueType|LoadWithCast"
+    r"|CatArrayBatchedCopy"
+)
+"""Kernels whose arguments are types of indices and counts, those that move bytes, and those that
+read another type than they work on."""
+
+
+@cache
+def type_told(kernel: str) -> str:
+    """The type of numbers that a kernel takes; empty where its name does not say."""
+    if found := _NVJET.search(kernel):
+        return _BY_LETTER.get(found[1], "")
+    if found := _XMMA.search(kernel):
+        return _BY_OPERANDS.get(found[1], "")
+    if "<" not in kernel or "cutlass" in kernel:
+        return next((name for pattern, name in _LIBRARY if pattern.search(kernel)), "")
+    return "" if _SAYS_NOTHING.search(kernel) else _of_arguments(kernel)
+
+
+def _of_arguments(kernel: str) -> str:
+    """The first type of numbers among the arguments, else the first of integers or truth values:
+    conditions and indices stand before what they choose."""
+    found = _ARGUMENT.findall(kernel)
+    numbers = [_NUMBERS[name] for name in found if name in _NUMBERS]
+    others = [_OTHERS[name] for name in found if name in _OTHERS]
+    return next(iter(numbers or others), "")
