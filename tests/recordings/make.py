@@ -3,8 +3,10 @@ that holds them.
 
 Nothing that the reader uses is changed, so every figure is that of the whole recording:
 - Kineto: arrows between rows (`ph` s, t, f) and the arguments in `UNREAD` go; every other row stays as it was written.
-- Nsight Systems: free pages go (`VACUUM`). `nsys/fp32_products.operators` came later, of `collect nsys` (five steps with
-  operators); threads of other processes, scheduling and messages went from it by hand, and names that nothing refers to.
+- Nsight Systems: free pages go (`VACUUM`).
+
+`nsys/fp32_products.operators` came later, of `collect nsys`: five steps with operators. Threads of
+other processes, scheduling, messages, and names that nothing refers to went from it by hand.
 
 `manifest.json` says how each program was run and what a stopwatch read without a profiler. They
 were recorded on one or two H200 with PyTorch 2.11 and nsys 2025.3.1.

@@ -371,6 +371,15 @@ class TestRanges:
         gave_rise = made_by(linked, is_forward)
         assert gave_rise[linked.tree.of_ranges(trace.host_ranges.start == 32, False)].all()
 
+    def test_the_engines_range_has_the_number_of_the_node_that_it_runs(self, target: Path) -> None:
+        engine = "autograd::engine::evaluate_function: "
+        export = Export().kernel(1, 5).nvtx(30, 90, f"{engine}MulBackward0, op_id = 2")
+        export.nvtx(31, 89, "MulBackward0, seq = 7, op_id = 3, sizes = [[2, 4]]")
+        export.nvtx(91, 95, f"{engine}MulBackward0, op_id = 4")  # the next range is no node of it
+        export.nvtx(96, 97, "MulBackward0, seq = 8, op_id = 5, sizes = [[2, 4]]")
+        trace = read_one(export, target)
+        assert trace.host_ranges.sequence.tolist() == [7, 7, -1, 8]
+
     def test_ranges_never_closed_or_across_threads_are_left_out(self, target: Path) -> None:
         export = Export().kernel(1, 5).nvtx(10, None, "open").nvtx(10, 20, "closed")
         export.nvtx(10, 20, "across", eventType=60, endGlobalTid=global_tid(PID + 1))

@@ -114,7 +114,7 @@ def _telling_kernels(linked: TraceJoins, bare: Bool) -> I64:
     kernels = np.flatnonzero((node >= 0) & tells[ops.name])
     by_length = kernels[np.argsort((ops.end - ops.start)[kernels], kind="stable")]
     longest = np.full(len(tree.start), -1, np.int64)  # for each node the place in `by_length`
-    for nodes, places in _upwards(tree.parent, node[by_length]):
+    for nodes, places in _upwards(tree.parent[:], node[by_length]):
         np.maximum.at(longest, nodes, places)
     of_range = at(longest, np.where(bare, tree.node_of_range, -1), -1)
     return at(ops.name[by_length].astype(np.int64), of_range, -1)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.ingest.columns import tight
+from traceanalyzer.ingest.columns import by_value, tight
 from traceanalyzer.ingest.durations import Tally
 from traceanalyzer.ingest.nsys.enums import NVTX_RANGES, NvtxEvent
 from traceanalyzer.ingest.nsys.events import (
@@ -24,7 +24,7 @@ from traceanalyzer.ingest.nsys.events import (
 from traceanalyzer.ingest.nsys.nvtx_names import RangeNames, bare_name
 from traceanalyzer.ingest.sqlite.database import MISSING, Database
 from traceanalyzer.ingest.sqlite.pages import TablePart
-from traceanalyzer.trace import I64, Bool, RangeDetails, RangeKind, constant_column, distinct
+from traceanalyzer.trace import I32, I64, Bool, RangeDetails, RangeKind, constant_column, distinct
 
 NVTX = "NVTX_EVENTS"
 PAYLOADS = (
@@ -79,15 +79,38 @@ def nvtx_ranges(
     ids = events.columns.pop("textId")
     if (name < 0).any():
         name = np.where(name >= 0, name, strings.of_ids(ids, "unnamed range", bare_name))
-    sequence = events.columns["sequence"]
+    sequence = _with_engine(events, name, reader.names.inner_of(name))
     is_operator = reader.names.operators(name, sequence)
     # PyTorch tells nsys no threads: numbers of different ones, of which there are hardly several,
     # cannot be told apart
     of_backward = reader.names.of_backward(name, sequence)
     kind = tight(np.where(is_operator, RangeKind.OP, RangeKind.ANNOTATION).astype(np.uint8))
     forward_thread = tight(of_backward.astype(np.int32))
-    events.columns.update({"kind": kind, "name": name, "forward_thread": forward_thread})
+    events.columns.update(
+        {"kind": kind, "name": name, "sequence": sequence, "forward_thread": forward_thread}
+    )
     return events
+
+
+def _with_engine(events: ProcessEvents, name: I32, inner: dict[int, int]) -> I64:
+    """The sequence numbers, with those of the engine's ranges, which `emit_nvtx` leaves out: each
+    has that of the node that it runs, the next range on its thread. `inner`: by the name code of
+    such a range that of its node."""
+    sequence: I64 = events.columns["sequence"]
+    thread = events.thread
+    if not inner or thread is None or len(name) < 2:
+        return sequence
+    start = events.columns["start"]
+    order = np.lexsort((-events.columns["end"], start, thread, events.process))
+    outer = order[:-1]
+    node = order[1:]
+    wanted = by_value(name[outer], lambda code: inner.get(code, -1))
+    is_node = (wanted >= 0) & (wanted == name[node]) & (sequence[outer] < 0)
+    is_node &= (thread[outer] == thread[node]) & (events.process[outer] == events.process[node])
+    is_node &= start[node] <= events.columns["end"][outer]
+    result = sequence.copy()
+    result[outer[is_node]] = sequence[node[is_node]]
+    return result
 
 
 class _Reader:

@@ -24,6 +24,7 @@ _OPERATOR = re.compile(r"(?:[A-Za-z_]\w*::)+[\w.]+|autograd::engine::evaluate_fu
 """Names of PyTorch operators and autograd nodes, as against those of `record_function` blocks."""
 _AUTOGRAD = re.compile(r"autograd::engine::evaluate_function: .*|[\w:]+Backward\d*")
 """Names of the ranges around autograd's nodes, which carry the number of the forward operator."""
+_ENGINE = "autograd::engine::evaluate_function: "
 _MOST_DIGITS = 18  # longer numbers are left where they are: they may not fit 64 bits
 
 
@@ -54,6 +55,14 @@ class RangeNames:
         for i in np.flatnonzero(odd[of_text]).tolist():
             name[i], sequence[i], shapes[i] = parsed(texts[i])
         return name, sequence, shapes
+
+    def inner_of(self, name: I32) -> dict[int, int]:
+        """By the name code of the engine's range around an autograd node that of the node."""
+        codes = {code: self._strings.values[code] for code in distinct(name).tolist()}
+        around = {code: text for code, text in codes.items() if text.startswith(_ENGINE)}
+        return {
+            code: self._strings.code(text.removeprefix(_ENGINE)) for code, text in around.items()
+        }
 
     def operators(self, name: I32, sequence: I64) -> Bool:
         """Which of the ranges, with these name codes and sequence numbers, are PyTorch
