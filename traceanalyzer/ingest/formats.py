@@ -212,8 +212,8 @@ FORMATS = (
             "metrics, every process"
         ),
         cannot=(
-            "operators' shapes (save where NVTX carries them), so no roofline; the allocator; "
-            "Python's stacks"
+            "operators' shapes (save where NVTX carries them, as of `collect nsys`), and no roofline "
+            "without; the allocator; Python's stacks"
         ),
         record=(
             "`traceanalyzer collect nsys -- python train.py`; or `nsys profile` and `nsys export "
