@@ -34,6 +34,7 @@ _PLACES: dict[str, dict[int, str]] = {
     "aten::where": {0: "bool"},
 }
 """Inputs that are indices and masks, by operator and place."""
+_Text = Callable[..., int]
 _Dims = msgspec.json.Decoder(list[list[Any]])
 
 
@@ -54,7 +55,7 @@ def with_told_inputs(linked: TraceJoins) -> Trace | None:
     return replace(linked.trace, strings=texts.strings, host_ranges=told)
 
 
-def _replaced(column: I32, chosen: Bool, text: Callable[..., int], *given: I32 | I64) -> I32:
+def _replaced(column: I32, chosen: Bool, text: _Text, *given: I32 | I64) -> I32:
     """The column with `text` of what is given for the chosen rows, asked once for each kind."""
     result = column.copy()
     rows = np.flatnonzero(chosen)

@@ -54,10 +54,12 @@ read another type than they work on."""
 @cache
 def type_told(kernel: str) -> str:
     """The type of numbers that a kernel takes; empty where its name does not say."""
-    if found := _NVJET.search(kernel):
-        return _BY_LETTER.get(found[1], "")
-    if found := _XMMA.search(kernel):
-        return _BY_OPERANDS.get(found[1], "")
+    of_nvjet = _NVJET.search(kernel)
+    if of_nvjet:
+        return _BY_LETTER.get(of_nvjet[1], "")
+    of_xmma = _XMMA.search(kernel)
+    if of_xmma:
+        return _BY_OPERANDS.get(of_xmma[1], "")
     if "<" not in kernel or "cutlass" in kernel:
         return next((name for pattern, name in _LIBRARY if pattern.search(kernel)), "")
     return "" if _SAYS_NOTHING.search(kernel) else _of_arguments(kernel)

@@ -2,7 +2,7 @@
 secrets."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -119,15 +119,15 @@ def _no_device_rows(database: Database) -> str:
     return note if calls else ""
 
 
-def operators_told(collected: Collected, strings: Collection[str]) -> list[str]:
-    """What of PyTorch's operators is in the recording, and what records more; nothing of a program
-    without PyTorch."""
-    if collected.shapes:
+def operators_told(collected: Sequence[Collected], strings: Collection[str]) -> list[str]:
+    """What of PyTorch's operators is in the recording of these processes, and what records more;
+    nothing of a program without PyTorch."""
+    if any(each.shapes for each in collected):
         return [
             "PyTorch's operators are there with input shapes. Types are told by the kernels; other values and "
             "lines of Python are not recorded: `traceanalyzer collect torch` records them"
         ]
-    if collected.ops:
+    if any(each.ops for each in collected):
         return [
             "PyTorch's operators are there without input shapes: `traceanalyzer collect nsys` records these, "
             "`collect torch` types, values and lines of Python too"

@@ -15,6 +15,8 @@ _OF_OPTIMIZER = {"adam": 4, "adamw": 4, "sgd": 3, "adagrad": 3}
 _ON_THREE = frozenset({"addcmul", "addcdiv"})
 _ON_TWO = frozenset({"add", "sub", "mul", "div", "maximum", "minimum", "pow", "lerp", "copy"})
 """What is done with two lists; for some also with one list and a number."""
+_WITH_NUMBER = frozenset({"add", "sub", "lerp", "copy"})
+"""Those of them that take a number, or a switch, behind two lists."""
 _Sizes = msgspec.json.Decoder(list[list[Any]])
 Sizes = list[list[Any]]
 
@@ -52,7 +54,8 @@ def _most_lists(does: str, numbers: int) -> int:
     """How many lists there may be, with so many numbers behind them."""
     if does in _ON_THREE:
         return 3
-    return 2 if does in _ON_TWO and (numbers == 0 or does in {"add", "sub", "lerp", "copy"}) else 1
+    may_be_two = numbers == 0 or does in _WITH_NUMBER
+    return 2 if does in _ON_TWO and may_be_two else 1
 
 
 def _alike(tensors: Sizes, most: int) -> list[Sizes]:

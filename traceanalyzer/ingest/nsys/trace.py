@@ -100,11 +100,9 @@ def make_traces(
         )
     traces.sort(key=lambda trace: (trace.rank or 0, trace.process.pid or 0))
     truncated = share_there < 1 or bool(database.damaged)
-    collected = [trace.collected for trace in traces]
-    most = max(collected, key=lambda one: (one.shapes, one.ops))
     remarks_told = (
         *remarks(database, tables.about, share_there=share_there, processes=list(processes)),
-        *operators_told(most, tables.strings.values),
+        *operators_told([trace.collected for trace in traces], tables.strings.values),
         *notes,
         *tables.tally.notes,
     )
