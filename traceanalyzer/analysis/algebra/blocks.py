@@ -63,7 +63,8 @@ def scatter(
     ...) into the places that it gives before them."""
     for block in blocks(len(columns[0])):
         place, values = find(*(column[block] for column in columns))
-        combine.at(into, place, values)
+        # Places of other types take numpy half as long again.
+        combine.at(into, place.astype(np.intp, copy=False), values)
     return into
 
 

@@ -66,7 +66,8 @@ class Coded(LookedUp):
         return len(self.codes)
 
     def __getitem__(self, rows: Any) -> Any:
-        return self.values[self.codes[rows]]
+        # Indexing by codes of one byte takes numpy three times as long.
+        return self.values.take(self.codes[rows])
 
     def copy(self) -> F64:
         """All of it, to be written to."""
@@ -144,11 +145,11 @@ class RunLengths(LookedUp):
         if low < 0:
             return self._some(np.where(rows < 0, rows + self.rows, rows))
         if high - low < NEAR * len(rows):
-            return self._stretch(low, high + 1)[rows - low]
+            return self._stretch(low, high + 1).take(rows - low)
         run = np.searchsorted(self.first, rows, side="right") - 1
         if not self.counts:
-            return self.value[run]
-        return self.value[run] + (rows - self.first[run]).astype(np.int32)
+            return self.value.take(run)
+        return self.value.take(run) + (rows - self.first[run]).astype(np.int32)
 
     def _stretch(self, start: int, stop: int) -> I32:
         """The column in these rows."""

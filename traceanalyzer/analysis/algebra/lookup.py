@@ -76,8 +76,9 @@ def local_searchsorted(
 def isin_few(values: NDArray[Any], wanted: Iterable[int]) -> Bool:
     """Which of the values are among these few; comparing takes a tenth of the time of `np.isin`."""
     result = np.zeros(values.shape, bool)
+    is_equal = np.empty(values.shape, bool)
     for number in wanted:
-        result |= values == number
+        result |= np.equal(values, number, out=is_equal)
     return result
 
 

@@ -114,7 +114,7 @@ def with_text(linked: TraceJoins, column: I32 | I64, pattern: re.Pattern[str]) -
     found = np.zeros(len(linked.trace.strings) + 1, bool)
     for code in distinct(column).tolist():
         found[code] = code >= 0 and pattern.search(linked.trace.strings[code]) is not None
-    return found[column]
+    return found.take(column)
 
 
 def op_code(rated: WithRoofline) -> I64:

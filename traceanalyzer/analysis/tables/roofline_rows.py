@@ -307,8 +307,9 @@ class RatedGroups:
         extra = self.roofline.extra
 
         def counted(rows: Any) -> F64:
-            known = np.isfinite(figure[rows] + other[rows]) & ~extra[rows]
-            return np.where(known, figure[rows], 0)
+            figures = figure[rows]
+            both = figures if other is figure else figures + other[rows]
+            return np.where(np.isfinite(both) & ~extra[rows], figures, 0)
 
         return self.total(counted)
 
@@ -374,9 +375,10 @@ def _headroom_ms(groups: RatedGroups) -> list[Any]:
     extra = groups.roofline.extra
 
     def left(rows: Any) -> F64:
-        needed = np.nan_to_num(attainable[rows]) * ~extra[rows]
+        least = attainable[rows]
+        needed = np.nan_to_num(least) * ~extra[rows]
         spare = np.maximum(groups.time(rows) - needed, 0)
-        return np.where(np.isfinite(attainable[rows]), spare, 0)
+        return np.where(np.isfinite(least), spare, 0)
 
     headroom = groups.total(left) / NS_PER_MS / groups.steps
     return without_nan(np.where(np.isnan(groups.rated_time), np.nan, headroom))

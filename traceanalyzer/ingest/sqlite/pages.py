@@ -255,8 +255,9 @@ def _integers(data: U8, kind: I64, place: I64, null: int) -> I64:
         value = null if kind[0] == _NULL else kind[0] - _ZERO
         return np.full(len(place), value, np.int64)
     count = len(data) - _WORD_BYTES + 1
-    words = np.ndarray((count,), ">i8", data.data, strides=(1,))
-    result = words[place].astype(np.int64)
+    words = np.ndarray((count,), np.int64, data.data, strides=(1,))
+    # Turned once they are gathered: gathering numbers of another byte order takes twice the time.
+    result = words[place].view(">i8").astype(np.int64)
     result >>= _SHIFT[kind]
     empty = _WIDTH[kind] == 0
     if empty.any():
