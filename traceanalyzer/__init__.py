@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from traceanalyzer.comparison.model import Comparison
     from traceanalyzer.comparison.notebook import NotebookReport
     from traceanalyzer.diagnosis.part_of_run import Selection
+    from traceanalyzer.replay.prediction import WhatIf
     from traceanalyzer.replay.unmade.answer import Unmade
-    from traceanalyzer.replay.whatif import WhatIf
     from traceanalyzer.report.model import Report
     from traceanalyzer.report.printed import Printed
     from traceanalyzer.trace import Run

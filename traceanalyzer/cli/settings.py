@@ -31,8 +31,6 @@ class Wanted(NamedTuple):
 
     def questions(self) -> "list[Question]":
         """What is asked; empty where the run is asked about as it is. Raises UsageError."""
-        from traceanalyzer.replay.unmade.sweep import questions_of
-
         if all(getattr(self, name) is None for name in NAMES):
             if self.batch_now is not None or self.price is not None:
                 raise click.UsageError(
@@ -40,6 +38,8 @@ class Wanted(NamedTuple):
                     "--ranks"
                 )
             return []
+        from traceanalyzer.replay.unmade.sweep import questions_of
+
         try:
             return questions_of(
                 batch=self.batch,

@@ -15,8 +15,9 @@ from traceanalyzer.diagnosis.remedies.program import program
 from traceanalyzer.diagnosis.rules.device import GPU_BUSY, UNDERSIZED
 from traceanalyzer.diagnosis.serving.outlook import HOST_CLASSES, for_server
 from traceanalyzer.replay.bounds import less_compute
+from traceanalyzer.replay.prediction import Prediction
 from traceanalyzer.replay.scenario import Scenario
-from traceanalyzer.replay.whatif import MOST_SPEEDUP, SCENARIO_SPREAD, Prediction, Replay
+from traceanalyzer.replay.whatif import MOST_SPEEDUP, SCENARIO_SPREAD, Replay
 
 DEVICE_CLASSES = ("compute", "memory")  # classes of the GPU's own work
 REMEDY_IDS = frozenset(remedy.id for remedy in REMEDIES)
@@ -48,7 +49,7 @@ def recommendations_of(
     """What to do, by the predicted step. Where it can be replayed, remedies speak for themselves,
     and rules do not."""
     drafts = [draft for draft, _ in settled]
-    offered = list(filter(None, (_of_remedy(m, one, drafts) for one in advise(m))))
+    offered = list(filter(None, (_of_remedy(m, one, drafts) for one in m.memo(advise))))
     known = frozenset() if m.faithful_replay is None else REMEDY_IDS
     proposed = (
         _of_proposal(m, d, p, h)

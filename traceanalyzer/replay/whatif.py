@@ -11,7 +11,7 @@ from functools import cached_property
 
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.tables.timing import UnprofiledTime
-from traceanalyzer.base import NS_PER_MS, dataclass, metric
+from traceanalyzer.base import NS_PER_MS, dataclass
 from traceanalyzer.replay.host_speed import replay_step_ms, without_profiler
 from traceanalyzer.replay.limits import (
     GAIN_SPREAD,
@@ -21,6 +21,7 @@ from traceanalyzer.replay.limits import (
     least_times_ns,
     slowed,
 )
+from traceanalyzer.replay.prediction import Prediction, WhatIf
 from traceanalyzer.replay.promise_errors import errors_of
 from traceanalyzer.replay.recorded import hiccups, typical_steps
 from traceanalyzer.replay.scenario import Scenario, combined
@@ -66,65 +67,6 @@ UNFAITHFUL = "the replay of the unchanged recording is too far from it"
 TOGETHER = (
     "{ranks} ranks are replayed together: a collective transfers once all of them have arrived."
 )
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """A scenario and the step time it leads to; null where the recording does not say what it
-    needs."""
-
-    id: str = metric("what is different", text="scenario")
-    step_ms: float | None = metric("predicted step time without a profiler")
-    low_ms: float | None = metric(
-        "lower end of the 90 % range: nine of ten stopwatch medians lie inside"
-    )
-    high_ms: float | None = metric("upper end of it")
-    speedup: float | None = metric("unprofiled step time over the predicted one")
-    basis: str = metric("what is assumed, or why there is no prediction", text="sentence")
-    mfu: float | None = metric(
-        (
-            "MFU at that step time, for as many operations; null where today's is not known, "
-            "or with another number format"
-        ),
-        "share",
-        default=None,
-    )
-
-
-@dataclass(frozen=True)
-class WhatIf:
-    """The step as recorded, replayed, without a profiler, and under each scenario."""
-
-    recorded_step_ms: float = metric("mean steady-state step of the recording")
-    replayed_step_ms: float | None = metric(
-        "the same from the replay of its causes; null where that is too far off to tell anything"
-    )
-    fidelity_error: float = metric(
-        "replayed over recorded step time (outliers left out), less 1", "share"
-    )
-    unprofiled_step_ms: float | None = metric(
-        "step time without a profiler: measured with the capture, else estimated; null "
-        "where it is not known"
-    )
-    unprofiled_low_ms: float | None = metric("lower end of its 90 % range")
-    unprofiled_high_ms: float | None = metric("upper end of it")
-    ranks: int = metric("ranks replayed together")
-    scenarios: list[Prediction] = metric("scenarios, largest gain first")
-    notes: list[str] = metric("what all of them assume", text="sentence")
-
-    def __repr__(self) -> str:
-        base = self.recorded_step_ms if self.unprofiled_step_ms is None else self.unprofiled_step_ms
-        best = next(
-            (
-                f", {one.id} {one.step_ms:.3g} ms"
-                for one in self.scenarios
-                if one.step_ms is not None
-            ),
-            "",
-        )
-        return f"<WhatIf: step {base:.3g} ms{best}, {len(self.scenarios)} scenarios>"
-
-
 UNLIKE_SHARE = 0.1
 """Prefills and decodes whose sample is further from the mean of all say nothing of that."""
 

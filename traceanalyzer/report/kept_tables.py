@@ -9,9 +9,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from traceanalyzer.analysis.joined.knowledge import Knowledge
-from traceanalyzer.base.files import note_read
 from traceanalyzer.diagnosis.part_of_run import Selection
-from traceanalyzer.ingest.cache.pages import CachedPage, answered_page, keep_page, kept_page
+from traceanalyzer.ingest.cache.pages import CachedPage, answered_page, keep_page, text_of_page
 from traceanalyzer.report.kept import facts_of, kept_text, rows_from
 from traceanalyzer.report.table_entries import TABLES, table_named
 from traceanalyzer.report.table_entries.kinds import RowFilter, TableEntry, no_summary
@@ -84,16 +83,13 @@ def _text(table: TableEntry, rows: list[Any]) -> Raw:
 
 def kept_tables(page: CachedPage | None) -> Mapping[str, KeptTable]:
     """What a report left there, by the names of tables."""
-    text = None if page is None else kept_page(page)
-    if page is None or text is None:
+    text = None if page is None else text_of_page(page)
+    if text is None:
         return {}
     try:
-        tables = _DECODER.decode(text)
+        return _DECODER.decode(text)
     except msgspec.MsgspecError:
         return {}
-    for file in page.files:
-        note_read(file)
-    return tables
 
 
 def rows_in(

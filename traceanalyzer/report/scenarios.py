@@ -1,20 +1,14 @@
 """Predictions as a document: step times under each scenario, what each assumes, and why there is
-none of the others; and predictions that were kept."""
+none of the others."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
-
-import msgspec
+from collections.abc import Callable
 
 from traceanalyzer.base import dataclass, digits
-from traceanalyzer.diagnosis.question import Query
-from traceanalyzer.diagnosis.remedies.advice import predictions
-from traceanalyzer.ingest.cache.answers import answered_once
-from traceanalyzer.replay.whatif import Prediction, WhatIf
+from traceanalyzer.replay.prediction import Prediction, WhatIf
 from traceanalyzer.report.document import Document, Facts, Paragraph, Part, Section, Table
 from traceanalyzer.report.format import DEFAULT_WIDTH
 from traceanalyzer.report.json import dump
-from traceanalyzer.report.kept import kept_question, kept_text
 from traceanalyzer.report.printed import Printed, PrintedRows, Result
 
 COLUMNS = [
@@ -131,23 +125,3 @@ class ScenariosPage(Result):
                 ". The replay of the unchanged recording is too far from it: nothing is predicted"
             )
         return " ".join([f"{text}.", *result.notes])
-
-
-def kept_predictions(
-    asked: Query, speedups: Sequence[tuple[str, float]], bucket_mb: Sequence[float]
-) -> WhatIf:
-    """What the step would take under each scenario. Raises as `predictions` does."""
-
-    def make() -> WhatIf:
-        return predictions(
-            asked.run, asked.selection, asked.knowledge, speedups=speedups, bucket_mb=bucket_mb
-        )
-
-    question = kept_question(asked, "whatif", list(speedups), list(bucket_mb))
-    return (
-        make()
-        if question is None
-        else answered_once(
-            asked.run, question, make, kept_text, msgspec.json.Decoder(WhatIf).decode
-        )
-    )

@@ -47,8 +47,9 @@ finally:
 
 @pytest.fixture
 def only_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Models, answers and tables are not kept: what is in the cache are pages."""
-    monkeypatch.setattr("traceanalyzer.report.kept_tables.answered_page", lambda *_: None)
+    """Models, answers, tables and predictions are not kept: what is in the cache are pages."""
+    for left in ("kept_tables", "left_predictions"):
+        monkeypatch.setattr(f"traceanalyzer.report.{left}.answered_page", lambda *_: None)
     monkeypatch.setattr("traceanalyzer.ingest.cache.models.place", lambda: None)
 
 

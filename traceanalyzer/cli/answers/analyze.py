@@ -125,7 +125,7 @@ def analyze(
         if store is not None:
             _store(store, report, tags, recordings_read, str(scope.selection))
     if asked.is_measured and pattern is None:
-        _leave_tables(paths, asked)
+        _leave_answers(paths, asked)
 
 
 def _check_together(
@@ -163,19 +163,24 @@ def _with_logs(
     ), given
 
 
-def _leave_tables(paths: Sequence[str], asked: "Query") -> None:
-    """Keep the rows of its tables for the commands that print them; not of recordings that something
-    was said of, nor of sums by name, which are other tables."""
+def _leave_answers(paths: Sequence[str], asked: "Query") -> None:
+    """Keep the rows of its tables and its predictions for the commands that print them; not of
+    recordings that something was said of, nor of sums by name, which have other tables."""
     from traceanalyzer.cli.io.output import has_warned
     from traceanalyzer.ingest.cache.pages import kept_page
     from traceanalyzer.report.kept_tables import keep_tables, page_of_tables
+    from traceanalyzer.report.left_predictions import page_of_predictions
+    from traceanalyzer.report.predicted import keep_predictions
 
     traces = asked.run.traces
     if not traces or has_warned() or any(trace.profiler_rows for trace in traces):
         return
-    page = page_of_tables(paths, asked.selection, asked.knowledge)
-    if page is not None and kept_page(page) is None:
-        keep_tables(page, asked.measured)
+    tables = page_of_tables(paths, asked.selection, asked.knowledge)
+    if tables is not None and kept_page(tables) is None:
+        keep_tables(tables, asked.measured)
+    predictions = page_of_predictions(paths, asked.selection, asked.knowledge)
+    if predictions is not None and kept_page(predictions) is None:
+        keep_predictions(predictions, asked)
 
 
 def _store(

@@ -1,5 +1,6 @@
 """`traceanalyzer whatif`."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -18,6 +19,7 @@ from traceanalyzer.cli.scope import Scope, selection_options
 from traceanalyzer.cli.settings import Wanted, setting_options
 
 if TYPE_CHECKING:
+    from traceanalyzer.replay.prediction import WhatIf
     from traceanalyzer.trace import Run
 
 LEAST_BUCKET_MB = 0.01  # smaller than one parameter's gradient, larger than a GPU
@@ -67,11 +69,18 @@ def whatif(
     from traceanalyzer.cli.io.output import emit
     from traceanalyzer.cli.io.progress import working
     from traceanalyzer.cli.io.reports import cleaned, opened
+    from traceanalyzer.report.scenarios import ScenariosPage
 
     wanted = [_speedup(text) for text in speedups]
     questions = asked.questions()
     if questions and (speedups or bucket_mb):
         raise click.UsageError("--speedup and --bucket-mb are of the run as it is, not of another")
+    in_full = full or output.file is not None
+    if not (questions or speedups or bucket_mb or hidden is not None):
+        left = _left_by_report(paths, scope)
+        if left is not None:
+            emit(ScenariosPage(left, in_full), output)
+            return
     run = opened(paths)
     if questions:
         from traceanalyzer.diagnosis.unmade import unmade
@@ -82,7 +91,7 @@ def whatif(
         emit(settings_page(cleaned(rows, hidden, run)), output)
         return
     from traceanalyzer.diagnosis.question import Query
-    from traceanalyzer.report.scenarios import ScenariosPage, kept_predictions
+    from traceanalyzer.report.predicted import kept_predictions
 
     with working("Replaying"):
         result = kept_predictions(Query(run, *scope), wanted, bucket_mb)
@@ -91,7 +100,14 @@ def whatif(
         if f"{pattern}={factor:g}" in left_out:
             unknown = f"no device work is named {pattern!r}{names_like(pattern, run, hidden)}"
             raise click.BadParameter(unknown, param_hint="--speedup")
-    emit(ScenariosPage(cleaned(result, hidden, run), full or output.file is not None), output)
+    emit(ScenariosPage(cleaned(result, hidden, run), in_full), output)
+
+
+def _left_by_report(paths: Sequence[str], scope: Scope) -> "WhatIf | None":
+    """The predictions that a report on these recordings left."""
+    from traceanalyzer.report.left_predictions import left_predictions, page_of_predictions
+
+    return left_predictions(page_of_predictions(paths, *scope))
 
 
 def names_like(pattern: str, run: "Run", hidden: Hidden) -> str:

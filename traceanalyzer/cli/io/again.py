@@ -21,9 +21,8 @@ def replays_output(command: Function) -> Function:
 
     @wraps(command)
     def answered(*args: Any, **options: Any) -> Any:
-        from traceanalyzer.base.files import note_read
         from traceanalyzer.cli.io.output import KEEP, checked, write
-        from traceanalyzer.ingest.cache.pages import answered_page, keep_page, kept_page
+        from traceanalyzer.ingest.cache.pages import answered_page, keep_page, text_of_page
 
         context = click.get_current_context()
         inputs = arguments_of(context)
@@ -31,12 +30,10 @@ def replays_output(command: Function) -> Function:
         page = None if question is None else answered_page(question, inputs)
         if page is None:
             return command(*args, **options)
-        text = kept_page(page)
+        text = text_of_page(page)
         if text is None:
             context.meta[KEEP] = partial(keep_page, page)
             return command(*args, **options)
-        for file in page.files:
-            note_read(file)
         checked(
             options["format_"],
             options["file"],

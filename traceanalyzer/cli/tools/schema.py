@@ -21,7 +21,7 @@ def schema(document: str, file: Path | None) -> None:
     from traceanalyzer.cli.io.output import check_writable, write
     from traceanalyzer.comparison.model import Comparison
     from traceanalyzer.history.runs import MetricSeries, StoredRun
-    from traceanalyzer.replay.whatif import WhatIf
+    from traceanalyzer.replay.prediction import WhatIf
     from traceanalyzer.report import schema as schemas
     from traceanalyzer.report.json import dump
 

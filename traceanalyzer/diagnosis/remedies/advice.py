@@ -12,8 +12,9 @@ from traceanalyzer.diagnosis.part_of_run import Selection
 from traceanalyzer.diagnosis.remedies import REMEDIES
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
 from traceanalyzer.diagnosis.selection import measured
+from traceanalyzer.replay.prediction import Prediction, WhatIf
 from traceanalyzer.replay.scenario import buckets_of, faster
-from traceanalyzer.replay.whatif import Prediction, Replay, WhatIf
+from traceanalyzer.replay.whatif import Replay
 from traceanalyzer.trace import Run
 
 SAME = 0.97
@@ -33,10 +34,23 @@ def predictions(
     """What the step of a rank (the critical one unless one is asked for) would take under each
     scenario.
 
+    See `predictions_of`. Raises EmptyRecordingError where the recording has no launches or device
+    work to replay."""
+    m = measured(run, selection, knowledge).critical
+    return predictions_of(m, speedups=speedups, bucket_mb=bucket_mb)
+
+
+def predictions_of(
+    m: Measurements,
+    *,
+    speedups: Sequence[tuple[str, float]] = (),
+    bucket_mb: Sequence[float] = (),
+) -> WhatIf:
+    """What the step of this rank would take under each scenario.
+
     `speedups` are pairs of a regular expression and a factor: the device work that matching names
     stand for becomes that many times faster; `bucket_mb` are sizes of gradient buckets. Raises
     EmptyRecordingError where the recording has no launches or device work to replay."""
-    m = measured(run, selection, knowledge).critical
     if m.replay is None:
         need = (
             "it needs API calls and the device work that they launch; record CPU and CUDA "
@@ -44,7 +58,7 @@ def predictions(
         )
         raise EmptyRecordingError(f"{m.trace.path}: nothing to replay: {need}")
     why = m.memo(outside_cause)
-    advised = [one for one in advise(m) if not why or one.remedy.cls not in IDLE_CLASSES]
+    advised = [one for one in m.memo(advise) if not why or one.remedy.cls not in IDLE_CLASSES]
     more = [
         *(one.offer.scenario for one in advised),
         *(faster(name, factor) for name, factor in speedups),

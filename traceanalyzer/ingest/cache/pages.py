@@ -11,7 +11,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
-from traceanalyzer.base.files import files_read
+from traceanalyzer.base.files import files_read, note_read
 from traceanalyzer.base.limits import limits
 from traceanalyzer.base.reading import reading
 from traceanalyzer.ingest.cache.identity import as_it_is, content_digest, program_state
@@ -50,6 +50,15 @@ def kept_page(page: CachedPage) -> str | None:
     """The text of a page that was printed before."""
     text = get_text(page.key)
     return None if text is None else text.decode("utf-8", "replace")
+
+
+def text_of_page(page: CachedPage) -> str | None:
+    """The same, for an answer that is made of the text: the files of the page count as read."""
+    text = kept_page(page)
+    if text is not None:
+        for file in page.files:
+            note_read(file)
+    return text
 
 
 def keep_page(page: CachedPage, text: str) -> None:

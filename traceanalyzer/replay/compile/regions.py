@@ -17,9 +17,10 @@ from traceanalyzer.analysis.algebra import texts_where
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.base import dataclass
+from traceanalyzer.replay.prediction import Prediction
 from traceanalyzer.replay.scenario import Scenario
 from traceanalyzer.replay.tape import Change
-from traceanalyzer.replay.whatif import Prediction, Replay
+from traceanalyzer.replay.whatif import Replay
 from traceanalyzer.trace import I64, Bool, RangeKind
 
 REGION = re.compile(r"^Torch-Compiled Region: *(?P<id>!?[\w/!]+)")
