@@ -11,7 +11,7 @@ from tests.report.reports import EPOCH_NS, HOSTILE, full, kernel, tables
 from traceanalyzer.analysis.tables.gap_rows import GapRow
 from traceanalyzer.analysis.tables.kernels import KernelStats
 from traceanalyzer.base.figures import metric
-from traceanalyzer.replay.whatif import Prediction, WhatIf
+from traceanalyzer.replay.prediction import Prediction, WhatIf
 from traceanalyzer.report.format import plain
 from traceanalyzer.report.grid import make_grid
 from traceanalyzer.report.printed import PrintedRows

@@ -44,7 +44,7 @@ def test_other_predictions_are_worked_out(
     told("analyze", trace_file)
     refuse(monkeypatch)
     for words in OTHERS:
-        with pytest.raises(AssertionError, match="read"):
+        with pytest.raises(AssertionError):
             told(*words, trace_file)
 
 
@@ -58,7 +58,7 @@ def test_predictions_of_a_recording_that_changed_are_worked_out(
     else:
         trace_file.with_name(ENVIRONMENT).write_text("{}")
     refuse(monkeypatch)
-    with pytest.raises(AssertionError, match="read"):
+    with pytest.raises(AssertionError):
         told("whatif", trace_file)
 
 

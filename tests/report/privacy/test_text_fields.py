@@ -10,7 +10,7 @@ from typing import Any, get_args, get_type_hints
 from tests.report.snapshots import matches_snapshot
 from traceanalyzer.base.figures import SENTENCE, metric, text_kind_of
 from traceanalyzer.export.perfetto.tracks import Overlay
-from traceanalyzer.replay.whatif import WhatIf
+from traceanalyzer.replay.prediction import WhatIf
 from traceanalyzer.report.html.details import Details
 from traceanalyzer.report.memory.model import MemoryReport
 from traceanalyzer.report.model import Report
