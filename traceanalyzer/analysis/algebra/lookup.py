@@ -163,16 +163,25 @@ def texts_where(strings: list[str], test: Callable[[str], object]) -> Bool:
         result[:-1] = [bool(test(text)) for text in strings]
         return result
     folded = _folded_of(strings)
-    holds = np.array([bool(test(text)) for text in folded.texts])
+    holds = np.array([bool(test(strings[first])) for first in folded.firsts])
     result[:-1] = holds[folded.kind]
     return result
+
+
+def first_alike(strings: list[str]) -> I32:
+    """For each string the first one (its place) that is equal but for the numbers in it, itself where
+    there are not many; one entry more, -1, for the code -1."""
+    if len(strings) < MANY_TEXTS:
+        return np.append(np.arange(len(strings), dtype=np.int32), np.int32(-1))
+    folded = _folded_of(strings)
+    return np.append(np.array(folded.firsts, np.int32)[folded.kind], np.int32(-1))
 
 
 class _Folded(NamedTuple):
     """Strings that are equal but for the numbers in them put together."""
 
     strings: list[str]
-    texts: list[str]  # the first string of each kind
+    firsts: list[int]  # the first string of each kind
     kind: I32  # of each string
 
 
@@ -188,14 +197,14 @@ def _folded_of(strings: list[str]) -> _Folded:
 
 def _fold(strings: list[str]) -> _Folded:
     kinds: dict[str, int] = {}
-    texts: list[str] = []
+    firsts: list[int] = []
     index = np.empty(len(strings), np.int32)
     for code, text in enumerate(strings):
-        kind = kinds.setdefault(_NUMBER.sub("0", text), len(texts))
+        kind = kinds.setdefault(_NUMBER.sub("0", text), len(firsts))
         index[code] = kind
-        if kind == len(texts):
-            texts.append(text)
-    return _Folded(strings, texts, index)
+        if kind == len(firsts):
+            firsts.append(code)
+    return _Folded(strings, firsts, index)
 
 
 def largest(values: NDArray[Any], count: int) -> I64:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra import first_alike
 from traceanalyzer.analysis.names.kernel_names import own_name
 from traceanalyzer.base import UnreadableInputError, dataclass
 from traceanalyzer.base.files import read_whole
@@ -72,13 +73,15 @@ class KernelClasses:
         return next((index for pattern, index in self.rules if _compiled(pattern).search(head)), 0)
 
     def classify(self, trace: Trace) -> I32:
-        """The class index of each device op; each distinct kernel name is looked at once."""
+        """The class index of each device op; each distinct kernel name is looked at once, of many
+        those that are equal but for the numbers in them."""
         ops = trace.device_ops
         result = np.zeros(len(ops), np.int32)
         for kind, name in _BY_KIND.items():
             result[ops.kind == kind] = self.index(name)
         kernels = ops.kind == DeviceOpKind.KERNEL
-        codes, inverse = distinct_places(ops.name[kernels])
+        alike = first_alike(trace.strings)
+        codes, inverse = distinct_places(alike.take(ops.name[kernels]))
         classes = [
             self.class_of(trace.strings[code]) if code >= 0 else 0 for code in codes.tolist()
         ]

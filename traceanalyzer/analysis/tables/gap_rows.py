@@ -325,6 +325,7 @@ def _recorded_places(causes: Causes, min_us: float, left: IdleLeft | None) -> li
     name = place_codes(timed, gaps, chosen, node)
     groups = Groups.of(name, gaps.cause[chosen])
     total = groups.sum(length)
+    idle = total.sum()
     longest = _last_longest(groups, length)
     names = place_names(timed)
     outermost = timed.linked.tree.outermost(is_named(timed))
@@ -340,7 +341,7 @@ def _recorded_places(causes: Causes, min_us: float, left: IdleLeft | None) -> li
             python=_source_line(timed, int(node[gap])),
             gaps=float(groups.count[group]) / timed.steps.steady_count,
             idle_ms=ms(total[group] / timed.steps.steady_count),
-            share_of_idle=float(total[group] / total.sum()),
+            share_of_idle=float(total[group] / idle),
             longest_us=float(length[gap]) / NS_PER_US,
             unprofiled_idle_ms=None if left_ms is None else float(left_ms[group]),
         )

@@ -1,7 +1,7 @@
 """Kernels by name and device work by class, a steady step."""
 
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -322,6 +322,7 @@ def origins_of(
     return modules, [joined.trace.text(code) for code in line.tolist()]
 
 
+@cache
 def _limit(flags: int) -> str | None:
     """`registers`, `warps and registers`; None for none."""
     named = (

@@ -1,6 +1,7 @@
 """Steps and groups of device ops against the roofline: MFU, HFU, bandwidth use, what bounds them,
 their ideal time."""
 
+import math
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -257,7 +258,7 @@ Columns = dict[str, list[Any]]  # columns of rows by name, an entry a row
 
 def without_nan(values: F64) -> list[float | None]:
     """These values, None for NaN."""
-    return [None if np.isnan(value) else value for value in values.tolist()]
+    return [None if math.isnan(value) else value for value in values.tolist()]
 
 
 def entry(columns: Columns, row: int) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """`traceanalyzer whatif`."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -75,12 +76,12 @@ def whatif(
     questions = asked.questions()
     if questions and (speedups or bucket_mb):
         raise click.UsageError("--speedup and --bucket-mb are of the run as it is, not of another")
-    in_full = full or output.file is not None
-    if not (questions or speedups or bucket_mb or hidden is not None):
-        left = _left_by_report(paths, scope)
-        if left is not None:
-            emit(ScenariosPage(left, in_full), output)
-            return
+    shown = partial(ScenariosPage, full=full or output.file is not None)
+    is_usual = not (questions or speedups or bucket_mb) and hidden is None
+    left = _left_by_report(paths, scope) if is_usual else None
+    if left is not None:
+        emit(shown(left), output)
+        return
     run = opened(paths)
     if questions:
         from traceanalyzer.diagnosis.unmade import unmade
@@ -95,12 +96,19 @@ def whatif(
 
     with working("Replaying"):
         result = kept_predictions(Query(run, *scope), wanted, bucket_mb)
+    _check_named(wanted, result, run, hidden)
+    emit(shown(cleaned(result, hidden, run)), output)
+
+
+def _check_named(
+    wanted: Sequence[tuple[str, float]], result: "WhatIf", run: "Run", hidden: Hidden
+) -> None:
+    """Raises BadParameter where a pattern matches no device work."""
     left_out = {one.id for one in result.scenarios if one.step_ms is None}
     for pattern, factor in wanted:
         if f"{pattern}={factor:g}" in left_out:
             unknown = f"no device work is named {pattern!r}{names_like(pattern, run, hidden)}"
             raise click.BadParameter(unknown, param_hint="--speedup")
-    emit(ScenariosPage(cleaned(result, hidden, run), in_full), output)
 
 
 def _left_by_report(paths: Sequence[str], scope: Scope) -> "WhatIf | None":

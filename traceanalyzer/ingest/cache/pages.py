@@ -53,7 +53,8 @@ def kept_page(page: CachedPage) -> str | None:
 
 
 def text_of_page(page: CachedPage) -> str | None:
-    """The same, for an answer that is made of the text: the files of the page count as read."""
+    """The text of a page that was kept, for an answer that is made of it: the files of the page count
+    as read."""
     text = kept_page(page)
     if text is not None:
         for file in page.files:
