@@ -362,7 +362,9 @@ def test_a_scenario_of_ones_own_is_redacted(asked, run, monkeypatch):
 
     own = Prediction("AcmeModel=2", 1.0, 1.0, 1.0, 2.0, "AcmeModel 2 times faster")
     result = known(WhatIf, scenarios=[own], fidelity_error=0.0)
-    monkeypatch.setattr("traceanalyzer.report.predicted.kept_predictions", lambda *_: result)
+    monkeypatch.setattr(
+        "traceanalyzer.report.predictions.predicted.kept_predictions", lambda *_: result
+    )
     out = run(
         "whatif", "t.json", "--speedup", "AcmeModel=2", "--redact-name", "Acme", "--format", "json"
     )[1]

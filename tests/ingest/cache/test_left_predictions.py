@@ -12,12 +12,12 @@ from tests.ingest.cache.asked import told
 from tests.ingest.cache.test_kept_tables import LOADED, only_tables, refuse
 from traceanalyzer.base.reading import read_with
 from traceanalyzer.ingest.side_files import ENVIRONMENT
-from traceanalyzer.report import left_predictions  # before a test replaces what it imports
+from traceanalyzer.report.predictions import left  # before a test replaces what it imports
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["left_predictions", "only_tables"]
+__all__ = ["left", "only_tables"]
 ASKED = [["whatif"], ["whatif", "--full"], ["whatif", "--format", "json"]]
 OTHERS = [
     ["whatif", "--speedup", "gemm=2"],

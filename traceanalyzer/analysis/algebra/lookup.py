@@ -171,10 +171,13 @@ def texts_where(strings: list[str], test: Callable[[str], object]) -> Bool:
 def first_alike(strings: list[str]) -> I32:
     """For each string the first one (its place) that is equal but for the numbers in it, itself where
     there are not many; one entry more, -1, for the code -1."""
+    result = np.full(len(strings) + 1, -1, np.int32)
     if len(strings) < MANY_TEXTS:
-        return np.append(np.arange(len(strings), dtype=np.int32), np.int32(-1))
+        result[:-1] = np.arange(len(strings))
+        return result
     folded = _folded_of(strings)
-    return np.append(np.array(folded.firsts, np.int32)[folded.kind], np.int32(-1))
+    result[:-1] = np.array(folded.firsts)[folded.kind]
+    return result
 
 
 class _Folded(NamedTuple):

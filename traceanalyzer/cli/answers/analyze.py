@@ -169,8 +169,8 @@ def _leave_answers(paths: Sequence[str], asked: "Query") -> None:
     from traceanalyzer.cli.io.output import has_warned
     from traceanalyzer.ingest.cache.pages import kept_page
     from traceanalyzer.report.kept_tables import keep_tables, page_of_tables
-    from traceanalyzer.report.left_predictions import page_of_predictions
-    from traceanalyzer.report.predicted import keep_predictions
+    from traceanalyzer.report.predictions.left import page_of_predictions
+    from traceanalyzer.report.predictions.predicted import keep_predictions
 
     traces = asked.run.traces
     if not traces or has_warned() or any(trace.profiler_rows for trace in traces):

@@ -92,7 +92,7 @@ def whatif(
         emit(settings_page(cleaned(rows, hidden, run)), output)
         return
     from traceanalyzer.diagnosis.question import Query
-    from traceanalyzer.report.predicted import kept_predictions
+    from traceanalyzer.report.predictions.predicted import kept_predictions
 
     with working("Replaying"):
         result = kept_predictions(Query(run, *scope), wanted, bucket_mb)
@@ -113,7 +113,7 @@ def _check_named(
 
 def _left_by_report(paths: Sequence[str], scope: Scope) -> "WhatIf | None":
     """The predictions that a report on these recordings left."""
-    from traceanalyzer.report.left_predictions import left_predictions, page_of_predictions
+    from traceanalyzer.report.predictions.left import left_predictions, page_of_predictions
 
     return left_predictions(page_of_predictions(paths, *scope))
 

@@ -112,7 +112,7 @@ def looked_at(m: Measurements) -> str:
     """Where nothing is advised: the remedies that were tried on the recording and what they gain,
     in a sentence; "" where there are none."""
     replay = m.faithful_replay
-    if replay is None or advise(m):
+    if replay is None or m.memo(advise):
         return ""
     return _too_little(replay, m.memo(_offers))
 

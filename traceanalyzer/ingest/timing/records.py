@@ -9,7 +9,7 @@ import numpy as np
 
 from traceanalyzer.base import dataclass
 from traceanalyzer.ingest.timing.fields import SIDES
-from traceanalyzer.trace import F64, I64, Bool
+from traceanalyzer.trace import F64, I64, Bool, constant_column
 
 Values = Mapping[str, float]
 """What one line says, by field."""
@@ -31,7 +31,7 @@ class Records:
     def column(self, name: str) -> F64:
         """The values of a field, NaN where no line has it."""
         found = self.columns.get(name)
-        return np.full(len(self), np.nan) if found is None else found
+        return constant_column(np.nan, len(self), np.float64) if found is None else found
 
     def take(self, rows: I64 | Bool) -> "Records":
         """The chosen lines."""

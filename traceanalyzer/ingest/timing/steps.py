@@ -1,8 +1,9 @@
 """From the lines that one rank wrote to a table of steps: lines of one step joined, repeats
 dropped, times worked out where lines have none."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -33,6 +34,7 @@ BARS = ("Lightning", "progress bar")
 PHASES = ("forward", "backward", "optimizer")
 MOST_PHASES = 32  # by names of the program's own
 RATES = ("flops", "samples_per_s", "tokens_per_s", "mfu")
+_Column = I64 | F64
 _POSITIVE = ("iter_s", "its_per_s", "mean_s", *RATES, *AMOUNTS, "peak_memory_bytes")
 _UNITS = (1.0, 1e-3, 1e-6)  # s, ms, us
 _LIKELY = (0.4, 1.3)
@@ -410,20 +412,28 @@ def _between(records: Records) -> _Duration:
 
 
 def _table(kept: Records, time: I64, data: I64) -> StepTimings:
+    """The steps; columns that no line says anything of are left out, and take no memory."""
+
+    def said(make: Callable[[str], _Column], *names: str) -> dict[str, _Column]:
+        known = [name for name in names if name in kept or f"{name}_s" in kept]
+        return {name: make(name) for name in known}
+
+    def length(name: str) -> I64:
+        return _ns(kept.column(f"{name}_s"))
+
+    def rate(name: str) -> F64:
+        return np.nan_to_num(kept.column(name), nan=-1.0)
+
     spent = np.where(time > 0, time, 0)
-    counts = {name: _count(kept, name) for name in (*AMOUNTS, *BATCH, "peak_memory_bytes")}
-    times = {name: _ns(kept.column(f"{name}_s")) for name in ("compute", *PHASES)}
-    rates = {name: np.nan_to_num(kept.column(name), nan=-1.0) for name in RATES}
-    figures = {name: kept.column(name) for name in ("loss", "grad_norm")}
-    step = np.nan_to_num(kept.column("step"), nan=-1.0).astype(np.int64)
-    start = np.cumsum(spent) - spent
-    return StepTimings.from_columns(
-        {"step": step, "start": start, "duration": time, "data": data}
-        | times
-        | counts
-        | rates
-        | figures
+    columns = (
+        said(lambda name: rate(name).astype(np.int64), "step")
+        | said(length, "compute", *PHASES)
+        | said(partial(_count, kept), *AMOUNTS, *BATCH, "peak_memory_bytes")
+        | said(rate, *RATES)
+        | said(kept.column, "loss", "grad_norm")
+        | said(lambda _: data, "data")
     )
+    return StepTimings.from_columns({"start": np.cumsum(spent) - spent, "duration": time} | columns)
 
 
 def _count(kept: Records, name: str) -> I64:

@@ -1,5 +1,5 @@
 """Predictions that are made one time: kept beside the model of a recording, and left by a report for
-the command that prints them (`left_predictions`)."""
+the command that prints them (`left`)."""
 
 from collections.abc import Sequence
 
