@@ -12,7 +12,7 @@ import pytest
 
 from tests.collect.running import SCRIPTS, SMALL, collect, standing_in
 from tests.collect.stand_in_nsys import SECRET, secret_export
-from tests.nsys_builder import SCHEMAS
+from tests.nsys_builder import SCHEMAS, global_tid, small_run
 from traceanalyzer import load
 from traceanalyzer.collect.profilers.nsys import scrub, without_paths
 
@@ -141,6 +141,18 @@ def test_scrubbing_keeps_what_is_analysed(tmp_path, schema):
     names = {after.text(code) for code in after.host_ranges.name}
     assert {"step_0", "load set.bin", "save model.pt"} <= names
     assert after.collected == before.collected
+
+
+def test_threads_of_other_programs_have_no_name(tmp_path):
+    export = small_run("3.24.0")
+    someone_elses = global_tid(pid=77)
+    export.add("ThreadNames", nameId=export.text("backup of alice"), globalTid=someone_elses)
+    path = export.write(tmp_path / "run.sqlite")
+    scrub(path)
+    with closing(sqlite3.connect(path)) as database:
+        names = "SELECT value FROM StringIds JOIN ThreadNames ON id = nameId"
+        assert list(database.execute(names)) == [("worker",)]
+    assert b"alice" not in path.read_bytes()
 
 
 def test_unknown_tables_are_dropped_and_empty_files_stay_readable(tmp_path):

@@ -87,6 +87,7 @@ def scrub(path: Path) -> None:
                 names = database.execute(f'SELECT DISTINCT name FROM "{table}"')  # noqa: S608
                 gone = [(name,) for (name,) in names if not (name and KEPT_KEYS.fullmatch(name))]
                 database.executemany(f'DELETE FROM "{table}" WHERE name IS ?', gone)  # noqa: S608
+        _drop_threads_without_events(database)
         _drop_strings_without_a_name(database)
         for table, texts in FREE_TEXT.items():
             for column in set(texts) & columns(database, table):
@@ -126,6 +127,23 @@ def table_names(database: sqlite3.Connection, kind: str = "table") -> list[str]:
 def columns(database: sqlite3.Connection, table: str) -> set[str]:
     """Names of a table's columns."""
     return {row[1] for row in database.execute(f'PRAGMA table_info("{table}")')}
+
+
+def _drop_threads_without_events(database: sqlite3.Connection) -> None:
+    """nsys lists the threads of all processes of the machine."""
+    if "globalTid" not in columns(database, "ThreadNames"):
+        return
+    with_threads = (
+        table
+        for table in table_names(database)
+        if table != "ThreadNames" and "globalTid" in columns(database, table)
+    )
+    seen = " UNION ".join(
+        f'SELECT globalTid FROM "{table}" WHERE globalTid IS NOT NULL'  # noqa: S608
+        for table in with_threads
+    )
+    query = f"DELETE FROM ThreadNames WHERE globalTid NOT IN ({seen or 'SELECT 0'})"  # noqa: S608
+    database.execute(query)
 
 
 def _drop_strings_without_a_name(database: sqlite3.Connection) -> None:
