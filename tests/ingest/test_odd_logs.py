@@ -152,9 +152,25 @@ def test_bars_over_something_else_say_no_rate(tmp_path):
         )
 
 
-def test_a_log_of_two_runs_says_so(tmp_path):
-    trace = log_of(tmp_path, lambda i: f"step {(i - 1) % 5} loss 2.1 dt 400.0ms", count=10)
-    assert "The step counter starts 2 times: the log may be of several runs." in trace.health.notes
+def test_of_a_log_of_two_runs_the_last_is_read(tmp_path):
+    """One starts anew, one at a checkpoint's step, one with a clock that counts from its start."""
+    for line in (
+        lambda i: f"step {(i - 1) % 9} loss 2.1 dt {400 if i < 10 else 200}.0ms",
+        lambda i: f"step {i if i < 10 else i - 4} loss 2.1 dt {400 if i < 10 else 200}.0ms",
+        lambda i: f"step:{(i - 1) % 9 + 1}/90 train_time:{200 * ((i - 1) % 9 + 1 + i // 10)}ms",
+    ):
+        trace = log_of(tmp_path, line, count=18)
+        durations = trace.step_timings.duration
+        assert set(durations[durations >= 0].tolist()) == {200_000_000}
+        assert any("The log holds 2 runs" in note for note in trace.health.notes)
+
+
+def test_epochs_without_a_number_and_a_late_line_are_one_run(tmp_path):
+    trace = log_of(tmp_path, lambda i: f"step {(i - 1) % 6} loss 2.1 dt 400.0ms", count=24)
+    assert len(trace.step_timings) == 24
+    trace = log_of(tmp_path, lambda i: f"step {i if i != 12 else 9} loss 2.1 dt 400.0ms", count=18)
+    assert len(trace.step_timings) == 17
+    assert not any("2 runs" in note for note in trace.health.notes)
 
 
 def test_no_pattern_is_made_of_what_is_no_time(tmp_path):

@@ -7,13 +7,14 @@ from functools import partial
 
 import numpy as np
 
-from traceanalyzer.base import NS_PER_S, dataclass, ordinal
+from traceanalyzer.base import NS_PER_MS, NS_PER_S, dataclass, ordinal
 from traceanalyzer.ingest.timing.clocks import counts_up, differences
 from traceanalyzer.ingest.timing.fields import AMOUNTS, BATCH, MAX_COUNT, MOMENTS, TIMED
 from traceanalyzer.ingest.timing.formats import LineFormat
 from traceanalyzer.ingest.timing.moments import LATEST_S
 from traceanalyzer.ingest.timing.names import UNKNOWN_UNIT
 from traceanalyzer.ingest.timing.records import Records
+from traceanalyzer.ingest.timing.runs import runs_of
 from traceanalyzer.trace import F64, I64, Bool, LoggedPhase, StepTimings
 
 MAX_STEP_S = 7 * 86_400.0  # no step takes a week: a longer time is damaged
@@ -79,11 +80,32 @@ class _Duration:
 def step_timings(
     records: Records, form: LineFormat, factors: Mapping[str, float] | None = None
 ) -> LoggedSteps:
-    """The steps in the order of the log. `factors`: of the units that fields were printed in.
-    Raises UnitlessError."""
-    records, epochs = _numbered(_mended(_training(records, form)))
+    """The steps in the order of the log; where it holds several runs, those of the last. `factors`:
+    of the units that fields were printed in. Raises UnitlessError."""
+    numbered, epochs = _numbered(_mended(_training(records, form)))
+    *earlier, last = [_steps_of_run(run, form, epochs, factors or {}) for run in runs_of(numbered)]
+    return _after(earlier, last) if earlier else last
+
+
+def _after(earlier: list[LoggedSteps], last: LoggedSteps) -> LoggedSteps:
+    """The last run's steps, with what was left out."""
+    before = earlier[-1].table
+    timed = before.duration[before.duration >= 0]
+    took = f", {np.median(timed) / NS_PER_MS:,.4g} ms in the median" if len(timed) else ""
+    count = np.count_nonzero(last.table.duration >= 0)
+    note = (
+        f"The log holds {len(earlier) + 1} runs, as its step counter goes back (from {before.step[-1]} to "
+        f"{last.table.step[0]}): figures are of the last, {count} steps; the run before it had {len(timed)}{took}."
+    )
+    return replace(last, notes=(note, *last.notes))
+
+
+def _steps_of_run(
+    records: Records, form: LineFormat, epochs: str, factors: Mapping[str, float]
+) -> LoggedSteps:
+    """The steps of one run. `epochs`: a note where its steps are epochs. Raises UnitlessError."""
     lines = _joined(records)
-    joined, unit_note = _with_units(_without_repeats(lines), factors or {})
+    joined, unit_note = _with_units(_without_repeats(lines), factors)
     found = _duration(joined, form, by_epoch=bool(epochs))
     if form.is_mean and np.isfinite(found.each).any():
         found = replace(found, each=np.full(len(joined), np.nanmean(found.each)))
