@@ -157,7 +157,9 @@ def test_of_a_log_of_two_runs_the_last_is_read(tmp_path):
     for line in (
         lambda i: f"step {(i - 1) % 9} loss 2.1 dt {400 if i < 10 else 200}.0ms",
         lambda i: f"step {i if i < 10 else i - 4} loss 2.1 dt {400 if i < 10 else 200}.0ms",
-        lambda i: f"step:{(i - 1) % 9 + 1}/90 train_time:{200 * ((i - 1) % 9 + 1 + i // 10)}ms",
+        lambda i: (
+            f"step:{(i - 1) % 11 + 1}/90 train_time:{(400 if i < 12 else 200) * ((i - 1) % 11)}ms"
+        ),
     ):
         trace = log_of(tmp_path, line, count=18)
         durations = trace.step_timings.duration

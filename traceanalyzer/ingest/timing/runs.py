@@ -1,10 +1,10 @@
-"""The runs in one log: a program that is started again goes on writing to it, from its first step or
+"""Runs in one log: a program that is started again goes on writing to it, from its first step or
 from that of a checkpoint. Steps of two runs are never mixed."""
 
 import numpy as np
 
 from traceanalyzer.ingest.timing.records import Records
-from traceanalyzer.trace import F64, I64
+from traceanalyzer.trace import F64, StepTimings
 
 _LEAST_STEPS = 5
 """Of a run: a line that names an earlier step in passing begins none."""
@@ -13,6 +13,8 @@ _LEAST_REPEATED = 2
 _FIRST_STEP = 1
 _LIKE_EPOCHS = 3
 """So many stretches of the same steps are epochs that the log does not count."""
+_ONE_SPEED = 0.1
+"""Medians of two epochs are within this share of each other."""
 
 
 def runs_of(records: Records) -> list[Records]:
@@ -69,7 +71,19 @@ def _are_epochs(stretches: list[F64]) -> bool:
     """Whether the stretches are of the same steps, the last one at most as many."""
     if len(stretches) < _LIKE_EPOCHS:
         return False
-    firsts: I64 = np.array([stretch[0] for stretch in stretches], np.int64)
-    lasts = np.array([stretch.max() for stretch in stretches])
-    alike = (firsts == firsts[0]).all() and (lasts[:-1] == lasts[0]).all()
-    return bool(alike and lasts[-1] <= lasts[0])
+    first = stretches[0]
+    begin_alike = all(stretch[0] == first[0] for stretch in stretches)
+    end_alike = all(stretch.max() == first.max() for stretch in stretches[:-1])
+    return bool(begin_alike and end_alike and stretches[-1].max() <= first.max())
+
+
+def may_be_epochs(runs: list[StepTimings]) -> bool:
+    """Whether two runs of the same steps at one speed may be epochs that the log does not count:
+    together they say the same, and more surely."""
+    if len(runs) != 2 or not np.array_equal(runs[0].step, runs[1].step):
+        return False
+    timed = [run.duration[run.duration >= 0] for run in runs]
+    if not all(len(durations) for durations in timed):
+        return True
+    first, second = (float(np.median(durations)) for durations in timed)
+    return abs(first - second) <= _ONE_SPEED * max(first, second)

@@ -14,7 +14,7 @@ from traceanalyzer.ingest.timing.formats import LineFormat
 from traceanalyzer.ingest.timing.moments import LATEST_S
 from traceanalyzer.ingest.timing.names import UNKNOWN_UNIT
 from traceanalyzer.ingest.timing.records import Records
-from traceanalyzer.ingest.timing.runs import runs_of
+from traceanalyzer.ingest.timing.runs import may_be_epochs, runs_of
 from traceanalyzer.trace import F64, I64, Bool, LoggedPhase, StepTimings
 
 MAX_STEP_S = 7 * 86_400.0  # no step takes a week: a longer time is damaged
@@ -83,7 +83,10 @@ def step_timings(
     """The steps in the order of the log; where it holds several runs, those of the last. `factors`:
     of the units that fields were printed in. Raises UnitlessError."""
     numbered, epochs = _numbered(_mended(_training(records, form)))
-    *earlier, last = [_steps_of_run(run, form, epochs, factors or {}) for run in runs_of(numbered)]
+    runs = [_steps_of_run(run, form, epochs, factors or {}) for run in runs_of(numbered)]
+    if may_be_epochs([run.table for run in runs]):
+        return _steps_of_run(numbered, form, epochs, factors or {})
+    *earlier, last = runs
     return _after(earlier, last) if earlier else last
 
 
