@@ -6,7 +6,9 @@ import json
 
 import pytest
 
+from tests.kineto_builder import KinetoTrace
 from traceanalyzer.comparison.compare import compare_reports
+from traceanalyzer.comparison.metrics import figures_by_path
 from traceanalyzer.ingest import load
 from traceanalyzer.report.build import build_report
 
@@ -53,3 +55,38 @@ def test_a_loss_that_falls_is_not_worse(base, tmp_path):
 
 def test_without_a_loss_on_both_sides_nothing_is_said(base, tmp_path):
     assert compare_reports(base, logged(tmp_path / "b.jsonl")).outcomes == []
+
+
+def beside_a_trace(folder, loss, steps=40):
+    """A report of a recording of two steps in a folder with the log of its run."""
+    folder.mkdir()
+    t = KinetoTrace()
+    for i in range(3):
+        t.step(i, 10_000 * i, 9_000)
+        t.launched("gemm", 10_000 * i + 10, 10_000 * i + 30, 8_000)
+    t.write(folder / "trace.json")
+    lines = [{"step": i, "step_time_s": 0.008, "loss": loss + 0.01 * (i % 2)} for i in range(steps)]
+    (folder / "train.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    return build_report(load([folder]))
+
+
+def test_logs_beside_recordings_are_compared_whole(tmp_path):
+    a = beside_a_trace(tmp_path / "a", 2.0)
+    found = compare_reports(a, beside_a_trace(tmp_path / "b", 4.0))
+    assert "Loss is worse: 2" in found.headline
+    assert figures_by_path(a)["timing.loss"].value == pytest.approx(2.005)
+    assert any("loss is not joined" in note for note in a.notes)
+    assert compare_reports(a, beside_a_trace(tmp_path / "c", 4.0, steps=90)).outcomes == []
+
+
+def test_parts_of_a_step_that_a_log_times(tmp_path):
+    (tmp_path / "a.jsonl").write_text(
+        "\n".join(
+            json.dumps(
+                {"step": i, "timing_s/step": 40.0, "timing_s/gen": 24.0, "timing_s/ref": 4.0}
+            )
+            for i in range(9)
+        )
+    )
+    notes = build_report(load([tmp_path / "a.jsonl"])).notes
+    assert "Parts of a step as logged: rollout 60%, ref 10%." in notes

@@ -8,6 +8,7 @@ from statistics import median
 import numpy as np
 
 from traceanalyzer.analysis.serving.rows import IterationRow
+from traceanalyzer.analysis.tables.timing import NEIGHBOURS_SIGMA
 from traceanalyzer.base import dataclass, metric
 from traceanalyzer.comparison.noise import RUN_NOISE_SHARE
 from traceanalyzer.report.format import figure
@@ -23,9 +24,6 @@ OUTCOMES = {
 }
 """Columns of the table of steps, with what they go by and their unit: more is worse."""
 SIGMAS = 2.0
-MAD_SIGMA = 1.4826 / 2**0.5
-"""Standard deviation of a step's figure, from the median of what neighbouring steps differ by:
-training moves little from one to the next (normal values)."""
 LEAST_STEPS = 4  # of both: fewer show no spread
 LEAST_SHARE = 0.001  # differences below this share of the step are not worth a row
 
@@ -200,6 +198,8 @@ def _outcome(name: str, a: Report, b: Report) -> Iterator[Outcome]:
     of_b = _figures_by_step(name, b)
     shared = [step for step in of_a if step in of_b]
     if len(shared) < LEAST_STEPS:
+        if name == "loss":
+            yield from _loss_of_logs(a, b)
         return
     later = shared[len(shared) // 2 :]
     before = median(of_a[step] for step in later)
@@ -212,6 +212,27 @@ def _outcome(name: str, a: Report, b: Report) -> Iterator[Outcome]:
         name=name,
         a=before,
         b=after,
+        change_share=change,
+        spread_share=spread,
+        worse=change > max(RUN_NOISE_SHARE, SIGMAS * spread),
+    )
+
+
+def _loss_of_logs(a: Report, b: Report) -> Iterator[Outcome]:
+    """The loss over the later half of both logs, where these are as long: beside recordings, whose
+    few steps are not enough."""
+    before = a.metrics.timing
+    after = b.metrics.timing
+    if before is None or after is None or before.steps != after.steps:
+        return
+    if not before.loss or before.loss < 0 or after.loss is None:
+        return
+    change = after.loss / before.loss - 1.0
+    spread = max(before.loss_spread_share or 0.0, after.loss_spread_share or 0.0)
+    yield Outcome(
+        name="loss",
+        a=before.loss,
+        b=after.loss,
         change_share=change,
         spread_share=spread,
         worse=change > max(RUN_NOISE_SHARE, SIGMAS * spread),
@@ -232,4 +253,4 @@ def _step_spread(values: Sequence[float]) -> float:
     """Standard deviation of a step's figure, a share of the median."""
     middle = median(values)
     apart = [abs(after - before) for before, after in pairwise(values)]
-    return MAD_SIGMA * median(apart) / middle if middle > 0 else 0.0
+    return NEIGHBOURS_SIGMA * median(apart) / middle if middle > 0 else 0.0

@@ -3,9 +3,12 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 
+import numpy as np
+
 from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.analysis.roofline.kernel_tables import other_version
 from traceanalyzer.analysis.tables.budget import launches_by_step
+from traceanalyzer.analysis.tables.logged_steps import log_rows
 from traceanalyzer.analysis.tables.timing import contradicted
 from traceanalyzer.base import MinorNote, digits, plural
 from traceanalyzer.diagnosis.diagnose import diagnose
@@ -36,6 +39,8 @@ from traceanalyzer.report.tables import PATH, RANKS, in_order, report_tables
 from traceanalyzer.trace import Collected, Device, Failure, Run, Trace
 from traceanalyzer.trace.hardware import GIGA, Hardware
 from traceanalyzer.version import __version__
+
+SHOWN_PHASES = 5  # of those that a log times, in a sentence
 
 NAMED_FAILURES = 8  # files that could not be read, named one by one
 NOTED_MISSING = 0.001  # share of launches without their kernels that is worth a note
@@ -305,6 +310,7 @@ def _device_notes(m: Measurements) -> Iterator[str]:
             "be told."
         )
     yield from _roofline_notes(m)
+    yield from _log_notes(m)
     if not m.trace.only_step_times:
         of_profiler = profiler_note(m)
         if of_profiler:
@@ -320,6 +326,42 @@ def _device_notes(m: Measurements) -> Iterator[str]:
             f"The kernels of {missing_kernels(m):.1%} of the launches are missing (lost, or cut off): "
             "idle time is overstated by them."
         )
+
+
+def _log_notes(m: Measurements) -> Iterator[str]:
+    """Whether what the log of the run says of single steps is in the table of steps."""
+    log = m.trace.step_timings
+    says = [name for name in ("loss", "grad_norm") if np.isfinite(getattr(log, name)).any()]
+    if m.trace.only_step_times:
+        yield from _phase_notes(m.trace)
+        return
+    if not says:
+        return
+    steps = m.timed.steps
+    rows = log_rows(m.trace, steps.names, steps.duration)
+    if rows is None:
+        yield MinorNote(
+            "The log's loss is not joined with the recorded steps: no numbers or times say which of its "
+            "steps they are. Figures of the whole log are in metrics.timing."
+        )
+        return
+    joined = log.step[rows[rows >= 0]]
+    yield MinorNote(
+        f"The log's loss and what else it says are in the table of steps: its steps {joined[0]} to {joined[-1]}."
+    )
+
+
+def _phase_notes(trace: Trace) -> Iterator[str]:
+    """The phases that a log times beside its steps, the longest first."""
+    of_step = trace.step_timings.duration
+    shares = []
+    for phase in trace.logged_phases:
+        known = (phase.duration >= 0) & (of_step > 0)
+        if known.any():
+            shares.append((phase.duration[known].sum() / of_step[known].sum(), phase.name))
+    parts = [f"{name} {share:.0%}" for share, name in sorted(shares, reverse=True)]
+    if parts:
+        yield f"Parts of a step as logged: {', '.join(parts[:SHOWN_PHASES])}."
 
 
 def _unprofiled_notes(m: Measurements) -> Iterator[str]:

@@ -274,7 +274,7 @@ def step_rows(timed: Timed, budgets: StepBudgets | None) -> list[StepRow]:
         "kernels": np.bincount(of_kernels, minlength=count).tolist(),
         "launches": launches_by_step(timed).tolist(),
         "latency_ms": _each_ms(steps.end - steps.host_start),
-        **logged_columns(timed.trace, count),
+        **logged_columns(timed.trace, steps.names, steps.duration),
         **_budget_columns(budgets, count),
         **_counter_columns(timed),
     }

@@ -67,8 +67,24 @@ class TimingStats:
     mfu: float | None = metric(
         "mean model FLOP/s utilisation as logged; null where not logged", "share"
     )
+    loss: float | None = metric(
+        "median loss over the later half of the logged steps; null where not logged"
+    )
+    loss_spread_share: float | None = metric(
+        "standard deviation of the loss from step to step, by what neighbouring steps differ by, as "
+        "a share of it; null where not logged"
+    )
+    grad_norm: float | None = metric(
+        "median norm of the gradients over the later half of the logged steps; null where not logged"
+    )
+    peak_memory_bytes: int | None = metric(
+        "most GPU memory in use as logged; null where not logged"
+    )
 
 
+NEIGHBOURS_SIGMA = 1.4826 / 2**0.5
+"""Standard deviation of a step's figure, from the median of what neighbouring steps differ by:
+training moves little from one to the next (normal values)."""
 MARKED = ("profiler_step", "nvtx", "annotation")
 """Steps that the program marks: repeats of the GPU's work may be parts of steps, and differ as
 these do."""
@@ -105,7 +121,29 @@ def timing_stats(log: StepTimings, of_means: bool = False) -> TimingStats | None
         samples_per_s=_rate(log, steady, log.samples_per_s, log.samples),
         tokens_per_s=_rate(log, steady, log.tokens_per_s, log.tokens),
         mfu=_mean(log.mfu[steady]),
+        loss=_late_median(log.loss),
+        loss_spread_share=_spread_share(log.loss),
+        grad_norm=_late_median(log.grad_norm),
+        peak_memory_bytes=int(log.peak_memory_bytes.max()) if _says_memory(log) else None,
     )
+
+
+def _says_memory(log: StepTimings) -> bool:
+    return bool((log.peak_memory_bytes >= 0).any())
+
+
+def _late_median(values: F64) -> float | None:
+    """The median over the later half of the steps that say one."""
+    known = values[np.isfinite(values)]
+    return float(np.median(known[len(known) // 2 :])) if len(known) else None
+
+
+def _spread_share(values: F64) -> float | None:
+    known = values[np.isfinite(values)]
+    late = _late_median(values)
+    if late is None or late <= 0 or len(known) < 2:
+        return None
+    return float(NEIGHBOURS_SIGMA * np.median(np.abs(np.diff(known))) / late)
 
 
 @dataclass(frozen=True)
