@@ -5,6 +5,7 @@ import numpy as np
 from tests.analysis.build import TraceBuilder
 from traceanalyzer.analysis.causes.details import IdleDetail
 from traceanalyzer.diagnosis.classify import classify
+from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.diagnosis.rules.host_causes import gpus_by_turns
 from traceanalyzer.trace import CopyKind, DeviceOpKind
@@ -52,6 +53,8 @@ def test_each_gpu_waits_while_the_other_works():
     assert draft.id == "gpus-by-turns"
     assert [e.value for e in draft.evidence[1:]] == [28.854, 28.8]
     assert "another GPU" in classify(m).headline
+    (advice,) = diagnose(m).recommendations
+    assert (advice.id, advice.predicted_step_ms) == ("gpus-by-turns", None)
 
 
 def test_gpus_that_work_together_do_not_take_turns():

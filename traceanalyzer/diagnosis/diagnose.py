@@ -39,6 +39,8 @@ Settled = list[tuple[Draft, float | None]]  # drafts, each with the headroom tha
 MIN_SHARE = 0.01
 """Findings that could save less than this share of the step are left out: that much is within the
 spread of steps."""
+WITHOUT_VERDICT = (UNDERSIZED, "gpus-by-turns")
+"""Findings whose advice is given although no class of the step is named."""
 LARGE_SPEEDUP = 1.25  # a change that gains a fifth of the step decides what is named first
 
 
@@ -95,9 +97,9 @@ def _pays(advice: Recommendation) -> bool:
 
 def _stands(m: Measurements, summary: Summary, advice: Recommendation) -> bool:
     """Whether advice goes with the verdict: without one only that on kernels too small for the GPU
-    does."""
+    does, and that on GPUs that work by turns."""
     if summary.bottleneck == "inconclusive":
-        return advice.id == UNDERSIZED
+        return advice.id in WITHOUT_VERDICT
     return not m.memo(outside_cause) or advice.cls not in IDLE_CLASSES
 
 

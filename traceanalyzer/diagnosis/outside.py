@@ -31,8 +31,9 @@ QUIET_SHARE = 0.3
 LONG_PAUSE_MS = 10_000
 """A gap this long is a user, a file or another program more often than work that can be moved."""
 _WAITS = re.compile(
-    r"\b(?:e?poll|select|kqueue|sleep|nanosleep|recv\w*|accept|futex|sem_wait|pthread_cond_\w*wait)\b"
-    r"|\bacquire of _thread\.|queue\.py\(\d+\): get\b|threading\.py\(\d+\): (?:wait|join)\b"
+    r"\b(?:p?poll|epoll\w*|p?select|kqueue|kevent|u?sleep|(?:clock_)?nanosleep|recv\w*|accept4?|futex|flock)\b"
+    r"|\b(?:sem_\w*wait|pthread_(?:cond|rwlock|mutex)_\w+|pthread_join|pthread_barrier_wait|wait(?:pid|id))\b|"
+    r"\bacquire of _thread\.|queue\.py\(\d+\): get\b|threading\.py\(\d+\): (?:wait|join)\b"
 )
 """Calls in which a thread sleeps until there is something to do: no work of the CPU."""
 GAPS_LOOKED_AT = 20

@@ -358,7 +358,8 @@ def _phase_notes(trace: Trace) -> Iterator[str]:
     for phase in trace.logged_phases:
         known = (phase.duration >= 0) & (of_step > 0)
         if known.any():
-            shares.append((phase.duration[known].sum() / of_step[known].sum(), phase.name))
+            spent = phase.duration[known].sum()
+            shares.append((spent / of_step[known].sum(), phase.name))
     parts = [f"{name} {share:.0%}" for share, name in sorted(shares, reverse=True)]
     if parts:
         yield f"Parts of a step as logged: {', '.join(parts[:SHOWN_PHASES])}."

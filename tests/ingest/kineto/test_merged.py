@@ -97,3 +97,12 @@ def test_a_kernel_before_its_launch_is_another_ranks(tmp_path: Path) -> None:
     assert (first.process.pid, second.process.pid) == (100, 101)
     assert first.device_ops.start[0] == 5_000
     assert second.device_ops.start[0] == 55_000
+
+
+def test_two_processes_with_one_id_are_refused(tmp_path: Path) -> None:
+    """As containers number them: each call and its id is there twice."""
+    t = two_ranks(0, 1, late_us=50)
+    for row in t.rows:
+        row["pid"] = 7 if row["cat"] == "cuda_runtime" else row["pid"]
+    with pytest.raises(UnreadableInputError, match="same correlation ids twice"):
+        load([t.write(tmp_path / "merged.json")])

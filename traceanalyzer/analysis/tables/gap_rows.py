@@ -17,6 +17,7 @@ from traceanalyzer.analysis.algebra import (
     isin_few,
     largest,
 )
+from traceanalyzer.analysis.causes.asleep import asleep_in
 from traceanalyzer.analysis.causes.causes import Causes
 from traceanalyzer.analysis.causes.details import OF_NO_CALL, IdleDetail
 from traceanalyzer.analysis.causes.frames import python_frames
@@ -216,8 +217,8 @@ def _host_activities(timed: Timed, gaps: Gaps, launched: I64) -> Iterator[str]:
     columns = (threads, gaps.start, until)
     stretches = zip(*(column.tolist() for column in columns), strict=True)
     for text, stretch in zip(_in_words(timed, gaps, nodes, threads), stretches, strict=True):
-        frames = python_frames(timed, *stretch)
-        yield text + (f" at {frames}" if frames else "")
+        where = python_frames(timed, *stretch) or asleep_in(timed, *stretch)
+        yield text + (f" at {where}" if where else "")
 
 
 def _in_words(timed: Timed, gaps: Gaps, nodes: I32 | I64, threads: I64) -> Iterator[str]:

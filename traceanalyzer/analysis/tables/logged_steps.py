@@ -55,11 +55,21 @@ def log_rows(trace: Trace, names: Sequence[str], duration: I64) -> I64 | None:
         return timed if len(timed) == len(names) else None
     if not len(log) or log.of_server or not len(names):
         return None
-    numbers = [_NUMBER.search(name) for name in names]
-    if any(name.startswith(_OF_PROFILER) for name in names) or None in numbers:
-        return _by_times(log, timed, duration)
+    numbers = _own_numbers(names)
+    return _by_times(log, timed, duration) if numbers is None else _by_numbers(log, numbers)
+
+
+def _own_numbers(names: Sequence[str]) -> list[int] | None:
+    """The numbers that the program itself gave its steps; None where it did not."""
+    found = [_NUMBER.search(name) for name in names if not name.startswith(_OF_PROFILER)]
+    numbers = [int(match[1]) for match in found if match]
+    return numbers if len(numbers) == len(names) else None
+
+
+def _by_numbers(log: StepTimings, numbers: Sequence[int]) -> I64 | None:
+    """The rows with these numbers; None where the log has none of them."""
     row_of = {number: row for row, number in enumerate(log.step.tolist())}
-    rows = np.array([row_of.get(int(found[1]), -1) for found in numbers if found], np.int64)
+    rows = np.array([row_of.get(number, -1) for number in numbers], np.int64)
     return rows if (rows >= 0).any() else None
 
 

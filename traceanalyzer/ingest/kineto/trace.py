@@ -48,6 +48,10 @@ _LAUNCHED_SHARE = 0.01
 of one such process; several are ranks that were merged."""
 
 
+_DOUBLED_SHARE = 0.05
+"""Of the calls with an id: above, they are of two processes."""
+
+
 class MergedRanksError(UnreadableInputError):
     """Rows of several ranks in one file, which clash where they are read as one."""
 
@@ -57,6 +61,12 @@ def kineto_trace(path: Path, file: KinetoFile, rows: KinetoRows, damage: str) ->
     columns. Raises MergedRanksError."""
     metadata = parse_metadata(file.metadata)
     events = _events(path, rows)
+    if file.arrays == 1 and _are_doubled(events.api):
+        raise MergedRanksError(
+            f"{path}: calls of one process have the same correlation ids twice: recordings of several processes with "
+            "one process id (as in containers) were merged, and which work is whose cannot be told; give the file of "
+            "each rank as the profiler wrote it"
+        )
     used = [number for number in distinct(events.ops.device).tolist() if number >= 0]
     devices, remark = devices_of(metadata, used)
     health = _health(file, rows, damage, events, remark)
@@ -199,6 +209,17 @@ def _launching_processes(rows: KinetoRows, api: ApiCalls, ops: DeviceOps) -> int
         np.isin(ops.correlation, ids[of_call == code]).mean() for code in distinct(of_call)
     ]
     return sum(1 for share in own_shares if share > _LAUNCHED_SHARE)
+
+
+def _are_doubled(api: ApiCalls) -> bool:
+    """Whether calls of one name have one correlation id so often that they are of two processes. No
+    two calls of one process have the same id, but for a driver's call beneath the runtime's."""
+    known = api.correlation > 0
+    if not known.any():
+        return False
+    names = int(api.name.max()) + 1
+    pairs = api.correlation[known].astype(np.int64) * names + api.name[known]
+    return len(distinct(pairs)) < (1 - _DOUBLED_SHARE) * len(pairs)
 
 
 def _process(metadata: dict[str, Any], rows: KinetoRows, pids: list[int]) -> Process:
