@@ -224,3 +224,18 @@ def test_a_last_repetition_without_the_pause_behind_it_is_no_step(last: int, ste
     assert found.source == "periodicity"
     assert len(found) == steps
     assert found.duration[:4].tolist() == [100_000] * 4
+
+
+def test_a_profiler_that_was_started_twice_has_the_steps_of_the_last_time() -> None:
+    """In one file, 900 ms apart: the pause is no step."""
+    b = TraceBuilder()
+    for start in (0, 900_000):
+        for step in range(3):
+            at = start + step * 10_000
+            b.annotation(f"ProfilerStep#{step + 3}", at, at + 9_990)
+            number = start + step + 1
+            b.call("cudaLaunchKernel", at + 10, at + 15, number)
+            b.kernel("gemm", at + 30, at + 8_000, number)
+    found = measure(b.build()).timed.steps
+    assert found.names == ("ProfilerStep#3", "ProfilerStep#4", "ProfilerStep#5")
+    assert found.duration.max() <= 10_100_000

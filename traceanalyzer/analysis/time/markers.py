@@ -42,7 +42,24 @@ def profiler_steps(linked: TraceJoins) -> HostSteps | None:
     rows = outermost_ranges(linked, named, RangeKind.ANNOTATION)
     if not len(rows):
         return _projected(linked, named, "profiler_step")
-    return HostSteps.of_ranges(linked, rows, "profiler_step")
+    return _last_session(HostSteps.of_ranges(linked, rows, "profiler_step"))
+
+
+def _last_session(found: HostSteps) -> HostSteps:
+    """The steps of the last time that the profiler was started, where their numbers begin again: the
+    pause before it belongs to no step."""
+    digits = [step_evidence.DIGITS.findall(name)[-1] for name in found.names]
+    numbers = np.array(list(map(int, digits)))
+    restarts = np.flatnonzero(np.diff(numbers) <= 0) + 1
+    if not len(restarts):
+        return found
+    last = slice(int(restarts[-1]), None)
+    return replace(
+        found,
+        names=found.names[last],
+        start=found.start[last],
+        end=found.end[last],
+    )
 
 
 def step_annotations(linked: TraceJoins) -> HostSteps | None:

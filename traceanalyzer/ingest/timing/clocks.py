@@ -1,4 +1,8 @@
-"""What a column of times is: the time of each step, or a clock that counts from the start."""
+"""Clocks of a log: when a line was written, and whether a column of times is the time of each step or a
+clock that counts from the start."""
+
+import re
+from datetime import date
 
 import numpy as np
 
@@ -15,6 +19,15 @@ start-up. Steps that become slower rise by far less than they take."""
 COARSE_TICKS = 10.0
 """Differences of so many ticks are good to a tenth."""
 _TICKS_S = (1.0, 0.1)
+_MOMENT = re.compile(
+    r"(?:(?P<year>\d{4})[-/](?P<month>\d\d)[-/](?P<day>\d\d)[ T_]|\b[IWE](?P<glog>\d{4}) |(?P<short>\d\d/\d\d) )"
+    r"(?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d)(?P<part>[.,]\d{3,9})?"
+)
+SOME_YEAR = 2000  # of logs that leave it out: only differences count
+_SECONDS_A_DAY = 86_400
+_EPOCH = date(1970, 1, 1).toordinal()
+LATEST_S = 1e11
+"""Times since 1970 beyond this are in ms, us or ns: 1e11 s is the year 5138."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,3 +83,31 @@ def _tick_of(clock: F64) -> float:
         if np.allclose(clock / tick, np.rint(clock / tick), rtol=0, atol=1e-6):
             return tick
     return 0.0
+
+
+def moment_of(line: str) -> tuple[float, bool] | None:
+    """The moment that a line says it was written at, s since 1970, and whether it is good to the
+    millisecond; None without one."""
+    found = _MOMENT.search(line)
+    if found is None:
+        return None
+    month_day = found["glog"] or (found["short"] or "").replace("/", "")
+    try:
+        day = (
+            date(int(found["year"]), int(found["month"]), int(found["day"]))
+            if found["year"]
+            else date(SOME_YEAR, int(month_day[:2]), int(month_day[2:]))
+        )
+    except ValueError:
+        return None
+    seconds = int(found["h"]) * 3600 + int(found["m"]) * 60 + int(found["s"])
+    part = float(f"0.{found['part'][1:]}") if found["part"] else 0.0
+    days = day.toordinal() - _EPOCH
+    return days * _SECONDS_A_DAY + seconds + part, found["part"] is not None
+
+
+def in_seconds(moment: float) -> float:
+    """A time since 1970 in s, whatever its unit was."""
+    while moment > LATEST_S:
+        moment /= 1e3
+    return moment

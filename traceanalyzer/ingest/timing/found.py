@@ -4,10 +4,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from traceanalyzer.ingest.timing.clocks import moment_of
 from traceanalyzer.ingest.timing.fields import MOMENTS, SURE, TIMED, UNSURE
 from traceanalyzer.ingest.timing.formats import FORMATS, PAIRS, PRINTED_MEMORY, LineFormat
 from traceanalyzer.ingest.timing.lines import rank_in_line
-from traceanalyzer.ingest.timing.moments import moment_of
 from traceanalyzer.ingest.timing.printed import steps_of_phases
 from traceanalyzer.ingest.timing.records import (
     GrowingRecords,

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from traceanalyzer.base import TraceAnalyzerError
+from traceanalyzer.ingest.timing.clocks import moment_of
 from traceanalyzer.ingest.timing.formats import LineFormat
-from traceanalyzer.ingest.timing.moments import moment_of
 from traceanalyzer.ingest.timing.names import Meaning
 from traceanalyzer.ingest.timing.pairs import TOKEN, value_of
 from traceanalyzer.ingest.timing.records import Values

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from traceanalyzer.ingest.side_files import decoded, mapping
-from traceanalyzer.ingest.timing.moments import moment_of
+from traceanalyzer.ingest.timing.clocks import moment_of
 from traceanalyzer.ingest.timing.printed import NUMBER, printed_number
 from traceanalyzer.ingest.timing.records import Values
 

@@ -8,10 +8,9 @@ from functools import partial
 import numpy as np
 
 from traceanalyzer.base import NS_PER_MS, NS_PER_S, dataclass, ordinal
-from traceanalyzer.ingest.timing.clocks import counts_up, differences
+from traceanalyzer.ingest.timing.clocks import LATEST_S, counts_up, differences
 from traceanalyzer.ingest.timing.fields import AMOUNTS, BATCH, MAX_COUNT, MOMENTS, TIMED
 from traceanalyzer.ingest.timing.formats import LineFormat
-from traceanalyzer.ingest.timing.moments import LATEST_S
 from traceanalyzer.ingest.timing.names import UNKNOWN_UNIT
 from traceanalyzer.ingest.timing.records import Records
 from traceanalyzer.ingest.timing.runs import may_be_epochs, runs_of
@@ -245,7 +244,8 @@ def _exact(records: Records) -> F64:
     known = np.flatnonzero(np.isfinite(both))
     exact = np.flatnonzero(np.isfinite(step))
     gaps = np.diff(step[exact])
-    spread = (both[known[-1]] - both[known[0]]) / max(len(known) - 1, 1)
+    reach = both[known[-1]] - both[known[0]]
+    spread = reach / max(len(known) - 1, 1)
     stride = float(np.median(gaps)) if len(gaps) else float(np.rint(spread))
     for before, row in zip(known[:-1].tolist(), known[1:].tolist(), strict=True):
         if not np.isfinite(step[row]):
@@ -276,7 +276,8 @@ def _joined(records: Records) -> Records:
 
 def _most_said(records: Records, rows: Bool) -> int:
     """How many of the lines say the time or rate that most of them say."""
-    counts = [int(np.isfinite(records.column(n)[rows]).sum()) for n in TIMED if n in records]
+    columns = [records.column(name)[rows] for name in TIMED if name in records]
+    counts = [int(np.isfinite(column).sum()) for column in columns]
     return max(counts, default=0)
 
 
@@ -303,7 +304,8 @@ def _without_repeats(records: Records) -> Records:
     named = "series" if "series" in records else "epoch"
     series = np.nan_to_num(records.column(named), nan=-1.0)
     kept, target = _first_of_each(step.tolist(), series.tolist())
-    return _filled(records, np.array(target, np.int64)).take(np.array(kept, np.int64))
+    filled = _filled(records, np.array(target, np.int64))
+    return filled.take(np.array(kept, np.int64))
 
 
 def _first_of_each(steps: list[float], series: list[float]) -> tuple[list[int], list[int]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from traceanalyzer.base import dataclass
 from traceanalyzer.base.limits import limits
-from traceanalyzer.ingest.timing.moments import moment_of
+from traceanalyzer.ingest.timing.clocks import moment_of
 from traceanalyzer.ingest.timing.names import EVALUATION, UNKNOWN_UNIT, Meaning, meaning
 from traceanalyzer.ingest.timing.pairs import value_of
 from traceanalyzer.ingest.timing.printed import printed_number

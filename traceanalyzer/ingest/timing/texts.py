@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from traceanalyzer.base import dataclass
+from traceanalyzer.ingest.timing.clocks import moment_of
 from traceanalyzer.ingest.timing.formats import PAIRS, LineFormat
 from traceanalyzer.ingest.timing.found import SAMPLE, FoundLines
 from traceanalyzer.ingest.timing.lines import rank_in_line
-from traceanalyzer.ingest.timing.moments import moment_of
 from traceanalyzer.ingest.timing.names import MEMORY_UNITS, TIME_UNITS, UNKNOWN_UNIT
 from traceanalyzer.ingest.timing.pairs import TOKEN, LinePlan, LineValue, line_plan, value_of
 from traceanalyzer.ingest.timing.special import is_other_bar

@@ -5,7 +5,7 @@ of its kind."""
 import math
 import re
 
-from traceanalyzer.ingest.timing.moments import moment_of
+from traceanalyzer.ingest.timing.clocks import moment_of
 from traceanalyzer.ingest.timing.names import TIME_UNITS, meaning
 from traceanalyzer.ingest.timing.printed import NUMBER, printed_number
 from traceanalyzer.ingest.timing.records import Values
