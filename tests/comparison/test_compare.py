@@ -189,6 +189,7 @@ def test_the_json_has_everything_under_plain_names():
         "rows",
         "host_factor",
         "gpu_factor",
+        "ranks",
     }
     change = said["changes"][0]
     assert (change["part"], change["class"], change["kind"]) == ("idle", "sync", "less_idle")

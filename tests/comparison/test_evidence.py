@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.comparison.build import idle, part, report
+from traceanalyzer.analysis.ranks.compare import RankRow
 from traceanalyzer.analysis.tables.budget import Unprofiled
 from traceanalyzer.comparison.compare import compare_reports
 from traceanalyzer.comparison.document import Several
@@ -161,6 +162,26 @@ def test_a_step_that_a_stopwatch_halves_at_the_same_work_is_not_called_unchanged
     assert "input, other ranks, the host or the machine made the difference" in found.headline
     little = compare_reports(timed(BASE), timed(run(9.4, hosts)))
     assert little.verdict == "no_change"
+
+
+def with_ranks(made, *late_ms):
+    """The same of several ranks, of which the first is reported, each so late."""
+    step_ms = made.metrics.unprofiled_step_time_ms
+    rows = [
+        RankRow(i, 0, step_ms, step_ms, 1.0, 1.0, 0.0, 0.0, 0.0, False, gain_ms=late)
+        for i, late in enumerate(late_ms)
+    ]
+    return replace(made, tables=made.tables | {"ranks": rows})
+
+
+def test_what_another_rank_does_is_a_change_of_the_program():
+    hosts = [host("aten::mm"), host("aten::add"), host("aten::relu")]
+    even = with_ranks(timed(run(5.0, hosts)), 0.0, 0.0, 0.0)
+    found = compare_reports(with_ranks(timed(BASE), 0.0, 5.0, 0.0), even)
+    assert found.verdict == "faster"
+    assert "Rank 1 became faster: it holds up each step by 5 → 0 ms." in found.headline
+    found = compare_reports(with_ranks(timed(BASE), 0.0, 0.0, 0.0), even)
+    assert found.verdict == "not_comparable"
 
 
 def test_a_stopwatch_that_the_hosts_speed_explains_is_no_change():

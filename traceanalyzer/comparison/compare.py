@@ -6,6 +6,7 @@ from operator import attrgetter
 from traceanalyzer.analysis.memory.measure import Site
 from traceanalyzer.analysis.tables.step_parts import BUDGET, StepPart
 from traceanalyzer.base import MEMORY
+from traceanalyzer.comparison.by_rank import ranks_between
 from traceanalyzer.comparison.by_row import batch_changes, outcomes_between, rows_between
 from traceanalyzer.comparison.changes import changes_between
 from traceanalyzer.comparison.conditions import INPUT_SHAPES, RANK, are_unlike, conditions_between
@@ -54,7 +55,8 @@ def compare_reports(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -
     step = _step(parts, total)
     changes = changes_between(*parts, total)
     conditions = conditions_between(a, b)
-    evidence = evidence_of(a, b, parts, step.a_ms)
+    ranks = ranks_between(a, b)
+    evidence = evidence_of(a, b, parts, step.a_ms, ranks)
     metrics = metrics_between(a, b)
     each = per_unit(a, b)
     judged = judge(a, b, step, evidence, unit.per, unlike=are_unlike(conditions))
@@ -79,6 +81,7 @@ def compare_reports(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -
         rows=rows_between(a, b, step.a_ms),
         predicted=predicted_for(a, b, sides, changes),
         notes=_notes(a, b, step),
+        ranks=None if ranks is None else ranks.under(judged.word),
         memory=_memory(a.tables.get("memory", []), b.tables.get("memory", [])),
     )
     return replace(found, headline=_headline(a, b, found, judged))
@@ -94,6 +97,7 @@ def _headline(a: Report, b: Report, found: Comparison, judged: Judged) -> str:
         judged.reason,
         *(outcome.sentence for outcome in found.outcomes if outcome.worse),
         _largest(found.step, found.changes, found.conditions),
+        found.ranks.sentence if found.ranks else "",
         _of_waiting(a, b, found.step),
         _of_memory(a, b),
     )

@@ -110,7 +110,10 @@ def _rank(report: Report) -> str:
     awaited = [row.rank for row in rows if row.straggler]
     if awaited:
         return f"rank {awaited[0]}, for which the others wait"
-    return f"rank {rows[0].rank}" if rows else ""
+    if rows:
+        return f"rank {rows[0].rank}"
+    known = [item.rank for item in report.inputs if item.rank is not None]
+    return f"rank {known[0]}" if len(known) == 1 and (report.inputs[0].world_size or 1) > 1 else ""
 
 
 def _stated(a: Report, b: Report) -> Iterator[Condition]:

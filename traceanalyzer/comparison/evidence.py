@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from traceanalyzer.analysis.tables.step_parts import StepPart
 from traceanalyzer.base import dataclass, ratio
+from traceanalyzer.comparison.by_rank import RanksChange
 from traceanalyzer.comparison.metrics import figures_by_path
 from traceanalyzer.comparison.speed import (
     APART,
@@ -49,17 +50,20 @@ class SpeedEvidence:
     known: bool
     """Whether both hosts were recorded in parts: without, changed work cannot be told in time."""
     is_same_work: bool  # whether nothing changed in certain places
+    on_ranks: float = 0.0
+    """How much later a rank became whose own work is not compared: that shows in the step, too."""
 
     @property
     def most(self) -> float:
-        """The larger of what changed on the host and on the GPU."""
-        return max(abs(self.on_host), abs(self.on_gpu))
+        """The largest of what changed on the host, on the GPU and between ranks."""
+        return max(abs(self.on_host), abs(self.on_gpu), abs(self.on_ranks))
 
     def towards(self, change: float) -> float:
         """How much of what was found in certain places has the sign of a change of the step."""
         sign = math.copysign(1.0, change)
         both = self.on_host + self.on_gpu
-        return max(sign * self.on_host, sign * self.on_gpu, sign * both, 0.0)
+        each = (self.on_host, self.on_gpu, both, self.on_ranks)
+        return max(0.0, *(sign * change for change in each))
 
 
 @dataclass(frozen=True)
@@ -80,15 +84,20 @@ class HostChange:
 
 
 def evidence_of(
-    a: Report, b: Report, parts: tuple[list[StepPart], list[StepPart]], step_ms: float
+    a: Report,
+    b: Report,
+    parts: tuple[list[StepPart], list[StepPart]],
+    step_ms: float,
+    ranks: RanksChange | None = None,
 ) -> SpeedEvidence:
-    """What is known of both, the device work by `parts`; `step_ms` is A's."""
+    """What is known of both, the device work by `parts`, and of their `ranks`; `step_ms` is A's."""
     gpu = _gpu_change(*parts)
     known = bool(a.host_parts and b.host_parts)
     host = _host_change(a, b, step_ms) if known else _host_by_idle(*parts, step_ms)
     changed = gpu.differences_ms or host.differences_ms
     dispatch_ms = sum(part.dispatch_ms for part in b.host_parts)
     other_ms = sum(part.stretch_ms for part in b.host_parts)
+    on_ranks = _between_ranks(ranks, step_ms)
     return SpeedEvidence(
         host=host.speed,
         gpu=gpu.speed,
@@ -97,8 +106,20 @@ def evidence_of(
         common_ms=gpu.common_ms,
         dispatch_share=ratio(dispatch_ms, dispatch_ms + other_ms) or 0.0,
         known=known,
-        is_same_work=not changed and (known or _same_counts(a, b)),
+        is_same_work=not changed and not on_ranks and (known or _same_counts(a, b)),
+        on_ranks=on_ranks,
     )
+
+
+def _between_ranks(ranks: RanksChange | None, step_ms: float) -> float:
+    """How much later, or less late, ranks became whose own work is not compared: a share of the
+    step, the largest; 0 where none did by enough to be named."""
+    if ranks is None:
+        return 0.0
+    compared = (ranks.a_critical, ranks.b_critical)
+    others = [ranks.row(rank) for rank in (ranks.slower, ranks.faster) if rank not in compared]
+    changes = [one.late_difference_ms or 0.0 for one in others if one is not None]
+    return ratio(max(changes, key=abs, default=0.0), step_ms) or 0.0
 
 
 def _same_counts(a: Report, b: Report) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import field
 from typing import Literal
 
 from traceanalyzer.base import dataclass, metric
+from traceanalyzer.comparison.by_rank import RanksChange
 from traceanalyzer.comparison.by_row import BatchChange, Outcome, RowChange
 from traceanalyzer.comparison.noise import RUN_NOISE_SHARE
 from traceanalyzer.report.memory.model import LineChange
@@ -190,6 +191,8 @@ class Comparison:
     """Time for each sample or token, where both sides know how many a step has and these differ."""
     outcomes: list[Outcome] = field(default_factory=list)
     """Loss, gradient norm and peak memory, where both sides logged them in the same steps."""
+    ranks: RanksChange | None = None
+    """All ranks of both, where either side has several."""
 
     def __repr__(self) -> str:
         """The answer and the largest changes: all of it is in the fields."""

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from traceanalyzer.base import ELLIPSIS, dataclass, metric, plural
+from traceanalyzer.comparison.by_rank import RankChange
 from traceanalyzer.comparison.by_row import SHOWN
 from traceanalyzer.comparison.model import Change, Comparison, Difference, Side
 from traceanalyzer.comparison.noise import RUN_NOISE_SHARE
@@ -159,6 +160,7 @@ def sections(comparison: Comparison) -> list[Section]:
             _rows(title, comparison.rows.get(name, [])[:SHOWN], Weight.TABLE)
             for name, title in BY_ROW.items()
         ),
+        _rows("By rank", _ranks(comparison), Weight.HEALTH),
         _rows("What training came to", comparison.outcomes, Weight.TABLE),
         _rows("Iterations at like batches", comparison.batches, Weight.TABLE),
         _rows("GPU memory at the peak, by line", comparison.memory[:SHOWN_CHANGES], Weight.TABLE),
@@ -167,6 +169,12 @@ def sections(comparison: Comparison) -> list[Section]:
         Section(NOTES, comparison.notes, weight=Weight.TABLE),
     ]
     return [section for section in page if section.parts]
+
+
+def _ranks(comparison: Comparison) -> Sequence[RankChange]:
+    """The ranks that both have, those that became later or less late by most first."""
+    rows = comparison.ranks.rows if comparison.ranks else []
+    return sorted(rows, key=lambda row: -abs(row.late_difference_ms or 0.0))[:SHOWN]
 
 
 def _rows(title: str, rows: Sequence[Any], weight: Weight = Weight.ANSWER) -> Section:
