@@ -1,42 +1,83 @@
 """What the ranks that hold up a run cost, as its diagnosis says: what reports and fleets show."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from traceanalyzer.analysis.ranks.compare import RankComparison, RankRow
 from traceanalyzer.analysis.ranks.late import LateRank
 from traceanalyzer.diagnosis.diagnose import Diagnosis
+from traceanalyzer.diagnosis.finding import Finding
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.straggler import (
     LATE_IN_REPLAY,
+    Cause,
+    gain_without_late_ms,
     holding_up,
     how_late,
     late_by_replay,
+    why_late,
 )
 
 STRAGGLER = "straggler"
 """The finding that names ranks."""
 
 
+class HeldUp(NamedTuple):
+    """The ranks that a finding names."""
+
+    costs: dict[int | None, float]
+    """For each what the run gains without it, ms a step; empty where nobody is named."""
+    how: str = "alone"
+    """Whether they hold up the run `alone`, `together` or `by turns`."""
+    cause: Cause | None = None
+    """Why, where their own work tells."""
+    shared: bool = False
+    """Whether each cost is that of all of them."""
+
+
 def rank_costs(m: Measurements, found: Diagnosis) -> dict[int | None, float]:
-    """For each rank that a finding names what the run gains without it, ms a step: what the advice
-    gains; without advice, and of ranks by turns, what it is late by as recorded, at most the
-    finding's headroom. Empty where nobody is named."""
+    """For each rank that a finding names what the run gains without it, ms a step."""
+    return held_up(m, found).costs
+
+
+def held_up(m: Measurements, found: Diagnosis) -> HeldUp:
+    """The ranks that a finding names, with what the advice gains; without advice, and of ranks that
+    came late by turns, what each is late by as recorded, at most the finding's headroom."""
     finding = next((one for one in found.findings if one.id == STRAGGLER), None)
     if finding is None or m.ranks is None:
-        return {}
+        return HeldUp({})
     in_replay = m.memo(late_by_replay) if finding.evidence[0].metric == LATE_IN_REPLAY else None
-    late = holding_up(m)
-    recorded = _recorded_costs(m.ranks, late)
-    if in_replay is not None:
-        recorded = {in_replay.rank: in_replay.late_ms}
-    elif how_late(late) == "by turns":
-        return recorded
     gain_ms = _gain_ms(found)
+    if in_replay is not None:
+        cost_ms = in_replay.late_ms if gain_ms is None else gain_ms
+        costs = dict.fromkeys(in_replay.ranks, cost_ms)
+        cause: Cause = "more_work" if in_replay.computes else "slow_host"
+        return HeldUp(costs, in_replay.how, cause, shared=len(costs) > 1)
+    late = holding_up(m)
+    how = how_late(late)
+    recorded = _recorded_costs(m.ranks, late)
+    if how == "by turns":
+        return HeldUp(recorded, how)
     if gain_ms is not None:
-        return dict.fromkeys(recorded, gain_ms)
-    most_ms = finding.headroom_ms
-    return {rank: ms if most_ms is None else min(ms, most_ms) for rank, ms in recorded.items()}
+        costs = dict.fromkeys(recorded, gain_ms)
+        return HeldUp(costs, how, _cause(m), shared=len(costs) > 1)
+    most_ms = _most_ms(m, finding)
+    costs = {rank: min(ms, most_ms) for rank, ms in recorded.items()}
+    return HeldUp(costs, how, _cause(m), shared=len(costs) > 1)
+
+
+def _cause(m: Measurements) -> Cause | None:
+    """Why ranks are late; stages of a pipeline do other work each, so that theirs does not tell."""
+    return None if m.ranks is None or m.ranks.pipeline is not None else why_late(m)
+
+
+def _most_ms(m: Measurements, finding: Finding) -> float:
+    """What ranks that no advice is on cost at most: the finding's headroom, and what the replay
+    gains without them."""
+    known = (finding.headroom_ms, gain_without_late_ms(m))
+    return min((ms for ms in known if ms is not None), default=math.inf)
 
 
 def _recorded_costs(ranks: RankComparison, late: Sequence[LateRank]) -> dict[int | None, float]:

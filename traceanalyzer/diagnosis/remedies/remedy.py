@@ -28,6 +28,8 @@ class Offer:
     changes_work: bool = False
     """Whether it changes what a step does: what it leads to is the time of as much work, not that
     of a step."""
+    ranks: tuple[int | None, ...] = ()
+    """The ranks that it is about, where it is about some of several."""
 
     @property
     def single(self) -> bool:

@@ -46,8 +46,8 @@ LOAD_OF_OTHERS = 0.1
 EQUAL_GPUS = 1.05  # the same kernels of equal GPUs differ by less
 
 
-LATE_IN_REPLAY = "the replay takes longer for it than for the middle rank"
-"""The evidence of a finding on a rank that is late in the replay alone."""
+LATE_IN_REPLAY = "gain without what is late, by replay"
+"""The evidence of a finding on ranks that are late in the replay alone."""
 Cause = Literal["slow_gpu", "more_work", "slow_host", "input"]
 REASONS: dict[str, dict[Cause | None, str]] = {
     "alone": {
@@ -106,27 +106,47 @@ def _ways() -> tuple[Callable[[Measurements, "_Run"], Offer | None], ...]:
 
 @dataclass(frozen=True)
 class LateByReplay:
-    """A rank that is late without the profiler, whatever came late as recorded."""
+    """Ranks that hold up the run without the profiler, whatever came late as recorded."""
 
-    rank: int | None
-    late_ms: float  # by how much its step is longer than that of the middle one
-    computes: bool  # whether most of that is its kernels' time
+    ranks: tuple[int | None, ...]
+    late_ms: float  # what the run gains without what they are late by
+    computes: bool  # whether most of that is their kernels' time
+    how: str  # `alone`, `together` or `by turns`
 
 
 def late_by_replay(m: Measurements) -> LateByReplay | None:
-    """The rank that advice wants to have fixed although what comes late as recorded does not hold
-    up the run; None where there is none."""
+    """The ranks that advice wants to have fixed although what comes late as recorded does not hold
+    up the run; None where there are none, or the run hardly gains without what they do."""
     replay = m.replay
     several = m.ranks is not None and len(m.ranks.rows) > 1 and m.ranks.pipeline is None
     if replay is None or not several or len(replay.typical) < 2:
         return None
     run = _run_of(m, replay)
-    if any(way(m, run) for way in _ways()[:-1]) or _with_more_to_do(m, run) is None:
+    offer = next(filter(None, (way(m, run) for way in _ways())), None)
+    if offer is None or not offer.ranks:
         return None
-    slow, late_ms = latest_rank(replay)
+    gain_ms = replay.gain_ms(offer.scenario)
+    cautious_ms = replay.pessimistic_gain_ms(offer.scenario)
+    least_ms = fix_straggler.least_gain * fix_straggler.min_pessimistic_share * replay.base_ms
+    if gain_ms < MIN_SHARE * replay.base_ms or cautious_ms < least_ms:
+        return None
     times = run.work.compute_ms
-    more_ms = float(times[slow] - np.delete(times, slow).mean())
-    return LateByReplay(run.names[slow], late_ms, more_ms >= MIN_SHARE * replay.base_ms)
+    named = [i for i, name in enumerate(run.names) if name in offer.ranks]
+    others = np.delete(times, named)
+    more_ms = float(times[named].max() - others.mean()) if len(others) else 0.0
+    return LateByReplay(
+        ranks=offer.ranks,
+        late_ms=gain_ms,
+        computes=more_ms >= MIN_SHARE * replay.base_ms,
+        how=_how(offer, replay),
+    )
+
+
+def _how(offer: Offer, replay: Replay) -> str:
+    if len(offer.ranks) < 2:
+        return "alone"
+    several = ranks_that_work_longer(replay.recorded)
+    return "by turns" if several is not None and not several.at_once else "together"
 
 
 def _run_of(m: Measurements, replay: Replay) -> "_Run":
@@ -154,12 +174,14 @@ def how_late(late: Sequence[LateRank]) -> str:
     return "by turns" if len(late) > 1 else "alone"
 
 
-def _by_turns(_: Measurements, run: _Run) -> Offer | None:
+def _by_turns(m: Measurements, run: _Run) -> Offer | None:
     if len(run.late) < 2 or run.how == "together":
         return None
+    if len(run.late) == len(run.tapes):  # without all of them there is nothing left to replay
+        return _several_work_longer(m, run)
     who = [run.names[i] for i in run.late]
     how = words("fix_straggler", "by_turns", ranks=listed(who), first=who[0])
-    return Offer(how, without_ranks(run.tapes, run.late))
+    return Offer(how, without_ranks(run.tapes, run.late), ranks=tuple(who))
 
 
 def _with_slow_gpus(m: Measurements, run: _Run) -> Offer | None:
@@ -169,9 +191,10 @@ def _with_slow_gpus(m: Measurements, run: _Run) -> Offer | None:
     usual_ms = np.median(np.delete(compute_ms, run.late))
     more = digits((compute_ms[run.late[0]] - usual_ms) * run.replay.scale)
     ranks = "ranks" if run.how == "together" else "rank"
-    who = f"{ranks} {listed([run.names[i] for i in run.late])}"
-    clocks = words("fix_straggler", "clocks", who=who, more=more)
-    return Offer(clocks, without_ranks(run.tapes, run.late, 1.0), against=("straggler", "compute"))
+    names = tuple(run.names[i] for i in run.late)
+    clocks = words("fix_straggler", "clocks", who=f"{ranks} {listed(names)}", more=more)
+    without = without_ranks(run.tapes, run.late, 1.0)
+    return Offer(clocks, without, against=("straggler", "compute"), ranks=names)
 
 
 def _is_more_than_kernels_say(m: Measurements, run: _Run, slow: int) -> bool:
@@ -204,7 +227,7 @@ def _uneven(m: Measurements, run: _Run) -> Offer | None:
     evened = Scenario(
         "fix_straggler", change, "every rank computes for as long as they do on average"
     )
-    return Offer(same_for_all(deal), evened)
+    return Offer(same_for_all(deal), evened, ranks=(run.names[most],))
 
 
 def _with_more_to_do(_m: Measurements, run: _Run) -> Offer | None:
@@ -237,7 +260,7 @@ def _with_more_to_do(_m: Measurements, run: _Run) -> Offer | None:
         )
     else:  # its host is merely slower
         return None
-    return Offer(reason, without_ranks(run.tapes, [slow]))
+    return Offer(reason, without_ranks(run.tapes, [slow]), ranks=(name,))
 
 
 def _whose_host_works(_m: Measurements, run: _Run) -> Offer | None:
@@ -249,7 +272,7 @@ def _whose_host_works(_m: Measurements, run: _Run) -> Offer | None:
     if more_ms < MORE_WORK_SHARE * run.replay.base_ms:
         return None
     reason = words("fix_straggler", "host_works", more=digits(more_ms), rank=run.names[slow])
-    return Offer(reason, without_ranks(run.tapes, [slow]))
+    return Offer(reason, without_ranks(run.tapes, [slow]), ranks=(run.names[slow],))
 
 
 def rank_that_loads_itself(tapes: Sequence[Tape]) -> int | None:
@@ -276,7 +299,8 @@ def _that_loads_itself(_m: Measurements, run: _Run) -> Offer | None:
 
     how = words("fix_straggler", "loads_itself", rank=name, load=digits(load_ms))
     basis = "the rank's batches are ready when it asks for them"
-    return Offer(how, Scenario("fix_straggler", change, basis), against=("straggler", "input"))
+    itself = Scenario("fix_straggler", change, basis)
+    return Offer(how, itself, against=("straggler", "input"), ranks=(name,))
 
 
 def _several_work_longer(_m: Measurements, run: _Run) -> Offer | None:
@@ -297,9 +321,9 @@ def _several_work_longer(_m: Measurements, run: _Run) -> Offer | None:
         return replace(tape, work=work, loading=loading)
 
     which = "work_at_once" if found.at_once else "work_by_turns"
-    how = words("fix_straggler", which, ranks=listed(who), more=digits(found.more_ms))
+    how = words("fix_straggler", which, ranks=listed(who), more=digits(found.most_ms))
     basis = "before each collective every host works for as long as the middle one does"
-    return Offer(how, Scenario("fix_straggler", change, basis))
+    return Offer(how, Scenario("fix_straggler", change, basis), ranks=tuple(who))
 
 
 def _of_pipeline(ranks: RankComparison, replay: Replay) -> Offer:
@@ -387,15 +411,24 @@ def late_tapes(m: Measurements) -> list[int]:
 
 def gains_without_late(m: Measurements) -> bool:
     """Whether the run gains without the ranks that hold it up by the replay, too: what comes late
-    as recorded may be the profiler's cost, or the lead of hosts that never wait. True of ranks that
+    as recorded may be the profiler's cost, or the lead of hosts that never wait. True where the
+    replay does not tell."""
+    gain_ms = gain_without_late_ms(m)
+    if gain_ms is None or m.replay is None:
+        return True
+    return gain_ms >= LATE_SHARE * m.replay.base_ms
+
+
+def gain_without_late_ms(m: Measurements) -> float | None:
+    """What the run gains without the ranks that hold it up, by the replay; None of ranks that
     cannot be replayed together, and of a single step, in which a host that is slow can't be told
     from one that was."""
     named = late_tapes(m)
     if m.replay is None or m.ranks is None or not named or m.timed.steps.steady_count < 2:
-        return True
+        return None
     by_turns = len(named) > 1 and how_late(holding_up(m)) == "by turns"
     without = NO_STRAGGLER if by_turns else without_ranks(m.replay.typical, named)
-    return m.replay.gain_ms(without) >= LATE_SHARE * m.replay.base_ms
+    return m.replay.gain_ms(without)
 
 
 def why_late(m: Measurements) -> Cause | None:

@@ -8,7 +8,7 @@ from traceanalyzer.analysis.ranks.compare import RankComparison
 from traceanalyzer.analysis.ranks.late import LateRank
 from traceanalyzer.analysis.ranks.pipeline.job import PipelineJob
 from traceanalyzer.analysis.ranks.pipeline.operations import BACKWARD, FORWARD
-from traceanalyzer.base import ratio
+from traceanalyzer.base import plural, ratio
 from traceanalyzer.base.figures import MS_PER_S
 from traceanalyzer.diagnosis.draft import Draft, Part, Proposal, finding, share
 from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence, same_for_all
@@ -149,11 +149,18 @@ def straggler(m: Measurements, _free: Bool) -> Iterator[Draft]:
     ranks = m.ranks
     if ranks is None or len(ranks.rows) < 2:
         return
-    named = list(_late_as_recorded(m, ranks))
-    yield from named
-    late = None if named else m.memo(late_by_replay)
-    if late is not None:
-        yield _late_without_profiler(m, late)
+    recorded = list(_late_as_recorded(m, ranks))
+    advised = m.memo(late_by_replay)
+    if advised is not None and not (recorded and set(advised.ranks) == _named(m, ranks)):
+        yield _late_without_profiler(m, advised)
+    else:
+        yield from recorded
+
+
+def _named(m: Measurements, ranks: RankComparison) -> set[int | None]:
+    """The ranks that the finding on the recording names."""
+    positions = [one.position for one in holding_up(m)] or [ranks.critical]
+    return {ranks.rows[position].rank for position in positions}
 
 
 def _late_as_recorded(m: Measurements, ranks: RankComparison) -> Iterator[Draft]:
@@ -170,15 +177,17 @@ def _late_as_recorded(m: Measurements, ranks: RankComparison) -> Iterator[Draft]
 
 
 def _late_without_profiler(m: Measurements, late: LateByReplay) -> Draft:
-    """The finding on a rank that is late in the replay alone, whose advice has its gain."""
-    how = "it computes longer" if late.computes else "its host is late"
-    title = f"{HOLD_UP['alone'].format(late.rank)}: {how}"
+    """The finding on ranks that are late in the replay alone, whose advice has their gain."""
+    who = listed(late.ranks)
+    title = HOLD_UP[late.how].format(who)
+    if late.how == "alone":
+        title = f"{title}: {'it computes longer' if late.computes else 'its host is late'}"
     cls: BottleneckClass = "compute" if late.computes else "host"
     share_late = Evidence(
         LATE_IN_REPLAY,
         ratio(late.late_ms, m.step.step_ms),
         "share",
-        f"rank {late.rank}, without the profiler and without waiting for others",
+        f"{plural('rank', len(late.ranks))} {who}, without the profiler and without waiting for others",
     )
     return Draft("straggler", cls, title, "none", None, [share_late], [])
 

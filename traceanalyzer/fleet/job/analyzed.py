@@ -10,7 +10,7 @@ from pathlib import Path
 from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.base.errors import SeveralRunsError
 from traceanalyzer.diagnosis.diagnose import diagnose
-from traceanalyzer.diagnosis.rank_costs import rank_costs
+from traceanalyzer.diagnosis.rank_costs import held_up
 from traceanalyzer.diagnosis.selection import measured
 from traceanalyzer.fleet.digests.files import DigestedRank, digest_name
 from traceanalyzer.fleet.job.model import Analyzed
@@ -32,7 +32,8 @@ def analyzed(ranks: Sequence[DigestedRank], digests: Sequence[RecordingPlace]) -
         raise
     except TraceAnalyzerError:
         return None
-    return Analyzed(summary=found.summary, costs=rank_costs(critical, found))
+    named = held_up(critical, found)
+    return Analyzed(found.summary, named.costs, named.how, named.cause, named.shared)
 
 
 def _is_here(path: str, digests: set[str]) -> bool:

@@ -4,7 +4,7 @@ in a sentence."""
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -85,7 +85,10 @@ def job_answer(
     # Where the replay says that nobody is late but by the profiler, nothing is gained by evening
     # out what was recorded.
     held_up = analysis is None or bool(analysis.costs or culprits)
-    changes = changes_of(job, culprits) if held_up else []
+    shared = analysis is not None and analysis.shared
+    if analysis is not None and analysis.cause is not None:
+        culprits = [_by_their_work(one, analysis.cause) for one in culprits]
+    changes = changes_of(job, culprits, shared=shared) if held_up else []
     return Job(
         ranks=_ranks(job),
         summary=summary_of(job, culprits, analysis),
@@ -98,6 +101,12 @@ def job_answer(
         pipeline=None if job.compared.pipeline is None else job.compared.pipeline.slowdown,
         notes=_notes(job),
     )
+
+
+def _by_their_work(culprit: JobCulprit, cause: Cause) -> JobCulprit:
+    """A rank that is late for what the analysis of the recordings names."""
+    of_rank = culprit.cause not in ("slow_link", "heavy_stage")
+    return replace(culprit, cause=cause) if of_rank else culprit
 
 
 def _nothing_read(chosen: Chosen) -> str:
@@ -376,7 +385,7 @@ def summary_of(
     if analysis is not None and analysis.summary.step_ms is not None:
         headline = f"No rank holds up the job. {analysis.summary.headline}"
         if culprits:
-            headline = _headline(job, culprits, _cost(job, culprits, analysis))
+            headline = _headline(job, culprits, _cost(job, culprits, analysis), analysis)
         return replace(analysis.summary, headline=headline)
     digest = job.digests[job.compared.critical]
     why = job.ranks[job.compared.critical].why
@@ -423,7 +432,9 @@ def _all_alike(part: str, part_ms: float, step_ms: float) -> str:
     )
 
 
-def _headline(job: JobRanks, culprits: Sequence[JobCulprit], cost: str) -> str:
+def _headline(
+    job: JobRanks, culprits: Sequence[JobCulprit], cost: str, analysis: Analyzed | None = None
+) -> str:
     worst = culprits[0]
     if worst.cause == "heavy_stage":
         return (
@@ -436,7 +447,7 @@ def _headline(job: JobRanks, culprits: Sequence[JobCulprit], cost: str) -> str:
         gain = f"{digits(worst.gain_ms)} ms of each {digits(step_ms)} ms step"
         return f"The links of {where} are slow: its transfers take {gain} longer."
     if len(culprits) > 1:
-        return _of_several(culprits, cost, job.compared.late[0].together)
+        return _of_several(culprits, cost, _held_up(job, analysis))
     host = f" (host {worst.host})" if worst.host else ""
     return f"Rank {worst.rank}{host} holds up the job: {WORDS[worst.cause]}. It costs {cost}."
 
@@ -452,16 +463,32 @@ def _ranks_of_stage(job: JobRanks, stage: int | None) -> str:
     return f"{'ranks' if len(ranks) > 1 else 'rank'} {shown}{more}"
 
 
-def _of_several(culprits: Sequence[JobCulprit], cost: str, together: bool) -> str:
+class _How(NamedTuple):
+    """How several ranks hold up a job."""
+
+    together: bool  # at the same collectives, not by turns
+    shared: bool  # whether the cost of each is that of all
+
+
+def _held_up(job: JobRanks, analysis: Analyzed | None) -> _How:
+    if analysis is not None:
+        return _How(analysis.how == "together", analysis.shared)
+    together = bool(job.compared.late) and job.compared.late[0].together
+    return _How(together, shared=together)
+
+
+def _of_several(culprits: Sequence[JobCulprit], cost: str, how: _How) -> str:
     worst = culprits[0]
     hosts = {one.host for one in culprits}
     ranks = ", ".join(str(one.rank) for one in culprits[:SHOWN])
     if len(culprits) > SHOWN:
         ranks += ", ..."
     on = f" (all on host {worst.host})" if len(hosts) == 1 and None not in hosts else ""
-    if together:
+    if how.together:
         why = f" ({worst.cause.replace('_', ' ')})" if worst.cause else ""
         return f"Ranks {ranks}{on} hold up the job together{why}. They cost {cost}."
+    if how.shared:
+        return f"Ranks {ranks}{on} hold up the job by turns. They cost {cost}."
     return f"Ranks {ranks}{on} hold up the job by turns; rank {worst.rank} most: {cost}."
 
 
@@ -474,7 +501,7 @@ def _cost(job: JobRanks, culprits: Sequence[JobCulprit], analysis: Analyzed | No
         since = f", since {worst.since}"
     elif worst.pattern == "recurring":
         since = ", in all steps"
-    alone = len(culprits) == 1 or job.compared.late[0].together
+    alone = len(culprits) == 1 or _held_up(job, analysis).shared
     if analysis is not None and alone and worst.rank in analysis.costs and analysis.summary.step_ms:
         share = f"{worst.gain_ms / analysis.summary.step_ms:.0%}"
         step = f"{digits(analysis.summary.step_ms)} ms step"

@@ -31,15 +31,24 @@ STAGES = "stages evened out"
 WORST = "without the worst 3 % of the ranks"
 
 
-def changes_of(job: JobRanks, culprits: Sequence[JobCulprit]) -> list[JobChange]:
-    """The changes, the widest last; empty without matched collectives or a pipeline."""
+def changes_of(
+    job: JobRanks, culprits: Sequence[JobCulprit], *, shared: bool = False
+) -> list[JobChange]:
+    """The changes, the widest last; empty without matched collectives or a pipeline. `shared`:
+    whether the cost of each culprit is that of all."""
     if job.compared.pipeline is not None:
         return _of_pipeline(job, job.compared.pipeline)
     plan = job.plan
     if plan is None or not len(job.steady_steps):
         return []
     rows = [
-        JobChange(f"without {_links_of(one)}", one.gain_ms, one.low_ms, one.high_ms, None)
+        JobChange(
+            f"without {_ranks_of(culprits) if shared else _links_of(one)}",
+            one.gain_ms,
+            one.low_ms,
+            one.high_ms,
+            None,
+        )
         for one in culprits[:1]
         if not any(late.together for late in job.compared.late)
     ]
@@ -67,7 +76,7 @@ def _of_plan(
     late = [one.position for one in job.compared.late]
     if len(late) > 1:
         yield row(
-            "without ranks " + " and ".join(str(one.rank) for one in culprits[:NAMED]),
+            f"without {_ranks_of(culprits)}",
             without(late),
         )
     yield from (row(what, without(ranks)) for what, ranks in _worst_places(job))
@@ -95,6 +104,10 @@ def _of_pipeline(job: JobRanks, pipeline: PipelineJob) -> list[JobChange]:
     rows += [row(what, pipeline.without_ms(ranks)) for what, ranks in _worst_places(job)]
     rows += [row(STAGES, pipeline.evened_ms), row(ALIKE, pipeline.alike_ms)]
     return _explaining(rows, float(pipeline.base_ms.mean()))
+
+
+def _ranks_of(culprits: Sequence[JobCulprit]) -> str:
+    return "ranks " + " and ".join(str(one.rank) for one in culprits[:NAMED])
 
 
 def _links_of(culprit: JobCulprit) -> str:

@@ -76,6 +76,9 @@ class Analyzed:
     costs: Mapping[int | None, float]
     """The ranks that hold up the others without the profiler, too, and what each costs, ms of that
     step."""
+    how: str = "alone"  # whether they do so `alone`, `together` or `by turns`
+    cause: Cause | None = None  # why, where their own work tells
+    shared: bool = False  # whether each cost is that of all of them
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,9 @@ class WorkLonger:
     ranks: tuple[int, ...]
     """Positions of the ranks that do so, the one that does so most first."""
     more_ms: float
-    """A step, of all ranks together."""
+    """A step, of all ranks together: more than the step may have, as their hosts work at one time."""
+    most_ms: float
+    """A step, of the rank that does so most."""
     at_once: bool
     """Whether they do so at the same collectives, not by turns."""
     kept: tuple[F64, ...]
@@ -65,6 +67,7 @@ def ranks_that_work_longer(tapes: Sequence[Tape]) -> WorkLonger | None:
     return WorkLonger(
         ranks=tuple(int(rank) for rank in order if of_rank[rank] > 0),
         more_ms=total / tapes[0].steps / NS_PER_MS,
+        most_ms=float(of_rank.max()) / tapes[0].steps / NS_PER_MS,
         at_once=total - float(excess.max(axis=0).sum()) > AT_ONCE_SHARE * total,
         kept=tuple(_of_events(tape, of_meetings) for tape, of_meetings in pairs),
     )
