@@ -1,9 +1,15 @@
-"""One name is one figure, in a report's check and in the history of runs."""
+"""One name is one figure: in a report's check, in the history of runs, on its page, and for an
+agent."""
 
 from __future__ import annotations
 
+import json
+import re
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
+from html import unescape
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,11 +17,15 @@ import pytest
 import traceanalyzer as ta
 from tests.analyzed import reported
 from tests.recorded import ROOT
+from traceanalyzer.agent import verbs
+from traceanalyzer.agent.sources import Sources
 from traceanalyzer.comparison.metrics import shown_figures
 from traceanalyzer.history import database
 from traceanalyzer.history.database import MIGRATIONS
 from traceanalyzer.history.runs import store_report
 from traceanalyzer.report.figures.spoken import spoken_figures
+from traceanalyzer.report.format import figure
+from traceanalyzer.report.html import render_html
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,3 +95,65 @@ def test_runs_of_an_older_file_get_the_same_figures(
     assert row == pytest.approx(
         (figures(new)["step_time_ms.mean"], figures(new)["gpu_idle_share"]), rel=1e-4
     )
+
+
+def test_what_syncs_cost_has_the_basis_of_the_report() -> None:
+    report = reported(SAMPLE)
+    known = report.metrics.unprofiled
+    recorded = report.metrics.idle_ms
+    assert known is not None
+    assert recorded is not None
+    shown = shown_figures(report)
+    assert shown["syncs.gpu_idle_ms"].value == pytest.approx(known.idle_ms.sync)
+    assert shown["recorded.syncs.gpu_idle_ms"].value == pytest.approx(recorded.sync)
+
+
+def test_of_several_ranks_syncs_are_those_of_the_rank_that_is_reported() -> None:
+    report = reported(SAMPLE)
+    own = [replace(row, rank=0) for row in report.tables["syncs"]]
+    others = [replace(row, rank=1, unprofiled_idle_ms=None) for row in own]
+    ranked = [SimpleNamespace(rank=0), SimpleNamespace(rank=1)]
+    several = replace(report, tables=report.tables | {"syncs": [*others, *own], "ranks": ranked})
+    for name in ("syncs.calls", "syncs.gpu_idle_ms", "recorded.syncs.gpu_idle_ms"):
+        assert shown_figures(several)[name] == shown_figures(report)[name]
+
+
+def test_an_agent_is_told_the_figures_that_the_report_speaks_of() -> None:
+    report = reported(SAMPLE)
+    known = report.metrics.unprofiled
+    assert known is not None
+    sources = Sources([SAMPLE.parent])
+    told = json.loads(verbs.diagnose(sources, str(SAMPLE)))
+    assert told["step"]["without_profiler"]["value"] == near(report.summary.step_ms)
+    assert told["step"]["recorded"]["value"] == near(report.metrics.step_time_ms.mean)
+    parts = told["budget"]["parts"]
+    assert parts["compute"] == near(known.budget_ms.compute)
+    assert parts["idle: sync"] == near(known.idle_ms.sync)
+    limits = dict.fromkeys(("step_time_ms.mean", "gpu_idle_share", "syncs.gpu_idle_ms"), "0")
+    limits["recorded.gpu_idle_share"] = "0"
+    checked = {
+        one["metric"]: one["value"]
+        for one in json.loads(verbs.verify(sources, str(SAMPLE), limits))["limits"]
+    }
+    shown = shown_figures(report)
+    assert checked == {name: near(shown[name].value) for name in limits}
+    scenarios = json.loads(verbs.whatif(sources, str(SAMPLE)))
+    assert scenarios["base"]["value"] == near(report.summary.step_ms)
+
+
+def test_the_page_has_the_figures_of_the_screen() -> None:
+    report = reported(SAMPLE)
+    known = report.metrics.unprofiled
+    assert known is not None
+    text = re.sub(r"<[^>]*>", " ", render_html(report))
+    words = " ".join(unescape(text).split())
+    idle = known.budget_ms.idle / known.step_time_ms
+    assert f"GPU idle {figure(idle, 'share')}" in words
+    assert f"step time {figure(report.summary.step_ms, 'ms')}" in words
+    assert f"with the profiler {figure(report.metrics.step_time_ms.mean, 'ms')}" in words
+    assert f"idle: sync {figure(known.idle_ms.sync / known.step_time_ms, 'share')}" in words
+
+
+def near(value: float | None) -> float:
+    """As rounded for an agent."""
+    return pytest.approx(value, rel=1e-3)

@@ -6,6 +6,8 @@ from dataclasses import fields, replace
 from functools import cache
 from typing import Any, get_args, get_type_hints
 
+from traceanalyzer.analysis.ranks.compare import RankRow
+from traceanalyzer.analysis.tables.syncs import SyncRow
 from traceanalyzer.analysis.tables.throughput import Throughput
 from traceanalyzer.base import MS_PER_S
 from traceanalyzer.comparison.model import MetricDifference, PerUnit
@@ -47,7 +49,7 @@ def shown_figures(report: Report) -> dict[str, Figure]:
     """The figures by path as the report shows them: those of the step without the profiler where
     that is known, and then the recorded ones under names of their own."""
     found = figures_by_path(report)
-    shown = spoken_figures(report)
+    shown = spoken_figures(report) | _spoken_of_syncs(report)
     as_recorded = {f"{RECORDED}{name}": found[name] for name in shown}
     return (
         found
@@ -65,7 +67,7 @@ def figures_by_path(report: Report) -> dict[str, Figure]:
     those of rows: classes of kernels, kernels, operators and modules (`kernels.gemm.device_ms`,
     `ops.aten::mm.calls`)."""
     found = dict(_walk("", Metrics, report.metrics))
-    waits = report.tables.get("syncs")
+    waits = _syncs(report)
     for name in ("calls", "gpu_idle_ms"):
         value = None if waits is None else float(sum(getattr(row, name) for row in waits))
         found[f"syncs.{name}"] = Figure(value, _unit(name))
@@ -79,6 +81,27 @@ def figures_by_path(report: Report) -> dict[str, Figure]:
                 (found.get(path, NOT_THERE).value or 0.0) + getattr(row, column), _unit(figure)
             )
     return found
+
+
+def _syncs(report: Report) -> list[SyncRow] | None:
+    """The syncs of the rank that the report speaks of; None where it has no table of them."""
+    rows: list[SyncRow] | None = report.tables.get("syncs")
+    ranks: list[RankRow] = report.tables.get("ranks", [])
+    if rows is None or len(ranks) < 2:
+        return rows
+    spoken = {row.rank for row in rows if row.unprofiled_idle_ms is not None} or {ranks[0].rank}
+    return [row for row in rows if row.rank in spoken]
+
+
+def _spoken_of_syncs(report: Report) -> dict[str, float]:
+    """What syncs cost in the step without the profiler, where the report speaks of that."""
+    rows = _syncs(report)
+    if rows is None or report.summary.basis != "unprofiled" or report.metrics.unprofiled is None:
+        return {}
+    times = [row.unprofiled_idle_ms for row in rows]
+    if any(time is None for time in times):
+        return {}
+    return {"syncs.gpu_idle_ms": float(sum(time for time in times if time is not None))}
 
 
 def _unit(name: str) -> str:
