@@ -27,7 +27,8 @@ from tests.report.invariants import NEAR, contradictions
 from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.cli import cli
 from traceanalyzer.diagnosis.diagnose import diagnose
-from traceanalyzer.diagnosis.rank_costs import STRAGGLER, rank_costs
+from traceanalyzer.diagnosis.rank_costs import STRAGGLER, held_up
+from traceanalyzer.diagnosis.ranking import is_worth_showing
 from traceanalyzer.diagnosis.remedies.advice import predictions
 from traceanalyzer.diagnosis.selection import MeasuredRanks, measured
 from traceanalyzer.ingest import load
@@ -62,6 +63,13 @@ RANK = re.compile(r"\.rank\d+(?=\.)")
 CAPTURE = ("trace.rank*.json*", "nsys.sqlite*", "timings.rank*")
 """What a folder that is a capture has."""
 LARGEST_MB = 40
+CUT_GAPS = 0.02
+"""Share of the step by which the sum of gaps may differ: a gap across the border of two steps is of
+one of them."""
+FIRST_WORDS = 60
+"""Characters of a headline that each screen has: a terminal may leave out its last sentence."""
+GRAPH_PAYS = 1.05
+LITTLE = 0.01
 ROUNDED = 0.006
 """Relative error of a figure of three digits, and more."""
 
@@ -95,6 +103,25 @@ class Answers:
     case: Case
     report: Report
     measured: MeasuredRanks
+
+    @property
+    def device(self) -> int | None:
+        """The device that the report speaks of."""
+        return self.measured.critical.timed.device
+
+    @property
+    def whose(self) -> str:
+        """How `gaps` says which rank a sentence is of; empty of one rank."""
+        several = len(self.measured.ranks.rows) > 1
+        return f"Rank {self.measured.critical.trace.rank}: " if several else ""
+
+    def own(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The rows of the rank, and of the device, that the report speaks of."""
+        rank = self.measured.critical.trace.rank
+        devices = {None, self.device}
+        return [
+            row for row in rows if row.get("rank") in (None, rank) and row.get("device") in devices
+        ]
 
     def table(self, name: str) -> list[dict[str, Any]]:
         """Rows of a table as a program gets them; empty where it has none."""
@@ -148,7 +175,7 @@ def on_the_screen(answers: Answers) -> Iterator[str]:
     for name, text in shown.items():
         words = _words(unescape(re.sub(r"<[^>]+>", " ", text)) if name == "page" else text)
         for what in (verdict(report), report.summary.headline):
-            if _words(what) not in words:
+            if _words(what)[:FIRST_WORDS] not in words:
                 yield f"{name}: lacks {what!r}"
 
 
@@ -159,21 +186,20 @@ def _words(text: str) -> str:
 def on_gaps(answers: Answers) -> Iterator[str]:
     """`gaps` sums to the recorded and to the shown idle time, cause by cause."""
     report = answers.report
-    idle = report.metrics.idle_ms
-    if idle is None or not report.devices or len(report.tables.get("ranks", [])) > 1:
+    if report.metrics.idle_ms is None or not report.devices:
         return
-    yield from _gap_list(answers.table("gaps"), report)
+    yield from _gap_list(answers.own(answers.table("gaps")), report)
     known = report.metrics.unprofiled
     if known is not None and report.summary.basis == "unprofiled":
         text = " ".join(run("gaps", *answers.case.arguments).split())
-        found = re.search(r"Without the profiler ([\d.,]+ [num]?s)", text)
+        found = re.search(answers.whose + r"[^:]*?Without the profiler ([\d.,]+ [num]?s)", text)
         expected = figure(known.budget_ms.idle, "ms")
         if found and not _alike(found[1], expected):
             yield f"gaps: {found[1]} idle without the profiler, the report {expected}"
 
 
 def _gap_list(gaps: list[dict[str, Any]], report: Report) -> Iterator[str]:
-    """The gaps within steady steps are no more than the recorded idle time of their cause."""
+    """The gaps within steady steps are as long as the recorded idle time of their cause."""
     steady = {row.step for row in report.tables.get("steps", []) if not row.warmup}
     time = report.metrics.step_time_ms
     idle = report.metrics.idle_ms
@@ -183,10 +209,9 @@ def _gap_list(gaps: list[dict[str, Any]], report: Report) -> Iterator[str]:
     for gap in gaps:
         if gap["step"] in steady:
             of_cause[gap["cause"]] += gap["duration_ns"]
-    for cause, total_ns in of_cause.items():
-        total_ms = total_ns / 1e6 / time.count
-        expected = getattr(idle, cause)
-        if total_ms > expected + 0.02 * time.mean:
+    for cause, expected in vars(idle).items():
+        total_ms = of_cause[cause] / 1e6 / time.count
+        if abs(total_ms - expected) > CUT_GAPS * time.mean:
             yield f"gaps: sum to {total_ms:.4g} ms a step by {cause}, the report has {expected:.4g}"
 
 
@@ -201,8 +226,8 @@ def _alike(a: str, b: str) -> bool:
 def on_syncs(answers: Answers) -> Iterator[str]:
     """What syncs cost is no more than the idle time after syncs, recorded and not."""
     report = answers.report
-    rows = answers.table("syncs")
-    if len(report.tables.get("ranks", [])) > 1 or report.metrics.idle_ms is None:
+    rows = answers.own(answers.table("syncs"))
+    if report.metrics.idle_ms is None:
         return
     known = report.metrics.unprofiled
     for column, idle in (
@@ -217,10 +242,10 @@ def on_syncs(answers: Answers) -> Iterator[str]:
 def on_phases(answers: Answers) -> Iterator[str]:
     """No phase has more idle time than the step. Together they may: threads overlap."""
     report = answers.report
-    if len(report.tables.get("ranks", [])) > 1 or report.metrics.budget_ms is None:
+    if report.metrics.budget_ms is None:
         return
     known = report.metrics.unprofiled
-    for row in answers.table("phases"):
+    for row in answers.own(answers.table("phases")):
         for column, budget in (
             ("gpu_idle_ms", report.metrics.budget_ms),
             ("unprofiled_idle_ms", None if known is None else known.budget_ms),
@@ -258,14 +283,18 @@ def on_whatif(answers: Answers) -> Iterator[str]:
 
 
 def _on_free_launches(report: Report, scenarios: dict[str, Any]) -> Iterator[str]:
-    """A CUDA graph gains no more than launches that cost nothing."""
-    free = scenarios.get("launches_free")
+    """A CUDA graph gains nothing where neither free launches nor no work of the host gain."""
+    gains = [
+        report.summary.step_ms - scenarios[name].step_ms
+        for name in ("launches_free", "no_host_work")
+        if report.summary.step_ms and name in scenarios and scenarios[name].step_ms is not None
+    ]
     for advice in report.recommendations:
-        if advice.remedy != "cuda_graph" or free is None or free.step_ms is None:
+        if advice.remedy != "cuda_graph" or not gains or not report.summary.step_ms:
             continue
-        promised = advice.predicted_step_ms
-        if promised is not None and promised < free.step_ms * (1 - 1e-3):
-            yield f"whatif: a graph {promised:.5g} ms, free launches {free.step_ms:.5g}"
+        speedup = advice.predicted_speedup or 1.0
+        if speedup > GRAPH_PAYS and max(gains) < LITTLE * report.summary.step_ms:
+            yield f"whatif: a graph is {speedup:.3g}x, and free launches gain {max(gains):.4g} ms"
 
 
 def on_ledger(answers: Answers) -> Iterator[str]:
@@ -297,17 +326,23 @@ def on_ranks(answers: Answers) -> Iterator[str]:
         own = getattr(report.summary, name)
         if job["summary"][name] != (round(own, 6) if isinstance(own, float) else own):
             yield f"fleet: {name} {job['summary'][name]}, analyze {own}"
-    costs = rank_costs(answers.measured.critical, diagnose(answers.measured.critical))
-    named = {one["rank"]: one["gain_ms"] for one in job["culprits"] if one["cause"] != "slow_link"}
-    if named.keys() != costs.keys():
-        yield f"fleet: names {sorted(named)}, analyze {sorted(costs)}"
-    for rank in named.keys() & costs.keys():
-        if abs(named[rank] - costs[rank]) > 1e-3 * max(costs[rank], 1e-3):
-            yield f"fleet: rank {rank} costs {named[rank]:.4g} ms, analyze {costs[rank]:.4g}"
-    advised = any(one.remedy == "fix_straggler" for one in report.recommendations)
+    named = held_up(answers.measured.critical, diagnose(answers.measured.critical))
+    culprits = [one for one in job["culprits"] if one["cause"] != "slow_link"]
+    costs = {one["rank"]: one["gain_ms"] for one in culprits}
+    if costs.keys() != named.costs.keys():
+        yield f"fleet: names {sorted(costs)}, analyze {sorted(named.costs)}"
+    for one in culprits:
+        own = named.costs.get(one["rank"], one["gain_ms"])
+        if abs(own - one["gain_ms"]) > 1e-3 * max(own, 1e-3):
+            yield f"fleet: rank {one['rank']} costs {one['gain_ms']:.4g} ms, analyze {own:.4g}"
+        if named.cause is not None and one["cause"] not in (named.cause, "heavy_stage"):
+            yield f"fleet: rank {one['rank']} by {one['cause']}, analyze by {named.cause}"
+    advised = any(
+        one.remedy == "fix_straggler" and is_worth_showing(one) for one in report.recommendations
+    )
     found = any(one.id == STRAGGLER for one in report.findings)
-    if (advised or found) and not job["culprits"]:
-        yield "fleet: nobody, and analyze advises on ranks that hold up the run"
+    if (advised or found) != bool(culprits):
+        yield f"fleet: {len(culprits)} ranks, analyze: finding {found}, advice {advised}"
 
 
 CHECKS: tuple[Callable[[Answers], Iterator[str]], ...] = (
