@@ -8,6 +8,7 @@ from dataclasses import astuple
 from typing import TYPE_CHECKING
 
 from traceanalyzer.base import digits
+from traceanalyzer.report.figures.step_times import recorded_ms
 from traceanalyzer.report.model import TOP_ROWS
 from traceanalyzer.report.outline import breakdown
 from traceanalyzer.report.outline.gains import on_first_screen
@@ -156,6 +157,8 @@ def idle_time_has_the_cause_of_the_gaps(report: Report) -> Iterator[str]:
         return  # gaps that the replay alone has
     first = max(after, key=after.__getitem__)
     of_gaps = max(before, key=before.__getitem__)
+    if before[of_gaps] - before[first] < CLOSE * (recorded_ms(report) or 0.0):
+        return  # the gaps are of both alike
     if first != of_gaps and after[first] - after[of_gaps] > CLOSE * known.budget_ms.idle:
         yield f"idle by {first} ({after[first]}), and the gaps by {of_gaps} ({before[of_gaps]})"
 

@@ -68,8 +68,8 @@ class RanksChange:
         return " ".join(filter(None, (self._who(), self._spread(), self.cannot_tell)))
 
     def under(self, verdict: str) -> "RanksChange":
-        """The same under a verdict on the step: ranks of a program that did not change differ from
-        recording to recording by their machines, so nobody is named."""
+        """What is left to say under a verdict on the step: ranks of a program that did not change
+        differ by their machines, so nobody is named."""
         if verdict != "no_change":
             return self
         return replace(self, slower=None, faster=None, is_named=False)

@@ -13,6 +13,7 @@ from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.straggler import (
     LATE_IN_REPLAY,
     Cause,
+    LateByReplay,
     gain_without_late_ms,
     holding_up,
     how_late,
@@ -48,24 +49,25 @@ def held_up(m: Measurements, found: Diagnosis) -> HeldUp:
     finding = next((one for one in found.findings if one.id == STRAGGLER), None)
     if finding is None or m.ranks is None:
         return HeldUp({})
-    in_replay = m.memo(late_by_replay) if finding.evidence[0].metric == LATE_IN_REPLAY else None
     gain_ms = _gain_ms(found)
-    if in_replay is not None:
-        cost_ms = in_replay.late_ms if gain_ms is None else gain_ms
-        costs = dict.fromkeys(in_replay.ranks, cost_ms)
-        cause: Cause = "more_work" if in_replay.computes else "slow_host"
-        return HeldUp(costs, in_replay.how, cause, shared=len(costs) > 1)
+    in_replay = m.memo(late_by_replay)
+    if in_replay is not None and finding.evidence[0].metric == LATE_IN_REPLAY:
+        return _by_replay(in_replay, gain_ms)
     late = holding_up(m)
     how = how_late(late)
-    recorded = _recorded_costs(m.ranks, late)
+    costs = _recorded_costs(m.ranks, late)
     if how == "by turns":
-        return HeldUp(recorded, how)
-    if gain_ms is not None:
-        costs = dict.fromkeys(recorded, gain_ms)
-        return HeldUp(costs, how, _cause(m), shared=len(costs) > 1)
+        return HeldUp(costs, how)
     most_ms = _most_ms(m, finding)
-    costs = {rank: min(ms, most_ms) for rank, ms in recorded.items()}
+    costs = {rank: min(ms, most_ms) if gain_ms is None else gain_ms for rank, ms in costs.items()}
     return HeldUp(costs, how, _cause(m), shared=len(costs) > 1)
+
+
+def _by_replay(late: LateByReplay, gain_ms: float | None) -> HeldUp:
+    cost_ms = late.late_ms if gain_ms is None else gain_ms
+    costs = dict.fromkeys(late.ranks, cost_ms)
+    cause: Cause = "more_work" if late.computes else "slow_host"
+    return HeldUp(costs, late.how, cause, shared=len(costs) > 1)
 
 
 def _cause(m: Measurements) -> Cause | None:

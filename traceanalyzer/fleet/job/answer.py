@@ -86,8 +86,7 @@ def job_answer(
     # out what was recorded.
     held_up = analysis is None or bool(analysis.costs or culprits)
     shared = analysis is not None and analysis.shared
-    if analysis is not None and analysis.cause is not None:
-        culprits = [_by_their_work(one, analysis.cause) for one in culprits]
+    culprits = _by_their_work(culprits, analysis)
     changes = changes_of(job, culprits, shared=shared) if held_up else []
     return Job(
         ranks=_ranks(job),
@@ -103,10 +102,14 @@ def job_answer(
     )
 
 
-def _by_their_work(culprit: JobCulprit, cause: Cause) -> JobCulprit:
-    """A rank that is late for what the analysis of the recordings names."""
-    of_rank = culprit.cause not in ("slow_link", "heavy_stage")
-    return replace(culprit, cause=cause) if of_rank else culprit
+def _by_their_work(culprits: list[JobCulprit], analysis: Analyzed | None) -> list[JobCulprit]:
+    """Ranks that are late for what the analysis of the recordings names."""
+    if analysis is None or analysis.cause is None:
+        return culprits
+    return [
+        one if one.cause in ("slow_link", "heavy_stage") else replace(one, cause=analysis.cause)
+        for one in culprits
+    ]
 
 
 def _nothing_read(chosen: Chosen) -> str:
