@@ -28,7 +28,7 @@ from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.cli import cli
 from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.rank_costs import STRAGGLER, held_up
-from traceanalyzer.diagnosis.ranking import is_worth_showing
+from traceanalyzer.diagnosis.ranking import holds_no_gain, is_worth_showing
 from traceanalyzer.diagnosis.remedies.advice import predictions
 from traceanalyzer.diagnosis.selection import MeasuredRanks, measured
 from traceanalyzer.ingest import load
@@ -165,6 +165,14 @@ def _is_recording(path: Path) -> bool:
 def on_the_report(answers: Answers) -> Iterator[str]:
     """What breaks an invariant of the report alone."""
     yield from contradictions(answers.report)
+
+
+def on_ranges(answers: Answers) -> Iterator[str]:
+    """Advice whose range holds a step as long as today's is marked."""
+    step_ms = answers.report.summary.step_ms
+    for advice in answers.report.recommendations:
+        if step_ms and holds_no_gain(advice, step_ms) and not advice.may_not_help:
+            yield f"ranges: {advice.remedy} to {advice.high_ms} of {step_ms} is not marked"
 
 
 def on_the_screen(answers: Answers) -> Iterator[str]:
@@ -348,6 +356,7 @@ def on_ranks(answers: Answers) -> Iterator[str]:
 
 CHECKS: tuple[Callable[[Answers], Iterator[str]], ...] = (
     on_the_report,
+    on_ranges,
     on_the_screen,
     on_gaps,
     on_syncs,

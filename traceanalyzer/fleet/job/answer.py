@@ -27,6 +27,7 @@ from traceanalyzer.fleet.job.model import (
     Analyzed,
     Cause,
     Job,
+    JobChange,
     JobCulprit,
     JobStep,
     Ranks,
@@ -82,12 +83,8 @@ def job_answer(
     if not culprits and job.matches is not None:
         step_ms = max(ms(one.mean_step_ns) for one in job.digests)
         culprits = slow_links(job.matches, job.ranks, job.hosts[0], step_ms)
-    # Where the replay says that nobody is late but by the profiler, nothing is gained by evening
-    # out what was recorded.
-    held_up = analysis is None or bool(analysis.costs or culprits)
-    shared = analysis is not None and analysis.shared
     culprits = _by_their_work(culprits, analysis)
-    changes = changes_of(job, culprits, shared=shared) if held_up else []
+    changes = _changes(job, culprits, analysis)
     return Job(
         ranks=_ranks(job),
         summary=summary_of(job, culprits, analysis),
@@ -100,6 +97,17 @@ def job_answer(
         pipeline=None if job.compared.pipeline is None else job.compared.pipeline.slowdown,
         notes=_notes(job),
     )
+
+
+def _changes(
+    job: JobRanks, culprits: list[JobCulprit], analysis: Analyzed | None
+) -> list[JobChange]:
+    """What the job would gain. Where the replay says that nobody is late but by the profiler,
+    nothing is gained by evening out what was recorded."""
+    if analysis is None:
+        return changes_of(job, culprits)
+    is_held_up = bool(analysis.costs or culprits)
+    return changes_of(job, culprits, shared=analysis.shared) if is_held_up else []
 
 
 def _by_their_work(culprits: list[JobCulprit], analysis: Analyzed | None) -> list[JobCulprit]:
