@@ -10,9 +10,9 @@ from tests.analyzed import reported
 from tests.comparison.build import idle, part, report
 from tests.recorded import ROOT, ranks
 from traceanalyzer.analysis.ranks.compare import RankRow
-from traceanalyzer.comparison.by_rank import ranks_between
 from traceanalyzer.comparison.compare import compare_reports
 from traceanalyzer.comparison.document import ComparisonPage
+from traceanalyzer.comparison.side_by_side.by_rank import ranks_between
 from traceanalyzer.report.model import Report
 
 

@@ -8,10 +8,10 @@ import pytest
 from tests.analyzed import reported
 from tests.comparison.build import part, report
 from tests.report.reports import full
-from traceanalyzer.comparison.by_row import rows_between
 from traceanalyzer.comparison.compare import compare_reports
 from traceanalyzer.comparison.limits import Limit, LimitError, check_limits
 from traceanalyzer.comparison.metrics import shown_figures
+from traceanalyzer.comparison.side_by_side.by_row import rows_between
 
 SAMPLES = sorted(
     path

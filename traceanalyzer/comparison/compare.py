@@ -6,8 +6,6 @@ from operator import attrgetter
 from traceanalyzer.analysis.memory.measure import Site
 from traceanalyzer.analysis.tables.step_parts import BUDGET, StepPart
 from traceanalyzer.base import MEMORY
-from traceanalyzer.comparison.by_rank import ranks_between
-from traceanalyzer.comparison.by_row import batch_changes, outcomes_between, rows_between
 from traceanalyzer.comparison.changes import changes_between
 from traceanalyzer.comparison.conditions import INPUT_SHAPES, RANK, are_unlike, conditions_between
 from traceanalyzer.comparison.evidence import evidence_of
@@ -21,6 +19,12 @@ from traceanalyzer.comparison.model import (
     PartDifference,
     Predicted,
     Side,
+)
+from traceanalyzer.comparison.side_by_side.by_rank import ranks_between
+from traceanalyzer.comparison.side_by_side.by_row import (
+    batch_changes,
+    outcomes_between,
+    rows_between,
 )
 from traceanalyzer.comparison.unit import of_one, side_of, unit_of
 from traceanalyzer.comparison.work import (

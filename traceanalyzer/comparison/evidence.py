@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 from traceanalyzer.analysis.tables.step_parts import StepPart
 from traceanalyzer.base import dataclass, ratio
-from traceanalyzer.comparison.by_rank import RanksChange
 from traceanalyzer.comparison.metrics import figures_by_path
+from traceanalyzer.comparison.side_by_side.by_rank import RanksChange
 from traceanalyzer.comparison.speed import (
     APART,
     SAME_CALLS,

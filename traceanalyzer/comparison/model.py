@@ -5,9 +5,9 @@ from dataclasses import field
 from typing import Literal
 
 from traceanalyzer.base import dataclass, metric
-from traceanalyzer.comparison.by_rank import RanksChange
-from traceanalyzer.comparison.by_row import BatchChange, Outcome, RowChange
 from traceanalyzer.comparison.noise import RUN_NOISE_SHARE
+from traceanalyzer.comparison.side_by_side.by_rank import RanksChange
+from traceanalyzer.comparison.side_by_side.by_row import BatchChange, Outcome, RowChange
 from traceanalyzer.report.memory.model import LineChange
 
 Word = Literal["faster", "likely_faster", "no_change", "likely_slower", "slower", "not_comparable"]

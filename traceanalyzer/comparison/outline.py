@@ -6,10 +6,10 @@ from functools import partial
 from typing import Any
 
 from traceanalyzer.base import ELLIPSIS, dataclass, metric, plural
-from traceanalyzer.comparison.by_rank import RankChange
-from traceanalyzer.comparison.by_row import SHOWN
 from traceanalyzer.comparison.model import Change, Comparison, Difference, Side
 from traceanalyzer.comparison.noise import RUN_NOISE_SHARE
+from traceanalyzer.comparison.side_by_side.by_rank import RankChange
+from traceanalyzer.comparison.side_by_side.by_row import SHOWN
 from traceanalyzer.report.document import Drawing, Section, Table, Verdict, Weight
 from traceanalyzer.report.format import figure, number, shorten
 from traceanalyzer.report.html.charts import Chart

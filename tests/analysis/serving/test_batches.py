@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.server_builder import Server
-from traceanalyzer.comparison.by_row import batch_changes
+from traceanalyzer.comparison.side_by_side.by_row import batch_changes
 from traceanalyzer.diagnosis.measurements import measure
 
 WORK = [(500, 3, 900), *[(0, 4, 1000)] * 3, *[(0, 8, 2000)] * 3]

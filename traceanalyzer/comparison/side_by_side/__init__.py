@@ -1,0 +1,1 @@
+"""Two runs side by side: rows of their tables, and their ranks."""
