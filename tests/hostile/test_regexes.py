@@ -88,7 +88,7 @@ LEFT_ALONE = (".collect.", ".integrations.", "__main__", "sitecustomize", "self_
 """Those read what this program, or the user's own, wrote."""
 MATCHED_WHOLE = frozenset(
     "runs.REFERENCE chunks._EMPTY nvtx_names._OPERATOR special._PHASES special.MICRO_PHASES culprit.FRAME github.SHORT escape.SAFE_CELL "
-    "secrets.SOURCE_FILE breaks._EXPECTED explained._NODE".split()
+    "secrets.SOURCE_FILE breaks._EXPECTED explained._NODE nvtx_names._AUTOGRAD special._ANY_BAR".split()
 )
 """Asked about a text from its beginning (`match`, `fullmatch`) and never searched for in one. By
 module and name."""

@@ -12,6 +12,7 @@ import re
 import numpy as np
 
 from traceanalyzer.analysis.algebra import isin_few
+from traceanalyzer.analysis.groups.bounds import which_undersized
 from traceanalyzer.analysis.joined.backward import made_by
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.roofline.bounds import NO
@@ -136,12 +137,13 @@ def in_32_bits(tape: Tape, traffic: float) -> Tape | None:
 
 
 def of_doubles(tape: Tape) -> Bool:
-    """Kernels that calculate with doubles and take long enough to become shorter, by what their
-    operators take; by their names where that is not known."""
+    """Kernels that calculate with doubles, fill the GPU and take long enough to become shorter, by
+    what their operators take; by their names where that is not known."""
     precision = tape.source.roofline.precision[tape.row]
     named = kernels_named(tape, NAMED_DOUBLE) & ~kernels_named(tape, NAMED_SHORTER)
     doubles = (precision == Precision.FP64) | ((precision == Precision.UNKNOWN) & named)
-    return doubles & tape.compute & (tape.duration >= LONGEST_SMALL_NS)
+    fills = ~which_undersized(tape.source)[tape.row]
+    return doubles & fills & tape.compute & (tape.duration >= LONGEST_SMALL_NS)
 
 
 def _by_names(tape: Tape, efficiency: float, traffic: float, indexed: float) -> Tape | None:

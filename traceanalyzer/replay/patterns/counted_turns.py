@@ -50,20 +50,20 @@ def counted_turns(tape: Tape) -> list[ItemTurns]:
     steps = tape.source.timed.steps
     tree = tape.source.linked.tree
     outer = tape.forward_operators
+    read = _read(tape)
     found = list[ItemTurns]()
     for step in distinct(steps.of_op[tape.row]).tolist():
         in_step = tree.start[outer] >= steps.host_start[step]
         in_step &= tree.start[outer] < steps.host_end[step]
-        found += _of_step(tape, outer[in_step])
+        found += _of_step(tape, outer[in_step], read)
     return found
 
 
-def _of_step(tape: Tape, nodes: I32 | I64) -> Iterator[ItemTurns]:
+def _of_step(tape: Tape, nodes: I32 | I64, read: set[int]) -> Iterator[ItemTurns]:
     run_of = operators(tape.source.linked).of_nodes(nodes)
     ranges = tape.source.trace.host_ranges
     code = codes(ranges.name[tape.source.linked.tree.row[nodes]])
     loop = Loop(FEWEST_TURNS, LONGEST_TURN_OPERATORS, _may_count)
-    read = set(_read(tape).tolist())
     for found in loop.find(tape, nodes.astype(np.int64), code):
         run = _from_counter(run_of, found)
         if run is None:
@@ -82,12 +82,13 @@ def _of_step(tape: Tape, nodes: I32 | I64) -> Iterator[ItemTurns]:
         )
 
 
-def _read(tape: Tape) -> I64:
+def _read(tape: Tape) -> set[int]:
     """The outermost operators whose values the program reads."""
     outer = tape.of_launches(tape.source.linked.tree.outer_operator)
     reads = distinct(outer[tape.copies_of(CopyKind.DEVICE_TO_HOST)])
     named = operators(tape.source.linked).of_nodes(reads)
-    return reads[[not one.named(COUNTS) for one in named]].astype(np.int64)
+    pairs = zip(reads.tolist(), named, strict=True)
+    return {node for node, operator in pairs if not operator.named(COUNTS)}
 
 
 def _may_count(turn: Sequence[Operator]) -> bool:
