@@ -181,7 +181,8 @@ def _cannot_tell(a: Report, b: Report) -> str:
         )
     of_a = _recorded(a)
     of_b = _recorded(b)
-    if of_a == of_b:
+    is_one_process = not of_a or not of_b  # of which the conditions tell
+    if of_a == of_b or is_one_process:
         return ""
     sides = [
         f"{name} has no recording of {plural('rank', len(lacking))} {_listed(lacking)}"
