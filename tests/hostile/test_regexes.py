@@ -81,9 +81,9 @@ UNITS = (
 )
 AROUND = (("", "\0!"), (': "', ""))
 """What stands before and after: an end that no pattern takes, and what a value follows."""
-LENGTH = 3_000
-"""Characters: read in a few milliseconds, while the square of it takes a tenth of a second or more
-for each text, and several do."""
+LENGTH = 5_000
+"""Characters: read in a few milliseconds, while the square of it takes a good part of a second for
+each text."""
 LEFT_ALONE = (".collect.", ".integrations.", "__main__", "sitecustomize", "self_test")
 """Those read what this program, or the user's own, wrote."""
 MATCHED_WHOLE = frozenset(
@@ -97,7 +97,7 @@ SHORT_TEXTS = frozenset(("health._PRIVATE", "breaks._EXPECTED", "breaks._WHERE",
 """Asked about texts of at most 2,000 characters."""
 PATIENCE_S = 3
 """Of the process's own time, for all texts of a pattern: a guard against those that do not end. The
-slowest that does takes 1.1 s on a quiet core, and twice as long where cores are shared."""
+slowest that does takes 1.8 s on a quiet core, and half as long again where cores are shared."""
 
 
 def found(value, depth=0):
