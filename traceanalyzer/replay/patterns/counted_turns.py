@@ -21,9 +21,9 @@ from traceanalyzer.base import dataclass
 from traceanalyzer.replay.patterns.independent import data_and_weights, has_weights
 from traceanalyzer.replay.patterns.item_turns import ItemTurns
 from traceanalyzer.replay.patterns.operators import JOINING, Operator, operators, output_shape
-from traceanalyzer.replay.patterns.repeats import Loop, Repeat, codes
+from traceanalyzer.replay.patterns.repeats import Loop, Repeat, codes, forward_of_steps
 from traceanalyzer.replay.tape import Tape
-from traceanalyzer.trace import I32, I64, CopyKind, distinct
+from traceanalyzer.trace import I64, CopyKind, distinct
 
 FEWEST_TURNS = 6
 LONGEST_TURN_OPERATORS = 64
@@ -47,19 +47,11 @@ COUNTS = re.compile(r"(index|nonzero|masked_select|nms|unique\w*|repeat_interlea
 
 def counted_turns(tape: Tape) -> list[ItemTurns]:
     """The loops of all steps on a tape."""
-    steps = tape.source.timed.steps
-    tree = tape.source.linked.tree
-    outer = tape.forward_operators
     read = _read(tape)
-    found = list[ItemTurns]()
-    for step in distinct(steps.of_op[tape.row]).tolist():
-        in_step = tree.start[outer] >= steps.host_start[step]
-        in_step &= tree.start[outer] < steps.host_end[step]
-        found += _of_step(tape, outer[in_step], read)
-    return found
+    return [turns for nodes in forward_of_steps(tape) for turns in _of_step(tape, nodes, read)]
 
 
-def _of_step(tape: Tape, nodes: I32 | I64, read: set[int]) -> Iterator[ItemTurns]:
+def _of_step(tape: Tape, nodes: I64, read: set[int]) -> Iterator[ItemTurns]:
     run_of = operators(tape.source.linked).of_nodes(nodes)
     ranges = tape.source.trace.host_ranges
     code = codes(ranges.name[tape.source.linked.tree.row[nodes]])

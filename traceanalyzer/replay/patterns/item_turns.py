@@ -16,9 +16,9 @@ from traceanalyzer.analysis.roofline.op_models.tensors import Shape
 from traceanalyzer.base import dataclass
 from traceanalyzer.replay.patterns.independent import is_collected
 from traceanalyzer.replay.patterns.operators import LARGER, Operator, operators, output_shape
-from traceanalyzer.replay.patterns.repeats import Loop, codes
+from traceanalyzer.replay.patterns.repeats import Loop, codes, forward_of_steps
 from traceanalyzer.replay.tape import Tape
-from traceanalyzer.trace import I32, I64, distinct
+from traceanalyzer.trace import I64
 
 FEWEST_TURNS = 4
 LONGEST_TURN_OPERATORS = 32
@@ -64,18 +64,10 @@ class ItemTurns:
 
 def item_turns(tape: Tape) -> list[ItemTurns]:
     """The loops of all steps on a tape."""
-    steps = tape.source.timed.steps
-    tree = tape.source.linked.tree
-    outer = tape.forward_operators
-    found = list[ItemTurns]()
-    for step in distinct(steps.of_op[tape.row]).tolist():
-        in_step = tree.start[outer] >= steps.host_start[step]
-        in_step &= tree.start[outer] < steps.host_end[step]
-        found += _of_step(tape, outer[in_step])
-    return found
+    return [turns for nodes in forward_of_steps(tape) for turns in _of_step(tape, nodes)]
 
 
-def _of_step(tape: Tape, nodes: I32 | I64) -> Iterator[ItemTurns]:
+def _of_step(tape: Tape, nodes: I64) -> Iterator[ItemTurns]:
     run_of = operators(tape.source.linked).of_nodes(nodes)
     if not any(one.named(APART) for one in run_of):
         return

@@ -25,6 +25,15 @@ def each_step(step: I32 | I64, chosen: Bool) -> Iterator[I64]:
         yield np.flatnonzero(chosen & (step == number))
 
 
+def forward_of_steps(tape: Tape) -> Iterator[I64]:
+    """The outermost operators of each step's forward pass, nodes of the host tree."""
+    steps = tape.source.timed.steps
+    outer = tape.forward_operators
+    called = tape.source.linked.tree.start[outer]
+    for step in distinct(steps.of_op[tape.row]).tolist():
+        yield outer[(called >= steps.host_start[step]) & (called < steps.host_end[step])]
+
+
 def after_each(chosen: NDArray[Any]) -> NDArray[Any]:
     """For each entry that of the one before it; False for the first."""
     none = np.zeros(1, chosen.dtype)
