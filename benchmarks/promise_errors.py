@@ -4,11 +4,13 @@
 `benchmarks/promises.csv` has every promise that was made before a stopwatch ran: the set, the
 program, its remedy, the report's step, the promised one and the one timed (ms; of programs of which
 ratios alone are kept, in hundredths of the step). Of each the error is the logarithm of timed over
-promised, divided by `LEAST_ERROR` and the logarithm of the promised speedup: what gains more is
-known less. A kind's range reaches from quantile to quantile of its errors (conformal prediction:
-Vovk, Gammerman, Shafer 2005); the fewer it has, the more of the quantiles of all errors is in it.
-Printed is how many ranges hold, each made from the other sets alone. `--write` puts the quantiles
-into `traceanalyzer/replay/promise_errors.toml`.
+promised: it does not depend on how much was promised (half are off by more than 0.14 whether a
+promise gains a third of the step or nine tenths of it), but on the kind of remedy. So each error is
+counted in units of its kind's spread, and a range reaches from quantile to quantile of all errors
+in these units (normalised conformal prediction: Lei, G'Sell, Rinaldo, Tibshirani, Wasserman 2018).
+One promise that was far off then widens all ranges a little, and not those of its kind alone.
+Printed is how many ranges hold, each made from the other sets alone, and how wide they are.
+`--write` puts the ends into `traceanalyzer/replay/promise_errors.toml`.
 """
 
 import csv
@@ -20,14 +22,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from traceanalyzer.replay.promise_errors import Errors
 
 PROMISES = Path(__file__).parent / "promises.csv"
 TABLE = Path(__file__).parents[1] / "traceanalyzer" / "replay" / "promise_errors.toml"
-OUTSIDE = 0.05
-"""Share of the errors that may lie beyond each end: nine in ten are to hold."""
+BELOW = 0.03
+ABOVE = 0.05
+"""Shares of the errors that may lie beyond each end: nine in ten are to hold, and a low end that
+reaches further costs little width."""
+MOST = 0.75
+"""Share of a kind's errors within its spread."""
 FEW = 5.0
-"""A kind with so many errors is half its own, half that of all kinds."""
+"""The spread of a kind with so many errors is half its own, half that of all kinds."""
 CAPPED = 0.98
 """Where a range ends at most, as a share of the step: what costs is not advised."""
 
@@ -45,8 +53,8 @@ class Promise:
 
     @property
     def error(self) -> float:
-        """How far it was off, by how much it gained."""
-        return math.log(self.timed / self.promised) / Errors.scale(self.promised, self.step)
+        """How far it was off."""
+        return math.log(self.timed / self.promised)
 
 
 def promises() -> list[Promise]:
@@ -85,60 +93,106 @@ def quantile(values: Sequence[float], share: float) -> float:
     return sorted(values)[min(max(place, 0), len(values) - 1)]
 
 
-def ends(found: Sequence[Promise], remedies: Sequence[str]) -> Errors:
-    """The ends of the range of a kind, by these promises."""
-    every = [one.error for one in found]
-    own = [one.error for one in found if one.remedy in remedies]
-    low = quantile(every, OUTSIDE)
-    high = quantile(every, 1.0 - OUTSIDE)
-    if own:
-        share = len(own) / (len(own) + FEW)
-        low = share * quantile(own, OUTSIDE) + (1.0 - share) * low
-        high = share * quantile(own, 1.0 - OUTSIDE) + (1.0 - share) * high
-    return Errors(min(low, 0.0), max(high, 0.0))
+def spreads(found: Sequence[Promise]) -> dict[str, float]:
+    """The spread of each kind's errors."""
+    of_all = _spread(found)
+    made = {}
+    for name, remedies in kinds().items():
+        own = [one for one in found if one.remedy in remedies]
+        weight = len(own) / (len(own) + FEW)
+        made[name] = weight * _spread(own) + (1.0 - weight) * of_all if own else of_all
+    return made
+
+
+def _spread(found: Sequence[Promise]) -> float:
+    return float(np.quantile([abs(one.error) for one in found], MOST))
+
+
+def ends(found: Sequence[Promise]) -> dict[str, Errors]:
+    """The ends of the ranges of all kinds, by these promises."""
+    spread = spreads(found)
+    kind = {remedy: name for name, remedies in kinds().items() for remedy in remedies}
+    in_spreads = [one.error / spread[kind[one.remedy]] for one in found]
+    low = min(quantile(in_spreads, BELOW), 0.0)
+    high = max(quantile(in_spreads, 1.0 - ABOVE), 0.0)
+    return {name: Errors(low * spread[name], high * spread[name]) for name in spread}
 
 
 def write(found: Sequence[Promise]) -> None:
     """Put the ends of all kinds into the table."""
     text = TABLE.read_text(encoding="utf-8").partition("[kinds")[0]
     keeps = keeping()
+    spread = spreads(found)
+    made = ends(found)
     for name, remedies in kinds().items():
-        own = ends(found, remedies)
+        own = made[name]
         count = sum(one.remedy in remedies for one in found)
         listed = ", ".join(f'"{one}"' for one in remedies)
         text += f"[kinds.{name}]\nremedies = [{listed}]\n"
         text += f"keeps_device_work = {str(name in keeps).lower()}\n"
-        text += f"promises = {count}\nlow = {own.low:.3f}\nhigh = {own.high:.3f}\n\n"
+        text += f"promises = {count}\nspread = {spread[name]:.3f}\nlow = {own.low:.3f}\nhigh = {own.high:.3f}\n\n"
     TABLE.write_text(text.rstrip() + "\n", encoding="utf-8")
 
 
-def held_out(found: Sequence[Promise]) -> list[str]:
-    """A line for each kind: how many ranges hold that were made from the other sets alone, and how
-    wide they are."""
-    lines = []
-    held_by_set: dict[str, list[bool]] = {}
-    every_width = []
-    for name, remedies in kinds().items():
-        mine = [one for one in found if one.remedy in remedies]
-        held = []
-        widths = []
-        for one in mine:
-            others = [other for other in found if other.set_name != one.set_name]
-            low, high = ends(others, remedies).around(one.promised, one.step)
-            high = max(min(high, CAPPED * one.step), one.promised)
-            held.append(low <= one.timed <= high)
-            widths.append((high - low) / one.promised)
-            held_by_set.setdefault(one.set_name, []).append(held[-1])
-        every_width += widths
-        width = statistics.median(widths) if widths else math.nan
-        lines.append(f"{name:12s} {sum(held):3d} of {len(held):3d}, {width:.0%} of the promise")
-    total = [one for some in held_by_set.values() for one in some]
-    lines.append(
-        f"{'all':12s} {sum(total):3d} of {len(total):3d} ({sum(total) / len(total):.0%}), "
-        f"{statistics.median(every_width):.0%} of the promise"
+@dataclass(frozen=True)
+class Range:
+    """The range of a promise by the other sets alone."""
+
+    promise: Promise
+    low: float
+    high: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether the stopwatch is in it."""
+        return self.low <= self.promise.timed <= self.high
+
+    @property
+    def of_promise(self) -> float:
+        """Its width as a share of the promised step."""
+        return (self.high - self.low) / self.promise.promised
+
+    @property
+    def of_step(self) -> float:
+        """Its width as a share of the report's step."""
+        return (self.high - self.low) / self.promise.step
+
+
+def held_out(found: Sequence[Promise]) -> list[Range]:
+    """The range of each promise, made from the other sets alone."""
+    kind = {remedy: name for name, remedies in kinds().items() for remedy in remedies}
+    made = {
+        left_out: ends([one for one in found if one.set_name != left_out])
+        for left_out in {one.set_name for one in found}
+    }
+    ranges = []
+    for one in found:
+        low, high = made[one.set_name][kind[one.remedy]].around(one.promised)
+        ranges.append(Range(one, low, max(min(high, CAPPED * one.step), one.promised)))
+    return ranges
+
+
+def lines_of(ranges: Sequence[Range]) -> list[str]:
+    """A line for each kind, for all, and for each set: how many ranges hold, and how wide they
+    are in the median."""
+    parts = {
+        name: [one for one in ranges if one.promise.remedy in remedies]
+        for name, remedies in kinds().items()
+    }
+    parts["all"] = list(ranges)
+    for one in ranges:
+        parts.setdefault(one.promise.set_name, []).append(one)
+    return [_line(name, some) for name, some in parts.items()]
+
+
+def _line(name: str, ranges: Sequence[Range]) -> str:
+    held = sum(one.holds for one in ranges)
+    of_promise = statistics.median(one.of_promise for one in ranges)
+    of_step = statistics.median(one.of_step for one in ranges)
+    return (
+        f"{name:26s} {held:3d} of {len(ranges):3d} ({held / len(ranges):4.0%}), "
+        f"{of_promise:.0%} of the promise, {of_step:.0%} of the step"
     )
-    lines += [f"  {name}: {sum(some)} of {len(some)}" for name, some in held_by_set.items()]
-    return lines
 
 
 def main() -> None:
@@ -146,7 +200,7 @@ def main() -> None:
     found = promises()
     if "--write" in sys.argv:
         write(found)
-    print("\n".join(held_out(found)))
+    print("\n".join(lines_of(held_out(found))))
 
 
 if __name__ == "__main__":

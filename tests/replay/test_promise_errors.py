@@ -6,16 +6,17 @@ import math
 
 import pytest
 
-from traceanalyzer.replay.promise_errors import LEAST_ERROR, Errors, errors_of
+from traceanalyzer.replay.promise_errors import LEAST_OF_PROMISE, Errors, errors_of
 
 
-def test_what_gains_more_is_known_less() -> None:
-    errors = Errors(-1.0, 0.5)
-    little = errors.around(10.0, 10.0)
-    much = errors.around(1.0, 10.0)
-    assert little == pytest.approx((10 * math.exp(-LEAST_ERROR), 10 * math.exp(LEAST_ERROR / 2)))
-    assert much[1] == pytest.approx(math.exp((LEAST_ERROR + math.log(10)) / 2))
-    assert much[1] / 1.0 > little[1] / 10.0
+def test_a_range_is_as_wide_as_promises_of_its_kind_were_off() -> None:
+    low, high = Errors(-0.5, 0.25).around(10.0)
+    assert low == pytest.approx(10.0 * math.exp(-0.5))
+    assert high == pytest.approx(10.0 * math.exp(0.25))
+
+
+def test_no_range_goes_below_a_tenth_of_the_promise() -> None:
+    assert Errors(-3.0, 1.0).around(10.0)[0] == pytest.approx(10.0 * LEAST_OF_PROMISE)
 
 
 def test_a_combination_has_the_errors_of_its_last_remedy() -> None:
