@@ -15,7 +15,7 @@ from tests.recorded import CASES, PAIRS, ranks
 from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.diagnosis.remedies import REMEDIES
 from traceanalyzer.diagnosis.remedies.advice import advise, predictions
-from traceanalyzer.diagnosis.remedies.data import data_loader_workers
+from traceanalyzer.diagnosis.remedies.data import data_loader_workers, pinned_memory
 from traceanalyzer.diagnosis.remedies.launches import cuda_graph
 from traceanalyzer.diagnosis.selection import measured
 from traceanalyzer.replay.changes.loops.repetition import batched
@@ -68,8 +68,11 @@ def step_us(m: Measurements, name: str) -> float | None:
 def copy(
     p: Program, us: float, kind: CopyKind, size: int, memory: MemoryKind = MemoryKind.PINNED
 ) -> Program:
+    """A copy; `memory` is that of the host."""
     p.launch("Memcpy", us, "cudaMemcpyAsync", DeviceOpKind.MEMCPY)
-    ends = {"source_memory": memory, "target_memory": MemoryKind.DEVICE}
+    back = kind == CopyKind.DEVICE_TO_HOST
+    source, target = (MemoryKind.DEVICE, memory) if back else (memory, MemoryKind.DEVICE)
+    ends = {"source_memory": source, "target_memory": target}
     p.rows["op"][-1] |= {"copy_kind": kind, "bytes": size} | ends
     return p
 
@@ -183,6 +186,25 @@ def test_pinned_memory_is_as_fast_as_the_link_and_a_pinned_copy_stays() -> None:
     assert step_us(slow, "pinned_memory") == pytest.approx(919 + 102, rel=0.02)
     fast = program(lambda p: copy(p, 5000, CopyKind.HOST_TO_DEVICE, size).launch(GEMM, 100))
     assert step_us(fast, "pinned_memory") is None
+
+
+def test_results_reach_pinned_memory_as_fast_as_the_link_and_are_waited_for() -> None:
+    """The kernel, 919 us for 50 MB at the link's rate, and 300 us of the host on what came."""
+    size = 50_000_000
+
+    def step(p: Program, memory: MemoryKind) -> None:
+        p.launch(GEMM, 100)
+        way = CopyKind.DEVICE_TO_HOST
+        within(p, "aten::to", lambda p: copy(p, 20_000, way, size, memory).sync())
+        p.spend(300)
+
+    m = program(lambda p: step(p, MemoryKind.PAGEABLE))
+    assert step_us(m, "pinned_memory") == pytest.approx(100 + 919 + 300, rel=0.05)
+    offer = pinned_memory.offer(m)
+    assert offer is not None
+    assert "out.copy_" in offer.action.pytorch
+    assert step_us(m, "copy_ahead") is None, "no input is copied"
+    assert step_us(program(lambda p: step(p, MemoryKind.PINNED)), "pinned_memory") is None
 
 
 def test_what_comes_back_stays_on_the_device() -> None:

@@ -174,11 +174,18 @@ def picked(p: Program, table: str, rows: str) -> None:
     ("table", "rows", "kept"),
     [
         ("[65536, 4096]", "[1024, 4096]", True),
+        ("[65536, 4096]", "[4, 256, 4096]", True),
         ("[1024, 4096]", "[1024, 4096]", False),
         ("[65536, 512]", "[1024, 4096]", False),
         ("[65536000, 4096]", "[1024, 4096]", False),
     ],
-    ids=["rows of it", "all of it", "of another width", "no room"],
+    ids=[
+        "rows of it",
+        "rows of it by ids in two dimensions",
+        "all of it",
+        "of another width",
+        "no room",
+    ],
 )
 def test_a_table_that_the_host_picks_rows_from_can_stay(
     table: str, rows: str, *, kept: bool

@@ -31,6 +31,7 @@ from traceanalyzer.replay.changes.data.loading import (
     copied_ahead,
     copied_alike,
     input_copies,
+    input_from_pages,
     kept_on_device,
     loaded_by_workers,
     loading_ns,
@@ -38,6 +39,7 @@ from traceanalyzer.replay.changes.data.loading import (
     pinned,
     results_kept,
     results_sent,
+    results_to_pages,
     round_trips,
     waited_less,
 )
@@ -50,9 +52,6 @@ READY = scenario_of("data_loader_workers", loaded_by_workers)
 COPIED_AHEAD = scenario_of("copy_ahead", copied_ahead, hides=input_copies)
 copy_ahead = replay_decides("data is copied to the GPU", "transfer", "exposed-copies", COPIED_AHEAD)
 PINNED = scenario_of("pinned_memory", pinned)
-pinned_memory = replay_decides(
-    "data is copied from pageable memory", "transfer", "exposed-copies", PINNED
-)
 SENT_SHARE = 0.5
 """Share of the recorded step that copies of results take, from which sending them is what the step
 does."""
@@ -110,6 +109,18 @@ def data_loader_workers(m: Measurements) -> Offer | None:
         READY, basis=basis, optimistic=input_ready, step_of_run=not_faster_than(least_ns)
     )
     return Offer(Words(loader_advice.action(m.loading, count), elsewhere), ready)
+
+
+@remedy("pinned_memory", "transfer", "exposed-copies")
+def pinned_memory(m: Measurements) -> Offer:
+    """Wherever data is copied from pageable memory, or large results to it."""
+    tape = tape_of(m)
+    copied_ns = (0, 0)
+    if tape is not None:
+        both = (input_from_pages(tape), results_to_pages(tape))
+        copied_ns = int(tape.duration[both[0]].sum()), int(tape.duration[both[1]].sum())
+    which = "results" if copied_ns[1] > copied_ns[0] else "input"
+    return Offer(words("pinned_memory", which), PINNED)
 
 
 @remedy("copy_less", "transfer", "exposed-copies")

@@ -2,6 +2,7 @@
 batch in every step, and state (averaged weights, sums) that the host updates from what each step
 copies to it."""
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,9 +23,8 @@ from traceanalyzer.replay.patterns.operators import Operator
 from traceanalyzer.replay.tape import Tail, Tape
 from traceanalyzer.trace import F64, I64, Bool, CopyKind
 
-PICKS = re.compile(
-    r"^aten::(index|index_select)$"
-)  # operators that take rows of their first operand
+PICKS = re.compile(r"^aten::(index|index_select|embedding)$")
+"""Operators that take rows of their first operand."""
 OPERATORS_BEFORE = 16  # so many before a copy are searched for the one that picked its data
 PICKING_PASSES = 2.0  # what picking rows on the GPU moves: it reads and writes them
 UPDATES = re.compile(r"^aten::(lerp|add|sub|addcmul|addcdiv)_$")
@@ -63,7 +63,7 @@ def picked_on_host(tape: Tape) -> Picked:
         table = next(filter(None, near), None)
         if table:
             found[i] = True
-            tables[table, shape] = float(bytes_[i]) * table[0] / shape[0]
+            tables[table, shape] = float(bytes_[i]) * math.prod(table) / math.prod(shape)
     return Picked(found, sum(tables.values()))
 
 
@@ -77,13 +77,14 @@ def _moved(tape: Tape, outermost: Outermost, copies: Bool) -> Iterator[tuple[int
 
 
 def _table(operator: Operator, rows: Shape) -> Shape | None:
-    """The shape of the table that an operator picks these rows from; None if it does no such
-    thing."""
+    """The shape of the table that an operator picks these rows from, by ids of as many dimensions
+    as there are; None if it does no such thing."""
     table = operator.first_tensor if operator.named(PICKS) else ()
-    if not table or len(rows) != len(table):
+    ids = len(rows) - len(table) + 1  # dimensions
+    if not table or ids < 1:
         return None
-    fewer = table[0] > rows[0] > 0
-    return table if fewer and table[1:] == rows[1:] else None
+    fewer = table[0] > math.prod(rows[:ids]) > 0
+    return table if fewer and table[1:] == rows[ids:] else None
 
 
 def picked_on_device(tape: Tape) -> Tape | None:

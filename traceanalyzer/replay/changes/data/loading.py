@@ -32,6 +32,8 @@ PINNED_SHARE = 0.85  # share of the link's rate that a copy from pinned memory r
 PINNED_BYTES_PER_NS = 25.0
 """What it reaches where neither the link's rate nor such a copy was recorded: PCIe 4."""
 LEAST_COPY_NS = 2_000  # a copy takes at least this long, however little it brings
+LEAST_SENT_NS = 100_000
+"""Results whose copy takes less are read at once, not sent: a buffer for them is not worth it."""
 LEAST_AWAY_NS = 100_000
 """The host works on data for at least this long where it calculates with them."""
 ROUND_TRIP_BYTES = 4096  # copies of fewer bytes are scalars
@@ -135,24 +137,54 @@ def copied_together(tape: Tape) -> Tape | None:
 
 
 def pinned(tape: Tape) -> Tape | None:
-    """Copies from pageable memory come from pinned memory: as fast as the link, nobody waits for
-    them, and no part of them is first copied to a buffer of the driver's; None without any."""
-    large = large_copies(tape, CopyKind.HOST_TO_DEVICE)
-    slow = large & (tape.source.trace.device_ops.source_memory[tape.row] == MemoryKind.PAGEABLE)
+    """Copies of input and of results go from and to pinned memory; for results the host waits as
+    before. None where no memory is pageable."""
+    back = results_to_pages(tape)
+    found = _input_pinned(tape)
+    if not back.any():
+        return found
+    return _at_the_link(found or tape, CopyKind.DEVICE_TO_HOST, back)
+
+
+def _input_pinned(tape: Tape) -> Tape | None:
+    """Copies of input come from pinned memory, and nobody waits for them; None without any from
+    pageable memory."""
+    slow = input_from_pages(tape)
     if not slow.any():
         return None
-    # Bytes a nanosecond of copies from pinned memory: of the fastest recorded one, else what the
-    # link reaches.
-    bytes_ = tape.source.trace.device_ops.bytes[tape.row]
+    found = _at_the_link(tape, CopyKind.HOST_TO_DEVICE, slow)
+    return replace(found, waits=tape.waits & ~waiting_for(tape, slow))
+
+
+def input_from_pages(tape: Tape) -> Bool:
+    """Copies from pageable memory that carry data."""
+    memory = tape.source.trace.device_ops.source_memory[tape.row]
+    return large_copies(tape, CopyKind.HOST_TO_DEVICE) & (memory == MemoryKind.PAGEABLE)
+
+
+def results_to_pages(tape: Tape) -> Bool:
+    """Copies of results to pageable memory that take long."""
+    memory = tape.source.trace.device_ops.target_memory[tape.row]
+    long = tape.duration >= LEAST_SENT_NS
+    return tape.memo(results_sent) & (memory == MemoryKind.PAGEABLE) & long
+
+
+def _at_the_link(tape: Tape, kind: CopyKind, slow: Bool) -> Tape:
+    """These copies in this direction are as fast as the fastest recorded one with pinned memory,
+    else as the link, and no part of them first goes through a buffer of the driver's."""
+    ops = tape.source.trace.device_ops
+    memory = ops.source_memory if kind == CopyKind.HOST_TO_DEVICE else ops.target_memory
+    bytes_ = ops.bytes[tape.row]
     link = tape.source.linked.limit("host")[tape.row]
-    recorded = large & (tape.source.trace.device_ops.source_memory[tape.row] == MemoryKind.PINNED)
+    recorded = large_copies(tape, kind) & (memory[tape.row] == MemoryKind.PINNED)
+    # Bytes a nanosecond.
     rate = link[np.isfinite(link)].max(initial=0.0) * PINNED_SHARE / NS_PER_S or PINNED_BYTES_PER_NS
     if recorded.any():
         rate = (bytes_[recorded] / np.maximum(tape.duration[recorded], 1)).max()
     fast = np.minimum(tape.duration, np.maximum(bytes_ / rate, LEAST_COPY_NS))
     found = tape.retimed(np.where(slow, fast, tape.duration))
     latency = np.where(slow, np.minimum(tape.latency, QUEUED_LATENCY_NS), tape.latency)
-    return replace(found, latency=latency, waits=tape.waits & ~waiting_for(tape, slow))
+    return replace(found, latency=latency)
 
 
 def waiting_for(tape: Tape, copies: Bool) -> Bool:
@@ -168,7 +200,7 @@ def copied_ahead(tape: Tape) -> Tape | None:
     ahead = input_copies(tape)
     if not ahead.any():
         return None
-    found = pinned(tape) or tape
+    found = _input_pinned(tape) or tape
     return replace(found.on_own_stream(ahead), waits=found.waits & ~waiting_for(tape, ahead))
 
 
