@@ -122,7 +122,7 @@ def molecules_joined_in_line(fixed):
     table = on_device(lambda: nn.Embedding(kinds, width))
     meet = nn.ModuleList(
         GINConv(mlp(width, 2 * width, width, between=nn.ReLU)) for _ in range(n(5, 2))
-    )
+    ).to(DEVICE)
     last = mlp(width, width, 1)
 
     def loss():
