@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import glob
 import json
+import os
 import resource
 import sys
 import tempfile
@@ -26,6 +27,8 @@ from tests.fuzz.guard import Find, served
 from tests.fuzz.kinds import KINDS, Kind
 from tests.fuzz.minimise import minimised
 
+MEMORY = Path("/dev/shm")  # noqa: S108 a folder of its own in it
+
 
 def main() -> int:
     """Fuzz until the time is up; the number of finds."""
@@ -36,6 +39,10 @@ def main() -> int:
             for number in kind.numbers(asked.replay.suffix[1:]):
                 kind.use(asked.replay.read_bytes(), Path(name), number)
         return 0
+    for kind in _kinds(asked):
+        if kind.lacks:
+            sys.stdout.write(f"{kind.name}: left out, {kind.lacks} is not installed\n")
+    sys.stdout.flush()
     if asked.jobs == 1:
         return _fuzz(asked, asked.seed)
     with ProcessPoolExecutor(asked.jobs) as pool:
@@ -43,10 +50,25 @@ def main() -> int:
 
 
 def _fuzz(asked: argparse.Namespace, seed: int) -> int:
-    kinds = [KINDS[name] for name in asked.kind or KINDS]
+    kinds = [kind for kind in _kinds(asked) if not kind.lacks]
     folder: Path = asked.folder or Path(tempfile.gettempdir()) / "traceanalyzer-fuzz"
-    work = folder / f"seed-{seed}"
-    work.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f"seed-{seed}-", dir=_quick_place(folder)) as work:
+        return _fuzz_kinds(asked, seed, kinds, folder, Path(work))
+
+
+def _kinds(asked: argparse.Namespace) -> list[Kind]:
+    return [KINDS[name] for name in asked.kind or KINDS]
+
+
+def _quick_place(folder: Path) -> Path:
+    """Where a case writes its files: in memory where that can be, else below the folder."""
+    return MEMORY if os.access(MEMORY, os.W_OK) else folder
+
+
+def _fuzz_kinds(
+    asked: argparse.Namespace, seed: int, kinds: list[Kind], folder: Path, work: Path
+) -> int:
     state = folder / f"state-{seed}.json"
     done: dict[str, dict[str, int]] = (
         json.loads(state.read_text()) if state.exists() and not asked.fresh else {}
@@ -60,10 +82,10 @@ def _fuzz(asked: argparse.Namespace, seed: int) -> int:
             count = done.setdefault(
                 kind.name, {"cases": 0, "accepted": 0, "refused": 0, "finds": 0}
             )
-            turn_ends = min(time.monotonic() + asked.turn, ends)
             kind.seeds()  # once, for all that are forked
+            turn_ends = min(time.monotonic() + asked.turn, ends)
             while time.monotonic() < turn_ends and left[kind.name]:
-                for found in served(kind, seed, count["cases"], work):
+                for found in served(kind, seed, count["cases"], work, turn_ends):
                     count["cases"] += 1
                     left[kind.name] = max(left[kind.name] - 1, 0) if asked.cases >= 0 else -1
                     if isinstance(found, Find):

@@ -7,7 +7,6 @@ import faulthandler
 import gc
 import importlib
 import os
-import pickle
 import random
 import re
 import resource
@@ -18,6 +17,7 @@ import traceback
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing import Pipe
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -25,20 +25,25 @@ from traceanalyzer.base.errors import TraceAnalyzerError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from multiprocessing.connection import Connection
     from types import FrameType
 
     from tests.fuzz.kinds import Kind
 
 SECONDS = 20
-BATCH = 50
-BATCH_S = 2.0
-"""Cases of one process, and seconds after which it takes no other."""
+STUCK_S = 4 * SECONDS
+"""Without an answer a process is killed: C code, or a wait, that the signal does not interrupt."""
+BATCH = 1000
+LEFT_BYTES = 64 << 20
+"""Cases of one process, and bytes that earlier ones left behind in it, after which it takes no
+other: what the next one takes of those bytes would not be seen."""
 MEMORY_BYTES = 200 << 20
 MEMORY_FACTOR = 20
 """What a case may add to the process's memory: so much, and so many times the size of its input."""
 _ADDRESS_SPACE = 16 << 30
 _STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")
+_MEMORY = re.compile(r"VmHWM:\s+(\d+) kB\s+VmRSS:\s+(\d+) kB")
 
 
 class TooSlowError(BaseException):
@@ -72,23 +77,24 @@ def guarded(kind: Kind, seed: int, number: int, folder: Path) -> str | Find:
         data = kind.case(random.Random(f"{kind.name}/{seed}/{number}"))  # noqa: S311 to be repeated
     except Exception:  # of this fuzzer: it goes on, and says so
         return Find(seed, number, b"", traceback.format_exc())
-    why = failure(kind, data, folder)
+    why = _outcome(kind, data, folder)
     return (
         why if why in ("accepted", "refused") else Find(seed, number, data, why, kind.chosen(data))
     )
 
 
-def served(kind: Kind, seed: int, first: int, folder: Path) -> Iterator[str | Find]:
-    """The next cases in a process of their own, a fork of this one with all that was imported: what
-    one leaves behind in it ends with it, and one that kills it is a find."""
-    reads, writes = os.pipe()
+def served(kind: Kind, seed: int, first: int, folder: Path, ends: float) -> Iterator[str | Find]:
+    """The cases from the first on, up to the time `ends` (of the monotonic clock), in a process of
+    their own, a fork of this one with all that was imported: what one leaves behind in it ends with
+    it, and one that kills it is a find."""
+    results, answers = Pipe(duplex=False)
     child = os.fork()
     if not child:
-        _serve(kind, seed, first, folder, writes)
-    os.close(writes)
+        _serve(kind, seed, first, folder, answers, ends)
+    answers.close()
     answered = 0
-    with os.fdopen(reads, "rb") as results, suppress(EOFError):
-        while isinstance(outcome := pickle.load(results), str | Find):  # noqa: S301 our own
+    with results, suppress(EOFError):
+        while isinstance(outcome := _answer(results, child), str | Find):
             yield outcome
             answered += 1
         for name in outcome:  # what one process imported, the next ones have
@@ -106,32 +112,46 @@ def served(kind: Kind, seed: int, first: int, folder: Path) -> Iterator[str | Fi
         )
 
 
-def _serve(kind: Kind, seed: int, first: int, folder: Path, target: int) -> NoReturn:
+def _answer(results: Connection, child: int) -> str | Find | list[str]:
+    """The outcome of the next case, or the modules that the child imported. A child that is stuck
+    is ended. Raises EOFError."""
+    if not results.poll(STUCK_S):
+        os.kill(child, signal.SIGABRT)
+    return results.recv()
+
+
+def _serve(
+    kind: Kind, seed: int, first: int, folder: Path, answers: Connection, ends: float
+) -> NoReturn:
     status = 1
     known = set(sys.modules)
     try:
+        faulthandler.enable()
         gc.freeze()
-        ends = time.monotonic() + BATCH_S
-        with os.fdopen(target, "wb") as results:
-            for number in range(first, first + BATCH):
-                pickle.dump(guarded(kind, seed, number, folder), results)
-                results.flush()
-                if time.monotonic() > ends:
-                    break
-            pickle.dump([name for name in sys.modules if name not in known], results)
+        at_first = _memory()[1]
+        for number in range(first, first + BATCH):
+            answers.send(guarded(kind, seed, number, folder))
+            if time.monotonic() > ends or _memory()[1] > at_first + LEFT_BYTES:
+                break
+        answers.send([name for name in sys.modules if name not in known])
         status = 0
     finally:
         os._exit(status)
 
 
 def failure(kind: Kind, data: bytes, folder: Path, number: int | None = None) -> str:
-    """`accepted`, `refused`, or why the data break a promise."""
+    """`accepted`, `refused`, or why the data break a promise. A process that is stuck ends."""
+    faulthandler.dump_traceback_later(STUCK_S, exit=True)
+    try:
+        return _outcome(kind, data, folder, number)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def _outcome(kind: Kind, data: bytes, folder: Path, number: int | None = None) -> str:
     space = resource.getrlimit(resource.RLIMIT_AS)
     _limit()
-    faulthandler.dump_traceback_later(
-        4 * SECONDS, exit=True
-    )  # what C code does not let a signal interrupt
-    before = _peak(reset=True)
+    before = _memory(reset=True)[0]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", RuntimeWarning)
@@ -144,9 +164,8 @@ def failure(kind: Kind, data: bytes, folder: Path, number: int | None = None) ->
         why = "accepted"
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
-        faulthandler.cancel_dump_traceback_later()
         resource.setrlimit(resource.RLIMIT_AS, space)  # other tests of the process start a browser
-    used = _peak() - before
+    used = _memory()[0] - before
     if why in ("accepted", "refused") and used > MEMORY_BYTES + MEMORY_FACTOR * kind.size(data):
         why = f"TooMuchMemory: {used >> 20} MiB for {kind.size(data) >> 10} KiB"
     return why
@@ -164,10 +183,13 @@ def _too_slow(_: int, __: FrameType | None) -> NoReturn:
     raise TooSlowError(f"over {SECONDS} s")
 
 
-def _peak(*, reset: bool = False) -> int:
-    """Largest memory of this process in bytes since it was last reset (Linux; 0 elsewhere)."""
+def _memory(*, reset: bool = False) -> tuple[int, int]:
+    """Largest memory of this process in bytes since that was last reset, and what it has now
+    (Linux; 0 elsewhere)."""
     if not _STATUS.exists():
-        return 0
+        return 0, 0
     if reset:
         _CLEAR.write_text("5")
-    return int(re.search(r"VmHWM:\s+(\d+)", _STATUS.read_text())[1]) * 1024  # type: ignore[index]
+    found = _MEMORY.search(_STATUS.read_text())
+    most, now = found.groups() if found else (0, 0)
+    return int(most) * 1024, int(now) * 1024

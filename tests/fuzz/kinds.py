@@ -9,7 +9,8 @@ import pickle
 import tempfile
 import zlib
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from tests.fleet.build import digest, write_rank
 from tests.fuzz import grammar, mutate
 from tests.fuzz.use import (
     CAPTURES,
+    CHEAP,
     CLASSES,
     COMPILED,
     COUNTED,
@@ -34,6 +36,7 @@ from tests.fuzz.use import (
     POLICIES,
     QUESTIONS,
     RANKS,
+    READ,
     RECORDINGS,
     REPLAYS,
     REPORTS,
@@ -84,7 +87,14 @@ LARGEST_SEED = 400_000
 
 BY_GRAMMAR = 0.7
 UNCHANGED = 0.1
-"""Shares of cases."""
+READ_ONLY = 0.5
+DEAR = 0.1
+MODEL = 0.4
+"""Shares of cases: made by grammar, sound, only read, and by commands that measure everything (they
+cost ten times as much; MODEL: of the kinds by which the measuring is tried). The others have a
+command for one table."""
+MODULES = {"question": "mcp", "days": "duckdb", "digest": "pyarrow", "operations": "pyarrow"}
+"""What kinds cannot be tried without."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +113,14 @@ class Kind:
     """Sound files in the same folder."""
     source: str | None = None
     """Of a recording of this kind: `Trace.source`."""
+    dear: float = DEAR
+    """Share of cases by commands that measure everything."""
+
+    @property
+    def lacks(self) -> str:
+        """The module without which it cannot be tried, where that is not installed."""
+        module = MODULES.get(self.name, "")
+        return module if module and find_spec(module) is None else ""
 
     def case(self, random: Random) -> bytes:
         """The data of a case: of a valid input, by grammar or a stored one, with one to three
@@ -148,7 +166,20 @@ class Kind:
 
     def chosen(self, data: bytes) -> int:
         """Which command is run on the data."""
-        return zlib.crc32(data) % len(self.commands)
+        drawn = zlib.crc32(data)
+        share = drawn % 1000 / 1000
+        read, cheap, dear = self._by_cost
+        some = dear if share < self.dear else read if share < self.dear + READ_ONLY else cheap
+        some = some or cheap or dear or read
+        return some[drawn // 1000 % len(some)]
+
+    @cached_property
+    def _by_cost(self) -> tuple[list[int], list[int], list[int]]:
+        """The places of commands that only read, of those for one table, and of the others."""
+        read = self.numbers(READ)
+        cheap = [i for i, command in enumerate(self.commands) if command[0] in CHEAP]
+        rest = set(range(len(self.commands))).difference(read, cheap)
+        return read, cheap, sorted(rest)
 
     def size(self, data: bytes) -> int:
         """Bytes of the input, decompressed where that can be."""
@@ -696,8 +727,25 @@ def _compile_logs() -> Sequence[bytes]:
 KINDS = {
     kind.name: kind
     for kind in (
-        Kind("kineto", "a.json", _kineto, _mutated_kineto, TRACES, grammar.kineto, source="kineto"),
-        Kind("nsys", "a.sqlite", _nsys, _mutated_nsys, made=grammar.nsys, source="nsys"),
+        Kind(
+            "kineto",
+            "a.json",
+            _kineto,
+            _mutated_kineto,
+            TRACES,
+            grammar.kineto,
+            source="kineto",
+            dear=MODEL,
+        ),
+        Kind(
+            "nsys",
+            "a.sqlite",
+            _nsys,
+            _mutated_nsys,
+            made=grammar.nsys,
+            source="nsys",
+            dear=MODEL,
+        ),
         Kind(
             "rocpd",
             "a.db",

@@ -8,20 +8,23 @@ import json
 import shutil
 from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from tests.fuzz import model
 from traceanalyzer.base.errors import TraceAnalyzerError
 from traceanalyzer.report.table_entries import BY_COMMAND
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
 PATH = "PATH"
 FOLDER = "FOLDER"
 OUT = "OUT"
+READ = "read"
+"""In place of a command: what all of them do first, held to what a model of a recording promises."""
 LATEST = "PATH#latest"
 """The case's file, the folder that it lies in, the beginning of the names of what is written; the
 case's last run."""
@@ -63,6 +66,7 @@ REPORTS: tuple[Command, ...] = (
 )
 """What is done with a recording as with a saved report."""
 RECORDINGS: tuple[Command, ...] = (
+    (READ, PATH),
     *_each("analyze", PATH),
     *_each("analyze", PATH, forms=("json",)),
     ("analyze", PATH, "--full", "--redact", "--redact-name", "a.*n"),
@@ -109,6 +113,7 @@ LOGS = (
     *_each("analyze", PATH, "--pattern", r"(?P<step>\d+).*?(?P<iter_ms>[\d.]+)"),
 )
 RANKS = (
+    (READ, FOLDER),
     *_each("analyze", FOLDER),
     ("analyze", FOLDER, "--redact", "--rank", "0"),
     *_each("comm", FOLDER, forms=("json", "csv")),
@@ -120,6 +125,7 @@ RANKS = (
     *_each("compare", FOLDER, FOLDER),
 )
 REPLAYS = (
+    (READ, FOLDER),
     *_each("analyze", f"{WITHIN}decode.json"),
     *_each("ops", f"{WITHIN}decode.json", PATH, forms=("json", "csv")),
     *_each("kernels", f"{WITHIN}decode.json", forms=("json",)),
@@ -131,11 +137,13 @@ STORES = _each("fleet", FOLDER)
 FLEETS = (*STORES, *_each("compare", FOLDER, FOLDER))
 HANGS = (*_each("hang", FOLDER), ("hang", FOLDER, "--redact", "--world-size", "4"))
 CAPTURES = (
+    (READ, FOLDER),
     *_each("analyze", FOLDER),
     *_each("whatif", FOLDER, forms=("json",)),
     ("analyze", FOLDER, "--redact"),
 )
 SNAPSHOTS = (
+    (READ, PATH),
     *_each("memory", PATH),
     *_each("memory", PATH, "--other", PATH),
     *_each("memory", PATH, SERVER),
@@ -145,6 +153,7 @@ SNAPSHOTS = (
     *_each("analyze", SERVER, PATH, forms=("json", "html")),
 )
 COMPILED = (
+    (READ, PATH),
     *_each("compile", PATH),
     *_each("compile", PATH, SERVER),
     ("compile", PATH, SERVER, "--overlay", f"{OUT}.json"),
@@ -174,13 +183,21 @@ COUNTED = (
     *_each("analyze", SERVER, "--ncu", PATH),
     *_each("kernels", SERVER, "--ncu", PATH, forms=("json",)),
 )
-HARDWARE = _each("analyze", SERVER, "--hardware", PATH)
-CLASSES = _each("analyze", SERVER, "--kernel-classes", PATH)
+HARDWARE = (
+    *_each("analyze", SERVER, "--hardware", PATH),
+    *_each("kernels", SERVER, "--hardware", PATH, forms=("json",)),
+)
+CLASSES = (
+    *_each("analyze", SERVER, "--kernel-classes", PATH),
+    *_each("kernels", SERVER, "--kernel-classes", PATH, forms=("json",)),
+)
 POLICIES = (
     ("check", SERVER, "--policy", PATH),
     ("check", SERVER, "--policy", PATH, "--format", "json"),
 )
 QUESTIONS = (("mcp",),)
+CHEAP = frozenset((*BY_COMMAND, "hang", "history", "memory", "compile", "mcp"))
+"""Commands that measure little beside what they show."""
 
 
 def run(command: Command, path: Path, folder: Path, beside: Path, out: Path) -> None:
@@ -198,6 +215,9 @@ def run(command: Command, path: Path, folder: Path, beside: Path, out: Path) -> 
         )
         for word in command
     ]
+    if words[0] == READ:
+        model.read(Path(words[1]))
+        return
     if words == ["mcp"]:
         _ask(path, beside)
         return
