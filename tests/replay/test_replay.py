@@ -9,6 +9,7 @@ from tests.analysis.causes.test_gaps import Program
 from tests.recorded import CASES, ranks, recording
 from traceanalyzer.analysis.tables.timing import UnprofiledTime
 from traceanalyzer.diagnosis.measurements import Measurements, measure
+from traceanalyzer.diagnosis.remedies.host import NO_ALLOCATIONS
 from traceanalyzer.ingest import load
 from traceanalyzer.replay.recorded import make_tape
 from traceanalyzer.replay.scenario import Scenario, combined
@@ -198,6 +199,24 @@ def test_the_host_is_fitted_to_a_measured_step_time() -> None:
     replay = Replay.of(steps(host_bound).rated, UnprofiledTime(0.3, 0.29, 0.31))
     assert replay is not None
     assert replay.base_ms == pytest.approx(0.3, rel=0.01)
+
+
+def test_a_wait_stays_where_the_timed_steps_had_less_device_work() -> None:
+    """4 ms of kernels, then a call that frees memory: it waits for them and takes 400 us. The timed
+    steps take 3.3 ms, less than the recorded kernels."""
+
+    def step(p: Program) -> None:
+        for _ in range(8):
+            p.launch("k", 500)
+        p.call("cudaFree", p.now, p.device_free + 400)
+        p.now = p.device_free + 400
+
+    m = steps(step)
+    replay = Replay.of(m.rated, UnprofiledTime(3.3, 3.2, 3.4))
+    assert replay is not None
+    assert replay.base_ms == pytest.approx(3.3)
+    left = replay.step_under_ms(NO_ALLOCATIONS)
+    assert left == pytest.approx(3.3 * 4.0 / 4.4, rel=0.02)
 
 
 def fed(name: str) -> Callable[[Program], object]:

@@ -167,8 +167,10 @@ def fitted_host(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[float, flo
 
     Many hosts lead to the same step where the GPU bounds it: of those the mean, as likely as shares
     of the dispatch are in other recordings. A host that is only not slower than the GPU is faster
-    than usual. Loading, and other long work of the host, takes another time in another run, and
-    what it is off by says nothing of the dispatch."""
+    than usual. Where the recorded device work alone takes longer than the timed steps (other data,
+    other clocks), they say nothing of the host, which is as fast as usual. Loading, and other long
+    work of the host, takes another time in another run, and what it is off by says nothing of the
+    dispatch."""
 
     def long_work_ns(tape: Tape) -> float:
         work = np.append(tape.work, tape.tail.work)
@@ -185,6 +187,9 @@ def fitted_host(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[float, flo
     by_nvtx = trace.source == "nsys" and trace.operators_slowed
     least_left = LEAST_SHARE_OF_NVTX if by_nvtx else LEAST_SHARE
     fastest = takes(least_left)
+    usual, within = share_of_capture(trace)
+    if takes(0.0, 0.0) > high:
+        return usual, 1.0
     if fastest > high:
         return least_left, bisected(lambda own: takes(least_left, own) <= high, 0.0, 1.0)
     slowest = takes(1.0)
@@ -194,7 +199,6 @@ def fitted_host(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[float, flo
         least_left if fastest >= low else bisected(lambda one: takes(one) < low, least_left, 1.0)
     )
     most = 1.0 if slowest <= high else bisected(lambda one: takes(one) <= high, least, 1.0)
-    usual, within = share_of_capture(trace)
     return _mean_between(usual, within / OF_RANGE, least, most), 1.0
 
 

@@ -7,6 +7,7 @@ from traceanalyzer.analysis.algebra import (
     IntervalSet,
     contains,
     intersect,
+    isin_few,
     join,
     look_up,
     measure,
@@ -221,6 +222,7 @@ def _host_time(timed: LaunchEdges, rows: I64, kept: IntervalSet) -> dict[str, I6
     loading = spent(states[HostState.INPUT])
     work = spent(states[HostState.WORK])
     work = work + spent(states[HostState.ALLOCATE]) + spent(states[HostState.COMMUNICATION])
+    work = work + spent(timed.joined.memo(after_waiting))
     waited = np.append(0, waited_time(timed.joined, rows) + blocked_time(timed.timed, rows))
     work = np.maximum(work - profiling, 0)
     dispatch = np.maximum(measure(kept, start, end) - loading - work - profiling - waited, 0)
@@ -277,6 +279,15 @@ def waited_time(joined: Joined, rows: I64) -> I64:
     own[place[place >= 0]] = ops.end[copying[place >= 0]]
     waited = np.minimum(np.maximum(target, own), calls.end[rows]) - calls.start[rows]
     return np.where(joined.blocks[rows], np.clip(waited, 0, None), 0)
+
+
+def after_waiting(joined: Joined) -> IntervalSet:
+    """Host time in calls that allocate or free memory once the device work that they waited for has
+    ended."""
+    calls = joined.trace.api_calls
+    kinds = (ApiKind.ALLOCATE, ApiKind.FREE)
+    rows = np.flatnonzero(joined.blocks & isin_few(joined.linked.api_kind, kinds))
+    return union(calls.start[rows] + waited_time(joined, rows), calls.end[rows])
 
 
 def _reading(joined: Joined) -> IntervalSet:

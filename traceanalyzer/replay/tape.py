@@ -124,6 +124,13 @@ class Tape(Memo):
         led = (self.dispatch + self.work + self.loading + self.profiling)[:1]
         return measure(intervals, np.append(called[:1] - led, called[:-1]), called)
 
+    def after_events(self, intervals: IntervalSet) -> int:
+        """How much of these intervals of the host's time lies after the last event and within its
+        step, ns."""
+        called = self.source.trace.api_calls.start[self.call[-1:]]
+        until = self.source.timed.steps.host_end[self.step_of_event[-1:]]
+        return int(measure(intervals, called, np.maximum(until, called)).sum())
+
     def share_within(self, intervals: IntervalSet) -> F64:
         """For each event the share of the host's time since the one before it that lies in these
         intervals."""

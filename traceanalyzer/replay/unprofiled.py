@@ -85,19 +85,23 @@ def step_as_recorded(recorded: RecordedStep, step_ms: float) -> StepWithoutProfi
     causes = {cause: getattr(recorded.idle, cause.label) for cause in IdleCause}
     causes[IdleCause.PROFILER] = 0.0
     idle = without_gaps(causes)
-    budget = fitted_to(recorded.budget, step_ms, _most_idle_ms(idle, recorded, step_ms))
+    work = replace(recorded.budget, idle=0.0)
+    budget = fitted_to(work, step_ms, _most_idle_ms(idle, recorded, step_ms))
     return StepWithoutProfiler(budget, idle.scaled_to(budget.idle))
 
 
 def fitted_to(step: Budget, step_ms: float, most_idle_ms: float) -> Budget:
     """A step of this length with the work of another: the rest of it is idle time, as far as there
-    may be any. Beyond that computation and copies are stretched (clocks, data), as are all where
-    the work alone is longer than the step."""
+    may be any. Beyond that computation and copies are stretched (clocks, data). Where the work
+    alone is longer than the step, all of the other becomes shorter, its idle time too."""
     busy = _busy_ms(step)
     if busy >= step_ms:
-        scale = step_ms / busy
+        scale = step_ms / (busy + step.idle)
         return Budget(
-            step.compute * scale, step.exposed_communication * scale, step.exposed_copy * scale, 0.0
+            step.compute * scale,
+            step.exposed_communication * scale,
+            step.exposed_copy * scale,
+            step.idle * scale,
         )
     idle = min(step_ms - busy, most_idle_ms)
     work = step.compute + step.exposed_copy

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import isin_few, measure, union, where_changed
+from traceanalyzer.analysis.algebra import isin_few, join, measure, union, where_changed
 from traceanalyzer.analysis.groups.input_loading import which_small
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
@@ -20,6 +20,7 @@ from traceanalyzer.replay.changes.warmup import no_work_of_its_own
 from traceanalyzer.replay.patterns.named import Outermost, movers, operators_named
 from traceanalyzer.replay.patterns.operators import Operator, is_shared
 from traceanalyzer.replay.patterns.repeats import after_each, each_step
+from traceanalyzer.replay.recorded import after_waiting
 from traceanalyzer.replay.tape import Tape, parametric
 from traceanalyzer.trace import Bool, CopyKind, MemoryKind
 
@@ -114,13 +115,15 @@ def not_faster_than(limit_ns: float) -> Callable[[Sequence[float]], float]:
 def no_allocations(tape: Tape) -> Tape | None:
     """No memory of the device or pinned memory is allocated or freed; None where the host never
     does."""
-    time = np.minimum(
-        tape.before_events(tape.source.timed.timeline.states[HostState.ALLOCATE]), tape.work
-    )
+    states = tape.source.timed.timeline.states
+    allocating = join(states[HostState.ALLOCATE], tape.source.joined.memo(after_waiting))
+    time = np.minimum(tape.before_events(allocating), tape.work)
+    time_after = min(tape.after_events(allocating), tape.tail.work)
     calls = isin_few(tape.source.linked.api_kind[tape.call], (ApiKind.ALLOCATE, ApiKind.FREE))
-    if not time.any() and not (calls & tape.waits).any():
+    if not time.any() and not time_after and not (calls & tape.waits).any():
         return None
-    return replace(tape, work=tape.work - time).without_dispatch(calls)
+    left = replace(tape, tail=tape.tail._replace(work=tape.tail.work - time_after))
+    return replace(left, work=tape.work - time).without_dispatch(calls)
 
 
 def large_copies(tape: Tape, kind: CopyKind) -> Bool:
