@@ -21,7 +21,7 @@ from traceanalyzer.analysis.roofline.op_models.tensors import Shape
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.base import NS_PER_S
 from traceanalyzer.replay.patterns.named import kernels_named
-from traceanalyzer.replay.patterns.operators import is_shared, operators
+from traceanalyzer.replay.patterns.operators import Operator, is_shared, operators
 from traceanalyzer.replay.tape import Tape, parametric
 from traceanalyzer.trace import F64, I64, Bool
 
@@ -60,6 +60,12 @@ NAMED_SHORTER = re.compile(r"\bfloat\b|[Hh]alf|[Bb][Ff]loat16|bf16|_f16|_f32")
 """Kernels on doubles by their names: those on other formats take numbers in doubles as arguments,
 too."""
 SINGLE = "fp32"
+FP32_BYTES = 4
+LAYER_NORM = re.compile(r"^aten::native_layer_norm$")
+MOMENTS = re.compile(r"RowwiseMoments")
+FOUR_AT_A_TIME = 4
+"""PyTorch's layer norm of fp32 numbers is one kernel, which takes four at a time where that divides
+a row; of doubles another kernel first finds the mean of each row, number by number."""
 
 PROMOTES = re.compile(r"^aten::(mul|add|sub|div)$")
 """Operators whose result has the wider format of their operands; in place the first one's stays."""
@@ -133,7 +139,29 @@ def in_32_bits(tape: Tape, traffic: float) -> Tape | None:
     products = linked.is_matrix[tape.row] & np.isfinite(arithmetic)
     least = np.where(products, arithmetic, 0.0)
     left = np.maximum(tape.duration * traffic, least)
+    left = np.fmin(left, _moments_read_at_once(tape, chosen))
     return tape.retimed(np.where(chosen, np.minimum(left, tape.duration), tape.duration))
+
+
+def _moments_read_at_once(tape: Tape, chosen: Bool) -> F64:
+    """For each of the chosen ops that find the means of a layer norm's rows what reading these as
+    fp32 takes, ns; NaN for all others."""
+    linked = tape.source.linked
+    finds = np.flatnonzero(chosen & kernels_named(tape, MOMENTS))
+    nodes = tape.of_launches(linked.tree.operator)[finds]
+    numbers = operators(linked).tell(nodes, _numbers_in_fours)
+    read_ns = np.full(len(tape.row), np.nan)
+    read_bytes = np.zeros(len(tape.row))
+    read_bytes[finds] = np.array(numbers, float) * FP32_BYTES
+    known = read_bytes > 0
+    read_ns[known] = tape.moving_ns(read_bytes)[known] / OF_BANDWIDTH
+    return np.where(read_ns > 0, read_ns, np.nan)
+
+
+def _numbers_in_fours(operator: Operator) -> int:
+    """How many numbers a layer norm takes, four at a time; 0 where it cannot, or is none."""
+    shape = operator.first_tensor if operator.named(LAYER_NORM) else ()
+    return math.prod(shape) if shape and shape[-1] % FOUR_AT_A_TIME == 0 else 0
 
 
 def of_doubles(tape: Tape) -> Bool:
