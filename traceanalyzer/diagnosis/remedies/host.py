@@ -22,6 +22,7 @@ from traceanalyzer.diagnosis.remedies.remedy import (
     text,
     words,
 )
+from traceanalyzer.replay.changes.data.host_memory import prepared_on_device
 from traceanalyzer.replay.changes.data.loading import done_on_device, no_allocations
 from traceanalyzer.replay.changes.fusion import Reading
 from traceanalyzer.replay.changes.loops.rows_sorted import rows_sorted
@@ -36,7 +37,6 @@ from traceanalyzer.replay.changes.syncs.values import (
 from traceanalyzer.replay.changes.warmup import (
     made_on_device,
     no_work_of_its_own,
-    nothing_before_copies,
     prepared_before,
     warmed_up,
 )
@@ -54,7 +54,7 @@ LEAST_OF_SYNCS = 0.04
 held it up."""
 NO_WORK = scenario_of("move_host_work", no_work_of_its_own, "assumes_no_work")
 BEFORE_COPIES = scenario_of(
-    "move_host_work", nothing_before_copies, "assumes_before_copies", optimistic=made_on_device
+    "move_host_work", prepared_on_device, "assumes_before_copies", optimistic=made_on_device
 )
 LEAST_OF_HOST_WORK = 0.1
 """Pauses of a tenth of a millisecond occur in any eager program: threads that hand over, Python

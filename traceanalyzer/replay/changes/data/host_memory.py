@@ -11,22 +11,24 @@ from typing import NamedTuple
 import numpy as np
 
 from traceanalyzer.analysis.algebra import union
-from traceanalyzer.analysis.roofline.op_models.tensors import Shape
+from traceanalyzer.analysis.roofline.op_models.tensors import Shape, Tensor
 from traceanalyzer.replay.changes.data.loading import (
     LEAST_COPY_NS,
     MOVES,
     large_copies,
     waiting_for,
 )
+from traceanalyzer.replay.changes.warmup import nothing_before_copies
 from traceanalyzer.replay.patterns.named import Outermost, movers
 from traceanalyzer.replay.patterns.operators import Operator
 from traceanalyzer.replay.tape import Tail, Tape
 from traceanalyzer.trace import F64, I64, Bool, CopyKind
 
-PICKS = re.compile(r"^aten::(index|index_select|embedding)$")
+PICKS = re.compile(r"^aten::(index|index_select|embedding(_bag)?)$")
 """Operators that take rows of their first operand."""
 OPERATORS_BEFORE = 16  # so many before a copy are searched for the one that picked its data
 PICKING_PASSES = 2.0  # what picking rows on the GPU moves: it reads and writes them
+WIDENING_PASSES = 2.0  # what the GPU then moves to widen them, of the wide numbers, at most
 UPDATES = re.compile(r"^aten::(lerp|add|sub|addcmul|addcdiv)_$")
 """Operators that update a tensor by another of its shape: what only calculates with it may be read
 next."""
@@ -109,6 +111,43 @@ def picked_on_device(tape: Tape) -> Tape | None:
 
 def _passes_ns(tape: Tape, passes: float) -> F64:
     return tape.moving_ns(tape.source.trace.device_ops.bytes[tape.row], passes)
+
+
+def prepared_on_device(tape: Tape) -> Tape | None:
+    """No work of the host's own, and nothing that the program itself does before it copies data to
+    the device, where numbers that it widens first (bytes to fp32) go as they were; None without
+    that."""
+    left = nothing_before_copies(tape)
+    share = tape.memo(narrower_before)
+    if left is None or not (share < 1.0).any():
+        return left
+    widening_ns = _passes_ns(tape, WIDENING_PASSES)
+    narrow = np.maximum(left.duration * share, LEAST_COPY_NS) + widening_ns
+    return left.retimed(np.where(share < 1.0, np.minimum(narrow, left.duration), left.duration))
+
+
+def narrower_before(tape: Tape) -> F64:
+    """For each op the share of its bytes that a copy to the device would bring before operators on
+    the host made wider numbers of as many; 1 where none did."""
+    outermost = Outermost(tape)
+    share = np.ones(len(tape.row))
+    for i, place in movers(tape, large_copies(tape, CopyKind.HOST_TO_DEVICE)):
+        mover = outermost.at(place, place + 1)[0].operator
+        if not mover.named(MOVES):
+            continue
+        moved = _first_of(mover)
+        before = outermost.before(place, OPERATORS_BEFORE)
+        begun_with = [_first_of(one.operator) for one in before]
+        widths = [one.bytes for one in begun_with if one and moved and one.shape == moved.shape]
+        if moved and moved.bytes > 0:
+            share[i] = min(filter(math.isfinite, widths), default=moved.bytes) / moved.bytes
+    return np.minimum(share, 1.0)
+
+
+def _first_of(operator: Operator) -> Tensor | None:
+    """The tensor that is its first argument."""
+    first = operator.typed[0] if operator.typed else None
+    return first if isinstance(first, Tensor) else None
 
 
 def updated_on_host(tape: Tape) -> Updated:
