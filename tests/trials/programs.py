@@ -87,6 +87,39 @@ for _ in range(100):
 """
 """Recomputes activations, looks for NaNs, and has a context of autocast that is off."""
 
+HOSTED = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.set_num_threads(1)
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm = torch.nn.Linear(16, 32), torch.nn.BatchNorm1d(32)
+        self.drop, self.last = torch.nn.Dropout(0.1), torch.nn.Linear(32, 4)
+        self.side = torch.nn.Linear(32, 1)
+
+    def forward(self, x):
+        hidden = torch.relu(self.norm(self.first(x)))
+        return self.last(self.drop(hidden)), self.side(hidden)
+
+data = TensorDataset(torch.randn(406, 16), torch.randint(0, 4, (406,)))
+net = Net()
+optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
+scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 3000)
+for _ in range(14):
+    for x, y in DataLoader(data, batch_size=32, shuffle=True):
+        classes, side = net(x)
+        loss = torch.nn.functional.cross_entropy(classes, y) + 0.05 * side.square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(net.parameters(), 0.5)
+        optimizer.step()
+        scheduler.step()
+"""
+"""Has what can go wrong unseen: an epoch's last batch, statistics, a side branch, a schedule."""
+
 SERVES = """
 import torch
 torch.set_num_threads(1)

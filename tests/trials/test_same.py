@@ -50,6 +50,54 @@ def test_a_switch_that_draws_otherwise_may_differ_as_another_seed_does():
     assert compare(trial, BASES, [Numerics.DRAWN], [other]).same
 
 
+def _changed(**values):
+    base = run()
+    return replace(base, ranks=[replace(base.ranks[0], **values)])
+
+
+@pytest.mark.parametrize("kind", [Numerics.ORDER, Numerics.TF32, Numerics.HALF, Numerics.DRAWN])
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        (
+            {"gradients": [[6.0, 8.0, 0.02], [4.0, 6.0, 0.02]]},
+            "gradient at step 1 differs by 100.00 %",
+        ),
+        (
+            {"gradients": [[3.0, 4.0, 0.0], [2.0, 3.0, 0.01]]},
+            "gradient of weight 3 at step 1 is missing",
+        ),
+        ({"gradients": [[3.0, 4.0, 0.02]]}, "gradient of weight 3 at step 1 differs by 100.00 %"),
+        ({"gradients": []}, "number of calls of the optimizer at step 0 is 0 instead of 2"),
+        (
+            {"rates": [[0.9, 0.999, 1e-3], [0.9, 0.999, 9.001e-4]]},
+            "learning rate, or another number of the optimizer, at step 2 differs by 0.01 %",
+        ),
+        ({"buffers": {"1": [0.0, 0.0, 0.0, 0.0]}}, "update of the running statistics at step 1"),
+    ],
+)
+def test_what_the_loss_does_not_show_is_refused_under_any_precision(kind, values, why):
+    verdict = compare(_changed(**values), BASES, [kind])
+    assert not verdict.same
+    assert why in verdict.why
+
+
+def test_a_gradient_that_rounding_decides_is_not_compared():
+    noise = [[3.0, 4.0, 0.02], [2.0, 3.0, 0.01]]
+    trial = _changed(gradients=[[3.0, 4.0, 0.03], [2.0, 3.0, 0.01]])
+    assert not compare(trial, BASES, [Numerics.ORDER]).same
+    assert compare(trial, BASES, [Numerics.ORDER], nudged=_changed(gradients=noise)).same
+
+
+def test_a_loader_that_makes_other_batches_is_refused():
+    facts = {"loaders": [{"batch_size": 8, "drop_last": False, "num_workers": 0}]}
+    other = {"loaders": [{"batch_size": 8, "drop_last": True, "num_workers": 4}]}
+    verdict = compare(run("x", facts=other), [run(facts=facts)], [Numerics.DRAWN])
+    assert verdict.why == "its DataLoader has drop_last=True instead of False"
+    workers = {"loaders": [{"batch_size": 8, "drop_last": False, "num_workers": 4}]}
+    assert compare(run("x", facts=workers), [run(facts=facts)], [Numerics.DRAWN]).same
+
+
 def test_an_update_of_another_size_is_seen_where_the_losses_are_the_same():
     base = run()
     (rank,) = base.ranks

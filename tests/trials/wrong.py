@@ -112,6 +112,105 @@ def a_frozen_layer(_):
     _around(torch.optim.AdamW, "__init__", change)
 
 
+def clipping_left_out(_):
+    import torch
+
+    def change(clip, weights, max_norm, *args, **kwargs):
+        return clip(weights, float("inf"), *args, **kwargs)
+
+    _around(torch.nn.utils, "clip_grad_norm_", change)
+
+
+def gradients_scaled(_):
+    import torch
+
+    def change(backward, loss, *args, **kwargs):
+        return backward(loss, grad_tensors=torch.tensor(1.3))
+
+    _around(torch.autograd, "backward", change)
+
+
+def gradients_kept_now_and_then(_):
+    import torch
+
+    calls = []
+
+    def change(zero_grad, this, set_to_none=True):
+        calls.append(1)
+        return None if len(calls) % 8 == 0 else zero_grad(this, set_to_none)
+
+    _around(torch.optim.Optimizer, "zero_grad", change)
+
+
+def last_batch_dropped(_):
+    from torch.utils.data import DataLoader
+
+    def change(init, this, *args, **kwargs):
+        init(this, *args, **kwargs, drop_last=True)
+
+    _around(DataLoader, "__init__", change)
+
+
+def a_detached_branch(_):
+    import torch
+
+    def change(forward, this, x):
+        return forward(this, x.detach() if this.out_features == 1 else x)
+
+    _around(torch.nn.Linear, "forward", change)
+
+
+def less_dropout(_):
+    import torch
+
+    def change(forward, this, x):
+        return torch.nn.functional.dropout(x, this.p / 2, this.training)
+
+    _around(torch.nn.Dropout, "forward", change)
+
+
+def frozen_statistics(_):
+    import torch
+
+    def change(init, this, *args, **kwargs):
+        init(this, *args, **kwargs)
+        this.momentum = 0.0
+
+    _around(torch.nn.BatchNorm1d, "__init__", change)
+
+
+def gradients_of_half_the_batch(_):
+    import torch
+
+    def change(loss, x, y, **kwargs):
+        half = len(x) // 2
+        return loss(torch.cat([x[:half], x[half:].detach()]), y, **kwargs)
+
+    _around(torch.nn.functional, "cross_entropy", change)
+
+
+def schedule_a_step_ahead(_):
+    import torch
+
+    def change(init, this, *args, **kwargs):
+        init(this, *args, **kwargs)
+        this.step()
+
+    _around(torch.optim.lr_scheduler.CosineAnnealingLR, "__init__", change)
+
+
+UNSEEN = (
+    clipping_left_out,
+    frozen_statistics,
+    gradients_scaled,
+    gradients_kept_now_and_then,
+    last_batch_dropped,
+    a_detached_branch,
+    less_dropout,
+    gradients_of_half_the_batch,
+    schedule_a_step_ahead,
+)
+"""The first losses are nearly those of the program."""
 WRONG = (
     every_fourth_step_is_left_out,
     half_the_batch,

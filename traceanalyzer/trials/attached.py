@@ -27,7 +27,8 @@ from traceanalyzer.collect.steps.step_finder import StepFinder
 from traceanalyzer.collect.steps.step_function import FunctionCalls
 from traceanalyzer.trials.apply.nudge import Nudge
 from traceanalyzer.trials.facts import facts_of_process
-from traceanalyzer.trials.fingerprint import Fingerprint
+from traceanalyzer.trials.fingerprint import Fingerprint, buffers_of, weights_of
+from traceanalyzer.trials.optimizer_calls import OptimizerCalls
 from traceanalyzer.trials.probe import Probe, has_parameters
 from traceanalyzer.trials.request import COMPARED_STEPS, Request
 
@@ -43,7 +44,9 @@ class AttachedTrial:
     def __init__(self, request: Request) -> None:
         self._request = request
         self._probe = Probe()
-        self._fingerprint = Fingerprint()
+        self._weights = Fingerprint(weights_of)
+        self._buffers = Fingerprint(buffers_of)
+        self._optimizers = OptimizerCalls()
         self._nudge = Nudge(request.nudge)
         self._clock: StepClock | None = None
         self._steps = 0
@@ -63,6 +66,7 @@ class AttachedTrial:
         _seed(self._request.seed)
         self._put_on()
         self._probe.install()
+        self._optimizers.install()
         self._outputs.install()
         self._finder.install()
         atexit.register(self._ended)
@@ -87,7 +91,8 @@ class AttachedTrial:
             self._nudge.begin(module)
             if self._request.redrawn:
                 self._redraw()
-            self._fingerprint.begin(module)
+            self._weights.begin(module)
+            self._buffers.begin(module)
             self._probe.expect_output(module)
 
     def _redraw(self) -> None:
@@ -107,13 +112,18 @@ class AttachedTrial:
         self._probe.keeps_values = self._steps < COMPARED_STEPS
         checked = self._request.checked_steps
         if self._steps in (1, checked):
-            self._fingerprint.take(self._steps)
+            self._take_fingerprints()
         if self._clock is not None:
             if self._clock.lap():
                 self._finish()
         elif self._steps >= checked:
             self._outputs.remove()
+            self._optimizers.remove()
             self._begin_timing()
+
+    def _take_fingerprints(self) -> None:
+        self._weights.take(self._steps)
+        self._buffers.take(self._steps)
 
     def _begin_timing(self) -> None:
         request = self._request
@@ -133,7 +143,7 @@ class AttachedTrial:
 
     def _finish(self) -> None:
         if self._steps <= COMPARED_STEPS:
-            self._fingerprint.take(self._steps)
+            self._take_fingerprints()
         self._write(finished=True)
         self._leave()
         for stream in (sys.stdout, sys.stderr):
@@ -154,6 +164,7 @@ class AttachedTrial:
         if self._clock is not None:
             with suppress(Exception):
                 measured = self._clock.measured() if finished else self._clock.measured_so_far()
+        gradients, rates = self._optimizers.read()
         value = {
             "rank": current_rank(),
             "whole": finished,
@@ -162,7 +173,10 @@ class AttachedTrial:
             "losses": self._probe.read_losses(self._loss_counts),
             "norms": self._probe.read_norms(),
             "outputs": self._probe.read_outputs(),
-            "weights": self._fingerprint.read(),
+            "weights": self._weights.read(),
+            "buffers": self._buffers.read(),
+            "gradients": gradients,
+            "rates": rates,
             "peak_bytes": _peak_bytes(),
             "unit": self._finder.unit,
             "facts": facts_of_process(self._probe, self._steps),

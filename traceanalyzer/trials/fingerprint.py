@@ -1,15 +1,18 @@
-"""What the weights are at chosen steps, as two figures a tensor: enough to see that an update was
-another one, at the cost of a sum."""
+"""What weights, or running statistics, are at chosen steps, as two figures a tensor: enough to see
+that an update was another one, at the cost of a sum."""
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 MOST_TENSORS = 2000  # of all models together
 
 
 class Fingerprint:
-    """Figures of the parameters of each model, kept as tensors until they are read."""
+    """Figures of the tensors of each model, kept as tensors until they are read. `tensors_of` gives
+    those of a module."""
 
-    def __init__(self) -> None:
+    def __init__(self, tensors_of: Callable[[Any], Iterable[Any]]) -> None:
+        self._tensors_of = tensors_of
         self._tensors: list[Any] = []
         self._known: set[int] = set()
         self._begun: list[Any] = []
@@ -20,9 +23,7 @@ class Fingerprint:
         if id(module) in self._known or len(self._tensors) >= MOST_TENSORS:
             return
         self._known.add(id(module))
-        import torch
-
-        new = [one for one in torch.nn.Module.parameters(module) if one.is_floating_point()]
+        new = [one for one in self._tensors_of(module) if one.is_floating_point()]
         new = new[: MOST_TENSORS - len(self._tensors)]
         self._tensors += new
         self._begun += [_figures(one) for one in new]
@@ -41,6 +42,20 @@ class Fingerprint:
                 after - before for after, before in zip(numbers, begun, strict=False)
             ]
         return moved
+
+
+def weights_of(module: Any) -> Iterable[Any]:
+    """The parameters of a module."""
+    import torch
+
+    return torch.nn.Module.parameters(module)
+
+
+def buffers_of(module: Any) -> Iterable[Any]:
+    """The buffers of a module, as the running mean of a normalization."""
+    import torch
+
+    return torch.nn.Module.buffers(module)
 
 
 def _figures(tensor: Any) -> Any:

@@ -175,7 +175,13 @@ class Probe:
             held = vars(loader)
             names = ("num_workers", "pin_memory", "persistent_workers", "prefetch_factor")
             streams = isinstance(held.get("dataset"), data.IterableDataset)
-            self.loaders.append({name: held.get(name) for name in names} | {"streams": streams})
+            drop_last = getattr(held.get("batch_sampler"), "drop_last", held.get("drop_last"))
+            seen = {
+                "streams": streams,
+                "batch_size": held.get("batch_size"),
+                "drop_last": drop_last,
+            }
+            self.loaders.append({name: held.get(name) for name in names} | seen)
 
         _after(data.DataLoader, "__init__", noted)
         # a stream that asks which worker reads it shares itself among them

@@ -5,7 +5,7 @@ import json
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, fields
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,9 @@ class RankResult:
     outputs: list[list[float]] = field(default_factory=list)
     # by step how far sums over each weight have moved since the beginning
     weights: dict[str, list[float]] = field(default_factory=dict)
+    buffers: dict[str, list[float]] = field(default_factory=dict)  # the same of running statistics
+    gradients: list[list[float]] = field(default_factory=list)  # norms, by call of an optimizer
+    rates: list[list[float]] = field(default_factory=list)  # learning rates and the like, by call
 
 
 @dataclass(frozen=True)
@@ -118,7 +121,8 @@ def _results(folder: Path) -> list[dict[str, Any]]:
 
 
 def _rank(found: Mapping[str, Any]) -> RankResult:
-    return RankResult(found["losses"], found["norms"], found["outputs"], found["weights"])
+    names = {each.name for each in fields(RankResult)}
+    return RankResult(**{name: found[name] for name in names & found.keys()})
 
 
 def _loaded(file: Path) -> dict[str, Any]:

@@ -23,6 +23,15 @@ FIGURES = 2  # that a weight has in `RankResult.weights`
 
 
 @dataclass(frozen=True)
+class Shares:
+    """How far results of each kind may differ, relative."""
+
+    value: float
+    update: float
+    gradient: float  # of one weight
+
+
+@dataclass(frozen=True)
 class DecidedByRounding:
     """How much of one rank's results two runs agree on that differ by a rounding alone."""
 
@@ -30,11 +39,14 @@ class DecidedByRounding:
     norms: int
     outputs: int
     weights: dict[str, list[int]]  # by step the weights whose update is the same
+    buffers: dict[str, list[int]]
+    gradients: list[list[int]]  # by call of an optimizer the weights whose gradient is as long
 
     @classmethod
-    def of(cls, base: RankResult, nudged: RankResult, value: float, update: float) -> Self:
+    def of(cls, base: RankResult, nudged: RankResult, shares: Shares) -> Self:
         """From a run and one whose weights were moved; results that differ by a larger share are
         decided by rounding."""
+        value = shares.value
         return cls(
             losses=_agreeing(base.losses, nudged.losses, value),
             norms=_agreeing(base.norms, nudged.norms, value),
@@ -43,25 +55,51 @@ class DecidedByRounding:
                 nudged.outputs,
                 lambda one, other: _agreeing(one, other, value) == len(one),
             ),
-            weights={
-                step: _steady_weights(moved, nudged.weights.get(step, []), update)
-                for step, moved in base.weights.items()
-            },
+            weights=_steady_by_step(base.weights, nudged.weights, shares.update),
+            buffers=_steady_by_step(base.buffers, nudged.buffers, shares.update),
+            gradients=[
+                _steady_norms(some, others, shares.gradient)
+                for some, others in zip(base.gradients, nudged.gradients, strict=False)
+            ],
         )
 
     def left(self, result: RankResult) -> RankResult:
         """What can be compared of a result."""
-        weights = {
-            step: [figure for at in self.weights[step] for figure in figures_of(moved, at)]
-            for step, moved in result.weights.items()
-            if self.weights.get(step)
-        }
         return RankResult(
             losses=result.losses[: self.losses],
             norms=result.norms[: self.norms],
             outputs=result.outputs[: self.outputs],
-            weights=weights,
+            weights=_left_by_step(result.weights, self.weights),
+            buffers=_left_by_step(result.buffers, self.buffers),
+            gradients=[
+                [norms[at] for at in steady if at < len(norms)]
+                for norms, steady in zip(result.gradients, self.gradients, strict=False)
+            ],
+            rates=result.rates,
         )
+
+
+def _left_by_step(
+    moved_by_step: dict[str, list[float]], steady: dict[str, list[int]]
+) -> dict[str, list[float]]:
+    return {
+        step: [figure for at in steady[step] for figure in figures_of(moved, at)]
+        for step, moved in moved_by_step.items()
+        if steady.get(step)
+    }
+
+
+def _steady_by_step(
+    some: dict[str, list[float]], others: dict[str, list[float]], share: float
+) -> dict[str, list[int]]:
+    return {
+        step: _steady_weights(moved, others.get(step, []), share) for step, moved in some.items()
+    }
+
+
+def _steady_norms(some: Sequence[float], others: Sequence[float], share: float) -> list[int]:
+    pairs = enumerate(zip(some, others, strict=False))
+    return [at for at, (norm, other) in pairs if _is_near(norm, other, share)]
 
 
 def figures_of(moved: Sequence[float], weight: int) -> Sequence[float]:
@@ -74,14 +112,12 @@ def nudge_of(kinds: Sequence[Numerics]) -> float:
     return max((NUDGE.get(kind, 0.0) for kind in kinds), default=0.0)
 
 
-def without_decided(
-    run: TrialRun, base: TrialRun, nudged: TrialRun, value: float, update: float
-) -> TrialRun:
+def without_decided(run: TrialRun, base: TrialRun, nudged: TrialRun, shares: Shares) -> TrialRun:
     """The run with what can be compared of its results."""
     if not len(run.ranks) == len(base.ranks) == len(nudged.ranks):
         return run
     ranks = [
-        DecidedByRounding.of(theirs, moved, value, update).left(own)
+        DecidedByRounding.of(theirs, moved, shares).left(own)
         for own, theirs, moved in zip(run.ranks, base.ranks, nudged.ranks, strict=True)
     ]
     return dataclasses.replace(run, ranks=ranks)

@@ -1,38 +1,40 @@
 """Whether a run with a switch computed what the unchanged program computes.
 
 Held against each other are the losses, step by step, the clipped gradient norms, the sizes of the
-first outputs and how far the weights have moved. Two runs of the unchanged program under the same
-seed say how far these differ by themselves; on top of that a switch is allowed what its kind
-explains. A switch that draws random numbers in another order is allowed what another seed does."""
+first outputs, the gradients and the rates that the optimizers were given, and how far the weights
+and the running statistics have moved. Two runs of the unchanged program under the same seed say how
+far these differ by themselves; on top of that a switch is allowed what its kind explains. A switch
+that draws random numbers in another order is allowed what another seed does."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
 
 from traceanalyzer.base import dataclass
 from traceanalyzer.trials.result import RankResult, TrialRun
-from traceanalyzer.trials.rounding import can_be_compared, without_decided
+from traceanalyzer.trials.rounding import Shares, can_be_compared, without_decided
 from traceanalyzer.trials.switch import Numerics
 
 OWN_FACTOR = 3.0  # the base's own difference may be passed by so much: it is known from few runs
-LOSS = {
-    Numerics.EXACT: 1e-5,
-    Numerics.ORDER: 2e-3,
-    Numerics.TF32: 5e-3,
-    Numerics.HALF: 3e-2,
-    Numerics.DRAWN: 2e-3,
+ALLOWED = {
+    Numerics.EXACT: Shares(value=1e-5, gradient=1e-4, update=1e-3),
+    Numerics.ORDER: Shares(value=2e-3, gradient=1e-2, update=5e-2),
+    Numerics.TF32: Shares(value=5e-3, gradient=2e-2, update=3e-1),
+    Numerics.HALF: Shares(value=3e-2, gradient=6e-2, update=8e-1),
+    Numerics.DRAWN: Shares(value=2e-3, gradient=1e-2, update=5e-2),
 }
-"""Relative difference of a loss, a gradient norm or an output that the kind of switch explains:
-fp32 rounds at 6e-8, TF32 at 5e-4, bf16 at 4e-3, and twenty steps of training let each grow."""
-UPDATE = {
-    Numerics.EXACT: 1e-3,
-    Numerics.ORDER: 5e-2,
-    Numerics.TF32: 1e-1,
-    Numerics.HALF: 3e-1,
-    Numerics.DRAWN: 5e-2,
-}
-"""Relative difference of how far the weights moved that it explains; Adam turns the sign of a tiny
-gradient into a whole step."""
+"""Relative differences that the kind of switch explains, of a loss, a clipped gradient norm or an
+output, of the norm of all gradients, and of how far the weights moved. fp32 rounds at 6e-8, TF32 at
+5e-4, bf16 at 4e-3, and twenty steps of training let each grow; Adam turns the sign of a tiny gradient
+into a whole step."""
+EACH_FACTOR = 5.0  # the gradient of one weight may differ by so much more than that of all
+RATE_SHARE = 1e-6  # no switch changes a learning rate
+LEAST_OF_GRADIENT = 1e-3  # of the longest one: rounding alone decides of shorter ones
+LEAST_OF_MISSING = 1e-6  # of the longest one: a gradient so long that is zero is left out
+RATE = "learning rate, or another number of the optimizer,"
+BATCHES = ("batch_size", "drop_last")  # arguments of a DataLoader that make its batches
+LEAST_WITH_DECIMALS = 5e-5  # less would be 0.00 %
+OPTIMIZER_CALLS = 1  # so many more or fewer may fall into the compared steps
 STEPS_OF_ALLOWANCE = 10  # for so many steps the allowances are; of later ones in proportion
 SMALL_LOSS_SHARE = 0.05
 """A loss that has come down to this share of its first value is held against that: what is almost
@@ -41,11 +43,13 @@ nothing differs by any factor."""
 
 @dataclass(frozen=True)
 class LargestDifference:
-    """The largest relative difference found, what it is of, and at which step (from 1)."""
+    """The largest relative difference found, what it is of, and at which step (from 1); `infinite`
+    says what an infinite one is."""
 
     share: float
     what: str
     step: int
+    infinite: str = "is not finite"
 
     @property
     def weight(self) -> float:
@@ -55,8 +59,11 @@ class LargestDifference:
     def described(self) -> str:
         """In a clause, as "loss at step 20 differs by 3.1 %"."""
         if math.isinf(self.share):
-            return f"{self.what} at step {self.step} is not finite"
-        return f"{self.what} at step {self.step} differs by {self.share:.2%}".replace("%", " %")
+            return f"{self.what} at step {self.step} {self.infinite}"
+        return f"{self.what} at step {self.step} differs by {_percent(self.share)}"
+
+
+Differences = Callable[[RankResult, RankResult], Iterator[LargestDifference]]
 
 
 @dataclass(frozen=True)
@@ -78,61 +85,98 @@ def compare(
     """Whether the trial's results are those of the base runs. `kinds` are its switches' own;
     `others` are base runs that drew other random numbers, for switches that do; `nudged` is a base
     run whose weights were moved by a rounding."""
-    loss_allowed = max((LOSS[kind] for kind in kinds), default=LOSS[Numerics.EXACT])
-    update_allowed = max((UPDATE[kind] for kind in kinds), default=UPDATE[Numerics.EXACT])
+    allowed = _allowed(kinds)
     if nudged is not None:
-        shares = loss_allowed / OWN_FACTOR, update_allowed / OWN_FACTOR
-        trial = without_decided(trial, bases[0], nudged, *shares)
-        others = [without_decided(other, bases[0], nudged, *shares) for other in others]
-        bases = [without_decided(base, bases[0], nudged, *shares) for base in bases]
+        shares = Shares(
+            value=allowed.value / OWN_FACTOR,
+            gradient=EACH_FACTOR * allowed.gradient / OWN_FACTOR,
+            update=allowed.update / OWN_FACTOR,
+        )
+        trial = without_decided(trial, bases[0], nudged, shares)
+        others = [without_decided(other, bases[0], nudged, shares) for other in others]
+        bases = [without_decided(base, bases[0], nudged, shares) for base in bases]
         if not can_be_compared(trial):
             return Sameness(same=False, numerics=False, why="rounding alone decides its results")
-    values = _closest(trial, bases, "value")
-    own_value = _own(bases, others, "value")
-    if values.weight > max(OWN_FACTOR * own_value, loss_allowed):
-        return _differs(values, own_value)
-    by_numerics = values.weight > max(OWN_FACTOR * own_value, LOSS[Numerics.EXACT])
-    if by_numerics and loss_allowed > LOSS[Numerics.ORDER]:
+    if other_batches := _other_batches(trial, bases[0]):
+        return Sameness(same=False, numerics=False, why=other_batches)
+    for differences, share in _checks(allowed):
+        found = _closest(trial, bases, differences)
+        own = _own(bases, others, differences)
+        if found.weight > max(OWN_FACTOR * own, share):
+            return _differs(found, own)
+    values = _closest(trial, bases, _values)
+    own = _own(bases, others, _values)
+    exact = ALLOWED[Numerics.EXACT].value
+    by_numerics = values.weight > max(OWN_FACTOR * own, exact)
+    if by_numerics and allowed.value > ALLOWED[Numerics.ORDER].value:
         return Sameness(same=True, numerics=True, why=values.described())
-    updates = _closest(trial, bases, "update")
-    own_update = _own(bases, others, "update")
-    if updates.weight > max(OWN_FACTOR * own_update, update_allowed):
-        return _differs(updates, own_update)
     return Sameness(same=True, numerics=False)
 
 
-def _differs(found: LargestDifference, own: float) -> Sameness:
-    by_itself = f"{own:.2%}".replace("%", " %")
-    why = f"{found.described()}, two base runs by {by_itself}"
-    return Sameness(same=False, numerics=False, why=why)
-
-
-def _closest(trial: TrialRun, bases: Sequence[TrialRun], what: str) -> LargestDifference:
-    """The largest difference from the base run that the trial differs from least."""
-    found = (_difference(trial, base, what) for base in bases)
-    return min(found, key=lambda difference: difference.weight)
-
-
-def _own(bases: Sequence[TrialRun], others: Sequence[TrialRun], what: str) -> float:
-    """How far base runs differ by themselves, or from those under other seeds."""
-    pairs = combinations(bases, 2)
-    apart = max((_difference(a, b, what).weight for a, b in pairs), default=0.0)
-    return max(apart, _between(others, bases, what))
-
-
-def _between(others: Sequence[TrialRun], bases: Sequence[TrialRun], what: str) -> float:
-    return max(
-        (_difference(one, base, what).weight for one in others for base in bases), default=0.0
+def _allowed(kinds: Sequence[Numerics]) -> Shares:
+    """What these kinds of switches together explain."""
+    rows = [ALLOWED[kind] for kind in kinds] or [ALLOWED[Numerics.EXACT]]
+    return Shares(
+        value=max(row.value for row in rows),
+        gradient=max(row.gradient for row in rows),
+        update=max(row.update for row in rows),
     )
 
 
-def _difference(trial: TrialRun, base: TrialRun, what: str) -> LargestDifference:
+def _other_batches(trial: TrialRun, base: TrialRun) -> str:
+    """How the trial's loaders make other batches, empty where they do not; of loaders that one of
+    the two has not made yet nothing is known."""
+    pairs = zip(trial.facts.get("loaders", []), base.facts.get("loaders", []), strict=False)
+    for some, others in pairs:
+        for name in BATCHES:
+            if some.get(name) != others.get(name):
+                return f"its DataLoader has {name}={some.get(name)} instead of {others.get(name)}"
+    return ""
+
+
+def _checks(allowed: Shares) -> list[tuple[Differences, float]]:
+    """What is compared, and how far it may differ."""
+    return [
+        (_values, allowed.value),
+        (_rates, RATE_SHARE),
+        (_gradients, allowed.gradient),
+        (_each_gradient, EACH_FACTOR * allowed.gradient),
+        (_statistics, allowed.update),
+        (_updates, allowed.update),
+    ]
+
+
+def _differs(found: LargestDifference, own: float) -> Sameness:
+    why = f"{found.described()}, two base runs by {_percent(own)}"
+    return Sameness(same=False, numerics=False, why=why)
+
+
+def _percent(share: float) -> str:
+    tiny = 0 < share < LEAST_WITH_DECIMALS
+    return f"{100 * share:.1g} %" if tiny else f"{100 * share:.2f} %"
+
+
+def _closest(
+    trial: TrialRun, bases: Sequence[TrialRun], differences: Differences
+) -> LargestDifference:
+    """The largest difference from the base run that the trial differs from least."""
+    found = (_difference(trial, base, differences) for base in bases)
+    return min(found, key=lambda difference: difference.weight)
+
+
+def _own(bases: Sequence[TrialRun], others: Sequence[TrialRun], differences: Differences) -> float:
+    """How far base runs differ by themselves, or from those under other seeds."""
+    pairs = [*combinations(bases, 2), *((one, base) for one in others for base in bases)]
+    return max((_difference(one, two, differences).weight for one, two in pairs), default=0.0)
+
+
+def _difference(trial: TrialRun, base: TrialRun, differences: Differences) -> LargestDifference:
     """The largest difference of any rank; none at all where there is nothing to hold together."""
-    found = [LargestDifference(0.0, what, 0)]
     if len(trial.ranks) != len(base.ranks):
-        return LargestDifference(math.inf, "number of ranks", 0)
+        return LargestDifference(math.inf, "number of ranks", 0, "is another one")
+    found = [LargestDifference(0.0, "", 0)]
     for trial_rank, theirs in zip(trial.ranks, base.ranks, strict=True):
-        found += _updates(trial_rank, theirs) if what == "update" else _values(trial_rank, theirs)
+        found += differences(trial_rank, theirs)
     return max(found, key=lambda one: one.weight)
 
 
@@ -146,7 +190,7 @@ def _values(trial: RankResult, theirs: RankResult) -> Iterator[LargestDifference
 
 def _series(what: str, trial: list[float], theirs: list[float]) -> Iterator[LargestDifference]:
     if bool(trial) != bool(theirs):
-        yield LargestDifference(math.inf, what, 1)
+        yield LargestDifference(math.inf, what, 1, "is missing" if theirs else "is new")
         return
     first = abs(theirs[0]) if theirs else 0.0
     for step, (trial_value, two) in enumerate(zip(trial, theirs, strict=False), 1):
@@ -165,18 +209,71 @@ def _relative(
     )
 
 
+def _rates(trial: RankResult, theirs: RankResult) -> Iterator[LargestDifference]:
+    """Learning rates and the like, by call of an optimizer."""
+    for call, (some, others) in enumerate(zip(trial.rates, theirs.rates, strict=False), 1):
+        for one, two in zip(some, others, strict=False):
+            yield _relative(RATE, call, one, two, abs(two))
+
+
+def _gradients(trial: RankResult, theirs: RankResult) -> Iterator[LargestDifference]:
+    """The gradients of all weights together, by call of an optimizer."""
+    calls = len(trial.gradients), len(theirs.gradients)
+    if theirs.gradients and abs(calls[0] - calls[1]) > OPTIMIZER_CALLS:
+        what = "number of calls of the optimizer"
+        instead = f"is {calls[0]} instead of {calls[1]}"
+        yield LargestDifference(math.inf, what, min(calls), instead)
+    for call, some, others in _calls(trial, theirs):
+        if len(some) != len(others):
+            yield LargestDifference(math.inf, "number of gradients", call, "is another one")
+        elif all(map(math.isfinite, others)):
+            apart = math.dist(some, others)
+            yield _relative("gradient", call, apart, 0.0, math.hypot(*others))
+
+
+def _each_gradient(trial: RankResult, theirs: RankResult) -> Iterator[LargestDifference]:
+    """The gradient of each weight, by call of an optimizer."""
+    for call, some, others in _calls(trial, theirs):
+        longest = max(filter(math.isfinite, others), default=0.0)
+        for number, (one, two) in enumerate(zip(some, others, strict=False), 1):
+            what = f"gradient of weight {number}"
+            if not one and two > LEAST_OF_MISSING * longest:
+                yield LargestDifference(math.inf, what, call, "is missing")
+            elif not two and one > LEAST_OF_GRADIENT * longest:
+                yield LargestDifference(math.inf, what, call, "is new")
+            elif two > LEAST_OF_GRADIENT * longest:
+                yield _relative(what, call, one, two, two)
+
+
+def _calls(
+    trial: RankResult, theirs: RankResult
+) -> Iterator[tuple[int, Sequence[float], Sequence[float]]]:
+    for call, (some, others) in enumerate(zip(trial.gradients, theirs.gradients, strict=False), 1):
+        yield call, some, others
+
+
 def _updates(trial: RankResult, theirs: RankResult) -> Iterator[LargestDifference]:
-    for step in sorted(trial.weights.keys() & theirs.weights.keys(), key=int):
-        trial_weights = trial.weights[step]
-        two = theirs.weights[step]
-        if len(trial_weights) != len(two):
-            yield LargestDifference(math.inf, "number of weights", int(step))
+    yield from _moves("update of the weights", trial.weights, theirs.weights)
+
+
+def _statistics(trial: RankResult, theirs: RankResult) -> Iterator[LargestDifference]:
+    yield from _moves("update of the running statistics", trial.buffers, theirs.buffers)
+
+
+def _moves(
+    what: str, trial: Mapping[str, list[float]], theirs: Mapping[str, list[float]]
+) -> Iterator[LargestDifference]:
+    for step in sorted(trial.keys() & theirs.keys(), key=int):
+        some = trial[step]
+        others = theirs[step]
+        if len(some) != len(others):
+            yield LargestDifference(math.inf, "number of weights", int(step), "is another one")
             continue
         # sums and sums of squares, each on a scale of its own
         for first in (0, 1):
-            apart = math.dist(trial_weights[first::2], two[first::2])
-            moved = math.hypot(*two[first::2])
+            apart = math.dist(some[first::2], others[first::2])
+            moved = math.hypot(*others[first::2])
             if moved > 0:
-                yield LargestDifference(apart / moved, "update of the weights", int(step))
+                yield LargestDifference(apart / moved, what, int(step))
             elif apart > 0:
-                yield LargestDifference(math.inf, "update of the weights", int(step))
+                yield LargestDifference(math.inf, what, int(step), "is new")
