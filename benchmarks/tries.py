@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 CASES = {
-    "slow_loader": ("loader_workers", "many_loader_workers"),
+    "slow_loader": ("loader_workers",),
     "full_precision": ("tf32", "autocast_bf16"),
     "transformer_fp32": ("autocast_bf16",),
     "written_out_norms": ("compile", "compile_graphs"),
@@ -39,14 +39,14 @@ CASES = {
     "short_epochs": ("persistent_workers",),
     "healthy": (),
     "trainer_bert": ("autocast_bf16", "tf32"),
-    "lightning_augmented": ("loader_workers", "many_loader_workers"),
+    "lightning_augmented": ("loader_workers",),
     "timm_resnet": ("channels_last", "autocast_bf16"),
     "gan_two_optimizers": ("fused_optimizer", "foreach_optimizer"),
     "translator_clipped": ("compile_graphs", "compile"),
     "accumulated_and_read": ("deferred_reads",),
     "gru_cells": ("compile_graphs", "compile"),
     "unet": ("channels_last",),
-    "tiny_samples": ("loader_workers", "many_loader_workers"),
+    "tiny_samples": ("loader_workers",),
     "masked_attention": ("autocast_bf16", "tf32"),
     "vit_batch_by_batch": ("compile_graphs",),
     "healthy_decoder": (),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from traceanalyzer.trials.probe import COLLATING, Probe
+from traceanalyzer.trials.seen.probe import COLLATING, Probe
 
 
 def test_a_stream_that_asks_for_its_worker_is_seen_and_collating_is_not(monkeypatch):

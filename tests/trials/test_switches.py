@@ -11,7 +11,6 @@ import pytest
 from tests.trials.build import GPU
 from traceanalyzer.diagnosis.remedies import NAMES
 from traceanalyzer.trials.libraries import place_of, written_switch
-from traceanalyzer.trials.needs import worker_count
 from traceanalyzer.trials.recording import candidates
 from traceanalyzer.trials.switch import ProgramFacts
 from traceanalyzer.trials.switches import BY_ID, SWITCHES
@@ -130,9 +129,10 @@ def test_nothing_is_known_of_a_program_without_facts():
     assert all(one.switch.id == "" for one in candidates(ProgramFacts(), None)[0])
 
 
-def test_workers_share_the_cpus_among_the_ranks():
-    assert worker_count(replace(GPU, cpus=64, ranks=8)) == 8
-    assert worker_count(replace(GPU, cpus=2)) == 4
+def test_workers_are_not_tried_where_loading_takes_next_to_nothing():
+    loading = {"step_ms": 10.0, "loading_ms": 0.02, "cpu_ms": 5.0, "loading_cpu_ms": 0.02}
+    why = {one.switch.id: one.why for one in candidates(replace(GPU, loading=loading), None)[1]}
+    assert why["loader_workers"] == "loading takes 0.2 % of the step"
 
 
 def test_where_a_library_runs_the_loop_its_arguments_are_written():

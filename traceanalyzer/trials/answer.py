@@ -1,14 +1,14 @@
 """The answer of one `try`, as values: what each switch promised and brought, and what to write into
 the program."""
 
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
 
 from traceanalyzer.base import dataclass
 from traceanalyzer.trials.libraries import place_of, written_switch
 from traceanalyzer.trials.measured import StepsOfRuns
 from traceanalyzer.trials.recording import Candidate, NotTried, Promise
-from traceanalyzer.trials.switch import ProgramFacts
+from traceanalyzer.trials.switch import ProgramFacts, Switch
 from traceanalyzer.trials.turns import Trial
 
 HELD_SHARE = 0.15  # a promise without a range is right within so much of what was measured
@@ -38,6 +38,7 @@ class Row:
     where: str = ""  # file and line
     could_break: str = ""
     runs: int = 0  # with it
+    on_top_of: tuple[str, ...] = ()  # switches that were put on in `base`, too
 
     @property
     def speedup(self) -> float | None:
@@ -105,6 +106,12 @@ def switch_row(
     )
 
 
+def row_on_top(switch: Switch, trial: Trial, facts: ProgramFacts) -> Row:
+    """The row of a switch that was tried on top of others: nothing is promised of that."""
+    row = switch_row(Candidate(switch, None), trial, facts)
+    return replace(row, on_top_of=trial.without)
+
+
 def _outcome(trial: Trial) -> str:
     if trial.failed is not None:
         return FAILED
@@ -155,7 +162,8 @@ def _steps(steps: StepsOfRuns | None) -> dict[str, float] | None:
 def _row(row: Row) -> dict[str, Any]:
     promised = vars_of(row.promised) if row.promised is not None else None
     measured = {"base": _steps(row.base), "measured": _steps(row.measured)}
-    return vars_of(row) | measured | {"promised": promised, "speedup": row.speedup}
+    lists = {"on_top_of": list(row.on_top_of)}
+    return vars_of(row) | lists | measured | {"promised": promised, "speedup": row.speedup}
 
 
 def vars_of(value: Any) -> dict[str, Any]:

@@ -27,10 +27,11 @@ from traceanalyzer.collect.steps.step_finder import StepFinder
 from traceanalyzer.collect.steps.step_function import FunctionCalls
 from traceanalyzer.trials.apply.nudge import Nudge
 from traceanalyzer.trials.facts import facts_of_process
-from traceanalyzer.trials.fingerprint import Fingerprint, buffers_of, weights_of
-from traceanalyzer.trials.optimizer_calls import OptimizerCalls
-from traceanalyzer.trials.probe import Probe, has_parameters
 from traceanalyzer.trials.request import COMPARED_STEPS, Request
+from traceanalyzer.trials.seen.fingerprint import Fingerprint, buffers_of, weights_of
+from traceanalyzer.trials.seen.loading import LoadingClock
+from traceanalyzer.trials.seen.optimizer_calls import OptimizerCalls
+from traceanalyzer.trials.seen.probe import Probe, has_parameters
 
 KNOWN_SHARE = 0.02  # half width of the median's interval, to which a step is timed
 PARTING_SECONDS = 0.3
@@ -47,6 +48,7 @@ class AttachedTrial:
         self._weights = Fingerprint(weights_of)
         self._buffers = Fingerprint(buffers_of)
         self._optimizers = OptimizerCalls()
+        self._loading = LoadingClock()
         self._nudge = Nudge(request.nudge)
         self._clock: StepClock | None = None
         self._steps = 0
@@ -67,6 +69,7 @@ class AttachedTrial:
         self._put_on()
         self._probe.install()
         self._optimizers.install()
+        self._loading.install()
         self._outputs.install()
         self._finder.install()
         atexit.register(self._ended)
@@ -140,6 +143,7 @@ class AttachedTrial:
             seconds=request.most_seconds,
         )
         self._clock.start()
+        self._loading.start()
 
     def _finish(self) -> None:
         if self._steps <= COMPARED_STEPS:
@@ -160,6 +164,7 @@ class AttachedTrial:
                 self._write(finished=False)
 
     def _write(self, *, finished: bool) -> None:
+        loading = self._loading.measured(self._steps - self._request.checked_steps)
         measured = None
         if self._clock is not None:
             with suppress(Exception):
@@ -179,7 +184,7 @@ class AttachedTrial:
             "rates": rates,
             "peak_bytes": _peak_bytes(),
             "unit": self._finder.unit,
-            "facts": facts_of_process(self._probe, self._steps),
+            "facts": facts_of_process(self._probe, self._steps, loading),
             "trouble": self._trouble,
         }
         # a launcher is a process, too, of no rank and no steps

@@ -7,13 +7,13 @@ from typing import Any
 from traceanalyzer.collect.eager import has_compiled
 from traceanalyzer.collect.host import cuda
 from traceanalyzer.collect.host.ranks import several_ranks
-from traceanalyzer.trials.probe import Probe
+from traceanalyzer.trials.seen.probe import Probe
 
 COUNTED = ("empty_cache", "checkpoint", "get_worker_info")
 WRAPPERS = ("DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule")
 
 
-def facts_of_process(probe: Probe, steps: int) -> dict[str, Any]:
+def facts_of_process(probe: Probe, steps: int, loading: dict[str, float]) -> dict[str, Any]:
     """Facts of this process; keys as the fields of `Facts`."""
     import torch
 
@@ -36,6 +36,7 @@ def facts_of_process(probe: Probe, steps: int) -> dict[str, Any]:
         },
         "calls": {name: probe.counts[name] for name in COUNTED},
         "backwards_per_step": probe.counts["backward"] / steps if steps else 0.0,
+        "loading": loading,
         "compiled": has_compiled(),
         "draws": probe.draws,
     }

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from traceanalyzer.comparison.notebook import NotebookReport
 from traceanalyzer.trials import words
-from traceanalyzer.trials.answer import Answer, Row, switch_row, to_json
+from traceanalyzer.trials.answer import Answer, Row, row_on_top, switch_row, to_json
 from traceanalyzer.trials.measured import steps_of_runs
 from traceanalyzer.trials.recording import (
     Candidate,
@@ -19,14 +19,16 @@ from traceanalyzer.trials.recording import (
     recorded_remedies,
     recorded_report,
 )
+from traceanalyzer.trials.refine import Refinement
 from traceanalyzer.trials.result import TrialRun
 from traceanalyzer.trials.session import NoBaseError, Options, TrialSession
 from traceanalyzer.trials.switch import ProgramFacts
-from traceanalyzer.trials.switches import SWITCHES
+from traceanalyzer.trials.switches import SWITCHES, switch_named
 from traceanalyzer.trials.turns import RUNS_TO_CONFIRM, Trial, Turns
 
 ANSWER = "try.json"
 NO_PROMISE = "without a GPU nothing is promised: switches are tried in the order of the table"
+RUNS_TO_REFINE = 3  # for which time is kept where a switch has other values
 MOST_KEPT = 3  # switches that are put together, for which time is kept
 RECORDING_FACTOR = 3.0  # a recording may take so many times as long as a run
 RECORDING_SECONDS = 120.0  # and so much longer: the profiler writes its file
@@ -43,7 +45,9 @@ class Search:
         self._facts = ProgramFacts()
         self._candidates: list[Candidate] = []
         self._left: list[NotTried] = []
+        self._report: NotebookReport | None = None
         self._trials: dict[str, Trial] = {}
+        self._on_top: list[Trial] = []
         self._skipped: dict[str, str] = {}
         self._best: tuple[str, ...] = ()
         self._final: Trial | None = None
@@ -77,6 +81,7 @@ class Search:
         }
         self._facts = facts_of_run(base, report)
         session.learn(self._facts)
+        self._report = report
         if report is not None:
             self._say(report.summary.headline if self._facts.gpu else NO_PROMISE)
             report.save(options.folder / "report.json")
@@ -97,19 +102,41 @@ class Search:
             trial = turns.screen(name)
             self._trials[name] = trial
             self._say(f"{name}: {words.outcome_clause(switch_row(candidate, trial, self._facts))}")
-        self._final = turns.best_of(self._promising())
+        refinement = Refinement(
+            self._session, turns, self._facts, lambda best: self._possible_with(turns.latest(best))
+        )
+        self._on_top = refinement.trials
+        self._final = turns.best_of(self._promising(), refinement.refined)
         self._best = self._final.switches if self._final is not None else ()
         for switches, trial in turns.confirmed.items():
             if len(switches) == 1:
                 self._trials[switches[0]] = trial
+
+    def _possible_with(self, run: TrialRun) -> list[str]:
+        """Switches that could be put on with those of a run: first what was not possible without
+        them, then what showed nothing; not what failed, was refused or is slower."""
+        facts = facts_of_run(run, self._report)
+        options = self._options
+        found, _ = candidates(facts, self._report, options.only, options.without)
+        names = [one.switch.id for one in found]
+        new = [name for name in names if name not in self._trials]
+        showed_nothing = [
+            name for name in names if name in self._trials and self._trials[name].showed_nothing
+        ]
+        return new + showed_nothing
 
     def _promising(self) -> list[Trial]:
         return [trial for trial in self._trials.values() if trial.promising]
 
     def _kept_runs(self) -> int:
         """Runs that time is kept for: to put together what was faster, and to confirm it."""
-        promising = len(self._promising())
-        return RUNS_TO_CONFIRM + min(promising, MOST_KEPT) - 1 if promising else 0
+        promising = self._promising()
+        if not promising:
+            return 0
+        names = [trial.switches[0] for trial in promising]
+        has_values = any(switch_named(name).other_values is not None for name in names)
+        to_refine = RUNS_TO_REFINE if has_values else 0
+        return RUNS_TO_CONFIRM + min(len(promising), MOST_KEPT) - 1 + to_refine
 
     def answer(self, ended: str = "") -> Answer:
         """What is known. Raises NoBaseError where that is nothing."""
@@ -121,7 +148,7 @@ class Search:
             unit=self._bases[0].unit,
             base=steps_of_runs(self._bases),
             base_peak_bytes=self._bases[0].peak_bytes,
-            rows=[self._row(candidate) for candidate in self._candidates],
+            rows=[self._row(candidate) for candidate in self._candidates] + self._rows_on_top(),
             best=self._best if final is not None else (),
             best_step=final.trial if final is not None else None,
             best_base=final.base if final is not None else None,
@@ -137,6 +164,14 @@ class Search:
         name = candidate.switch.id
         why = self._skipped.get(name, "ended before its turn")
         return switch_row(candidate, self._trials.get(name), self._facts, why)
+
+    def _rows_on_top(self) -> list[Row]:
+        """What was tried on top of a combination, each switch as a row of its own."""
+        rows = []
+        for trial in self._on_top:
+            (name,) = set(trial.switches) - set(trial.without)
+            rows.append(row_on_top(switch_named(name), trial, self._facts))
+        return rows
 
     def interrupted(self) -> None:
         """The search ends before its time: the best switch that is known is the answer."""

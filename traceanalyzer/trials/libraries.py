@@ -1,6 +1,6 @@
 """Programs whose loop is a library's: there a switch is an argument of the library's."""
 
-from traceanalyzer.trials.probe import ARGUMENTS, HF_TRAINER, LIGHTNING
+from traceanalyzer.trials.seen.probe import ARGUMENTS, HF_TRAINER, LIGHTNING
 from traceanalyzer.trials.switch import ProgramFacts, Switch
 
 MADE_BY_EITHER = ("loader", "optimizer")  # the loop is the library's, these may be the program's
@@ -8,10 +8,9 @@ WORKERS = "TrainingArguments(dataloader_num_workers={value}, dataloader_persiste
 WRITTEN = {
     HF_TRAINER: {
         "loader_workers": WORKERS,
-        "many_loader_workers": WORKERS,
         "more_loader_workers": "TrainingArguments(dataloader_num_workers={value})",
         "persistent_workers": "TrainingArguments(dataloader_persistent_workers=True)",
-        "prefetch_factor": "TrainingArguments(dataloader_prefetch_factor=4)",
+        "prefetch_factor": "TrainingArguments(dataloader_prefetch_factor={value})",
         "pinned_memory": "TrainingArguments(dataloader_pin_memory=True)",
         "autocast_bf16": "TrainingArguments(bf16=True)",
         "tf32": "TrainingArguments(tf32=True)",

@@ -1,13 +1,10 @@
-"""What switches need of the program: each says why it is not tried, or None; and how many workers a
-loader is tried with."""
+"""What switches need of the program: each says why it is not tried, or None."""
 
 from traceanalyzer.trials.switch import Need, ProgramFacts
 
 CUDA_GRAPHS = "mode"
 FUSED = "fused"
-LEAST_WORKERS = 4  # of a loader, also on fewer CPUs: many wait for a disk
-MOST_WORKERS = 8  # more rarely help, and each has a copy of the dataset's objects
-MANY_WORKERS = 16  # where these are too few
+LEAST_LOADING = 0.005  # of the step: less is nothing to be won
 READS = frozenset({"aten::item", "aten::_local_scalar_dense"})
 
 
@@ -37,6 +34,15 @@ def loader_without_workers(facts: ProgramFacts) -> str | None:
         return "no DataLoader was made"
     if all(one.get("num_workers") for one in facts.loaders):
         return "the DataLoader has workers"
+    return batches_cost(facts)
+
+
+def batches_cost(facts: ProgramFacts) -> str | None:
+    """Steps that load their batch, or wait for it."""
+    step_ms = facts.loading.get("step_ms", 0.0)
+    if step_ms and facts.loading["loading_ms"] < LEAST_LOADING * step_ms:
+        share = 100 * facts.loading["loading_ms"] / step_ms
+        return f"loading takes {share:.1f} % of the step"
     return None
 
 
@@ -210,13 +216,3 @@ def unset(name: str) -> Need:
         return f"{name} is set already" if name in facts.variables else None
 
     return need
-
-
-def worker_count(facts: ProgramFacts) -> int:
-    """Workers for a loader: the CPUs that each rank has, between these bounds."""
-    return max(LEAST_WORKERS, min(MOST_WORKERS, facts.cpus // max(facts.ranks, 1)))
-
-
-def many_workers(facts: ProgramFacts) -> int:
-    """More workers than that."""
-    return max(2 * worker_count(facts), min(MANY_WORKERS, facts.cpus // max(facts.ranks, 1)))

@@ -23,7 +23,7 @@ FIGURES = 2  # that a weight has in `RankResult.weights`
 
 
 @dataclass(frozen=True)
-class Shares:
+class AllowedShares:
     """How far results of each kind may differ, relative."""
 
     value: float
@@ -43,7 +43,7 @@ class DecidedByRounding:
     gradients: list[list[int]]  # by call of an optimizer the weights whose gradient is as long
 
     @classmethod
-    def of(cls, base: RankResult, nudged: RankResult, shares: Shares) -> Self:
+    def of(cls, base: RankResult, nudged: RankResult, shares: AllowedShares) -> Self:
         """From a run and one whose weights were moved; results that differ by a larger share are
         decided by rounding."""
         value = shares.value
@@ -112,7 +112,9 @@ def nudge_of(kinds: Sequence[Numerics]) -> float:
     return max((NUDGE.get(kind, 0.0) for kind in kinds), default=0.0)
 
 
-def without_decided(run: TrialRun, base: TrialRun, nudged: TrialRun, shares: Shares) -> TrialRun:
+def without_decided(
+    run: TrialRun, base: TrialRun, nudged: TrialRun, shares: AllowedShares
+) -> TrialRun:
     """The run with what can be compared of its results."""
     if not len(run.ranks) == len(base.ranks) == len(nudged.ranks):
         return run

@@ -4,24 +4,26 @@ Held against each other are the losses, step by step, the clipped gradient norms
 first outputs, the gradients and the rates that the optimizers were given, and how far the weights
 and the running statistics have moved. Two runs of the unchanged program under the same seed say how
 far these differ by themselves; on top of that a switch is allowed what its kind explains. A switch
-that draws random numbers in another order is allowed what another seed does."""
+that draws random numbers in another order, or takes the data in another one, is allowed what
+another seed does, or the next batch; its gradients and updates are those of other data."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 
 from traceanalyzer.base import dataclass
 from traceanalyzer.trials.result import RankResult, TrialRun
-from traceanalyzer.trials.rounding import Shares, can_be_compared, without_decided
+from traceanalyzer.trials.rounding import AllowedShares, can_be_compared, without_decided
 from traceanalyzer.trials.switch import Numerics
 
 OWN_FACTOR = 3.0  # the base's own difference may be passed by so much: it is known from few runs
 ALLOWED = {
-    Numerics.EXACT: Shares(value=1e-5, gradient=1e-4, update=1e-3),
-    Numerics.ORDER: Shares(value=2e-3, gradient=1e-2, update=5e-2),
-    Numerics.TF32: Shares(value=5e-3, gradient=2e-2, update=3e-1),
-    Numerics.HALF: Shares(value=3e-2, gradient=6e-2, update=8e-1),
-    Numerics.DRAWN: Shares(value=2e-3, gradient=1e-2, update=5e-2),
+    Numerics.EXACT: AllowedShares(value=1e-5, gradient=1e-4, update=1e-3),
+    Numerics.ORDER: AllowedShares(value=2e-3, gradient=1e-2, update=5e-2),
+    Numerics.TF32: AllowedShares(value=5e-3, gradient=2e-2, update=3e-1),
+    Numerics.HALF: AllowedShares(value=3e-2, gradient=6e-2, update=8e-1),
+    Numerics.DRAWN: AllowedShares(value=2e-3, gradient=1e-2, update=5e-2),
 }
 """Relative differences that the kind of switch explains, of a loss, a clipped gradient norm or an
 output, of the norm of all gradients, and of how far the weights moved. fp32 rounds at 6e-8, TF32 at
@@ -87,7 +89,7 @@ def compare(
     run whose weights were moved by a rounding."""
     allowed = _allowed(kinds)
     if nudged is not None:
-        shares = Shares(
+        shares = AllowedShares(
             value=allowed.value / OWN_FACTOR,
             gradient=EACH_FACTOR * allowed.gradient / OWN_FACTOR,
             update=allowed.update / OWN_FACTOR,
@@ -97,26 +99,28 @@ def compare(
         bases = [without_decided(base, bases[0], nudged, shares) for base in bases]
         if not can_be_compared(trial):
             return Sameness(same=False, numerics=False, why="rounding alone decides its results")
-    if other_batches := _other_batches(trial, bases[0]):
+    other_batches = _other_batches(trial, bases[0])
+    if other_batches:
         return Sameness(same=False, numerics=False, why=other_batches)
-    for differences, share in _checks(allowed):
+    checks = _checks(allowed)
+    if Numerics.DRAWN in kinds:
+        checks = _checks_of_other_data(allowed)
+        others = [*others, *map(_from_the_second_step, bases)]
+    for differences, share in checks:
         found = _closest(trial, bases, differences)
         own = _own(bases, others, differences)
         if found.weight > max(OWN_FACTOR * own, share):
             return _differs(found, own)
     values = _closest(trial, bases, _values)
-    own = _own(bases, others, _values)
-    exact = ALLOWED[Numerics.EXACT].value
-    by_numerics = values.weight > max(OWN_FACTOR * own, exact)
-    if by_numerics and allowed.value > ALLOWED[Numerics.ORDER].value:
-        return Sameness(same=True, numerics=True, why=values.described())
-    return Sameness(same=True, numerics=False)
+    exact = max(OWN_FACTOR * _own(bases, others, _values), ALLOWED[Numerics.EXACT].value)
+    by_format = allowed.value > ALLOWED[Numerics.ORDER].value and values.weight > exact
+    return Sameness(same=True, numerics=by_format, why=values.described() if by_format else "")
 
 
-def _allowed(kinds: Sequence[Numerics]) -> Shares:
+def _allowed(kinds: Sequence[Numerics]) -> AllowedShares:
     """What these kinds of switches together explain."""
     rows = [ALLOWED[kind] for kind in kinds] or [ALLOWED[Numerics.EXACT]]
-    return Shares(
+    return AllowedShares(
         value=max(row.value for row in rows),
         gradient=max(row.gradient for row in rows),
         update=max(row.update for row in rows),
@@ -134,7 +138,7 @@ def _other_batches(trial: TrialRun, base: TrialRun) -> str:
     return ""
 
 
-def _checks(allowed: Shares) -> list[tuple[Differences, float]]:
+def _checks(allowed: AllowedShares) -> list[tuple[Differences, float]]:
     """What is compared, and how far it may differ."""
     return [
         (_values, allowed.value),
@@ -144,6 +148,20 @@ def _checks(allowed: Shares) -> list[tuple[Differences, float]]:
         (_statistics, allowed.update),
         (_updates, allowed.update),
     ]
+
+
+def _checks_of_other_data(allowed: AllowedShares) -> list[tuple[Differences, float]]:
+    """The same of a run that trains on other batches."""
+    return [(_values, allowed.value), (_rates, RATE_SHARE), (_at_all, 0.0)]
+
+
+def _from_the_second_step(run: TrialRun) -> TrialRun:
+    """The run without its first step: what the next batch makes of each step."""
+    ranks = [
+        replace(rank, losses=rank.losses[1:], norms=rank.norms[1:], outputs=rank.outputs[1:])
+        for rank in run.ranks
+    ]
+    return replace(run, ranks=ranks)
 
 
 def _differs(found: LargestDifference, own: float) -> Sameness:
@@ -212,8 +230,8 @@ def _relative(
 def _rates(trial: RankResult, theirs: RankResult) -> Iterator[LargestDifference]:
     """Learning rates and the like, by call of an optimizer."""
     for call, (some, others) in enumerate(zip(trial.rates, theirs.rates, strict=False), 1):
-        for one, two in zip(some, others, strict=False):
-            yield _relative(RATE, call, one, two, abs(two))
+        for rate, expected in zip(some, others, strict=False):
+            yield _relative(RATE, call, rate, expected, abs(expected))
 
 
 def _gradients(trial: RankResult, theirs: RankResult) -> Iterator[LargestDifference]:
@@ -235,14 +253,22 @@ def _each_gradient(trial: RankResult, theirs: RankResult) -> Iterator[LargestDif
     """The gradient of each weight, by call of an optimizer."""
     for call, some, others in _calls(trial, theirs):
         longest = max(filter(math.isfinite, others), default=0.0)
-        for number, (one, two) in enumerate(zip(some, others, strict=False), 1):
+        for number, (norm, expected) in enumerate(zip(some, others, strict=False), 1):
             what = f"gradient of weight {number}"
-            if not one and two > LEAST_OF_MISSING * longest:
-                yield LargestDifference(math.inf, what, call, "is missing")
-            elif not two and one > LEAST_OF_GRADIENT * longest:
-                yield LargestDifference(math.inf, what, call, "is new")
-            elif two > LEAST_OF_GRADIENT * longest:
-                yield _relative(what, call, one, two, two)
+            yield _gradient(what, call, norm, expected, longest)
+
+
+def _gradient(
+    what: str, call: int, norm: float, expected: float, longest: float
+) -> LargestDifference:
+    """How far the gradient of one weight differs; one of rounding is not compared."""
+    if not norm and expected > LEAST_OF_MISSING * longest:
+        return LargestDifference(math.inf, what, call, "is missing")
+    if not expected and norm > LEAST_OF_GRADIENT * longest:
+        return LargestDifference(math.inf, what, call, "is new")
+    if expected > LEAST_OF_GRADIENT * longest:
+        return _relative(what, call, norm, expected, expected)
+    return LargestDifference(0.0, what, call)
 
 
 def _calls(
@@ -250,6 +276,21 @@ def _calls(
 ) -> Iterator[tuple[int, Sequence[float], Sequence[float]]]:
     for call, (some, others) in enumerate(zip(trial.gradients, theirs.gradients, strict=False), 1):
         yield call, some, others
+
+
+def _at_all(trial: RankResult, theirs: RankResult) -> Iterator[LargestDifference]:
+    """Whether there are gradients and updates where the base has them."""
+    found = [
+        *_gradients(trial, theirs),
+        *_each_gradient(trial, theirs),
+        *_statistics(trial, theirs),
+        *_updates(trial, theirs),
+    ]
+    yield from (one for one in found if math.isinf(one.share))
+    for what in ("weights", "buffers"):
+        for step, moved in getattr(theirs, what).items():
+            if any(moved) and not any(getattr(trial, what).get(step, moved)):
+                yield LargestDifference(math.inf, what, int(step), "have not moved")
 
 
 def _updates(trial: RankResult, theirs: RankResult) -> Iterator[LargestDifference]:

@@ -14,7 +14,7 @@ from traceanalyzer.trials.launch import launch
 from traceanalyzer.trials.request import SEED, Request
 from traceanalyzer.trials.result import RankResult, TrialRun, run_of
 from traceanalyzer.trials.switch import Numerics, ProgramFacts, Switch
-from traceanalyzer.trials.switches import BY_ID
+from traceanalyzer.trials.switches import switch_named
 
 RUNS = ".runs.jsonl"  # hidden: a folder is asked for its recordings
 LEAST_PATIENCE_S = 60.0
@@ -135,7 +135,7 @@ class TrialSession:
         """One run with these switches, as many steps as the first one; its weights are moved before
         it by this share of themselves, its model draws other random numbers, or its compiled code
         those of uncompiled code."""
-        rows = [BY_ID[name] for name in switches]
+        rows = [switch_named(name) for name in switches]
         extra_s = sum(row.extra_seconds for row in rows)
         patience_s = max(LEAST_PATIENCE_S, PATIENCE_FACTOR * self.base_seconds) + extra_s
         most_s = max(self.seconds_left, PASSED_SHARE * self.options.budget_s)
@@ -168,7 +168,7 @@ class TrialSession:
         shown: bool,
         adaptive: bool,
     ) -> TrialRun:
-        rows = [BY_ID[name] for name in asked.switches]
+        rows = [switch_named(name) for name in asked.switches]
         folder = self._new_folder()
         request = self._request(folder, rows, asked, adaptive=adaptive)
         environment = {name: value for row in rows for name, value in row.environment.items()}

@@ -1,7 +1,7 @@
 """A switch: a change of the program that can be put on from outside, and what is known of the
 program that it would change."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
 from typing import Any
@@ -36,6 +36,7 @@ class ProgramFacts:
     variables: dict[str, str] = field(default_factory=dict)
     calls: dict[str, int] = field(default_factory=dict)  # of functions that cost, by name
     backwards_per_step: float = 0.0
+    loading: dict[str, float] = field(default_factory=dict)  # of `LoadingClock.measured`
     compiled: bool = False
     draws: bool = False  # whether its models draw random numbers
     operators: frozenset[str] = frozenset()  # that the recording has
@@ -81,6 +82,8 @@ class Switch:
     of_model: bool = False  # whether it reaches no further than forward and backward
     apply: str = ""
     value: Callable[[ProgramFacts], Any] = lambda facts: True
+    # other values to try beside one that was faster, larger ones first
+    other_values: Callable[[ProgramFacts, int], Sequence[int]] | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     numerics: Numerics = Numerics.EXACT
     draws: bool = False  # whether dropout may fall on other values with it

@@ -1,10 +1,17 @@
 """The table of switches, in the order in which they are tried where nothing is promised."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from traceanalyzer.trials import needs
-from traceanalyzer.trials.switch import Numerics, Switch
+from traceanalyzer.trials.switch import Numerics, ProgramFacts, Switch
+from traceanalyzer.trials.workers import cpus_of_rank, more_than_now, other_counts, workers_needed
 
 COMPILE_SECONDS = 240.0  # a large model compiles for minutes
 BUCKET_MB = 100
+PREFETCH = 4  # batches of each worker
+MOST_PREFETCH = 16
+VALUE = "="  # between a switch and a value that is not its first
 CALLS_UNCHECKED = "nothing that is known"
 
 
@@ -19,34 +26,25 @@ SWITCHES = (
         against=("input",),
         could_break="a dataset that holds CUDA tensors or open handles",
         apply="loaders.workers",
-        value=needs.worker_count,
+        value=workers_needed,
+        other_values=other_counts,
         numerics=Numerics.DRAWN,
-    ),
-    Switch(
-        id="many_loader_workers",
-        title="many DataLoader workers",
-        remedies=("data_loader_workers",),
-        need=needs.all_of(needs.loader_without_workers, needs.data_shared_among_workers),
-        write="DataLoader(..., num_workers={value}, persistent_workers=True)",
-        place="loader",
-        against=("input",),
-        could_break="memory of the host; a dataset that holds CUDA tensors or open handles",
-        apply="loaders.workers",
-        value=needs.many_workers,
-        numerics=Numerics.DRAWN,
-        excludes=("loader_workers",),
     ),
     Switch(
         id="more_loader_workers",
         title="more DataLoader workers",
         remedies=("data_loader_workers",),
-        need=needs.all_of(needs.loader_with_workers, needs.data_shared_among_workers),
+        need=needs.all_of(
+            needs.loader_with_workers, needs.batches_cost, needs.data_shared_among_workers
+        ),
         write="DataLoader(..., num_workers={value})",
         place="loader",
         against=("input",),
         could_break="memory of the host",
         apply="loaders.more_workers",
-        value=needs.many_workers,
+        value=more_than_now,
+        other_values=other_counts,
+        excludes=("loader_workers",),
         numerics=Numerics.DRAWN,
     ),
     Switch(
@@ -311,11 +309,13 @@ SWITCHES = (
         title="more batches ahead",
         remedies=("data_loader_workers",),
         need=needs.loader_with_workers,
-        write="DataLoader(..., prefetch_factor=4)",
+        write="DataLoader(..., prefetch_factor={value})",
         place="loader",
         against=("input",),
         could_break="memory of the host",
         apply="loaders.prefetch",
+        value=lambda facts: PREFETCH,
+        other_values=lambda facts, value: [2 * value] if value < MOST_PREFETCH else [],
     ),
     Switch(
         id="gc_freeze",
@@ -338,7 +338,8 @@ SWITCHES = (
         against=("host",),
         could_break=CALLS_UNCHECKED,
         apply="settings.threads",
-        value=lambda facts: max(facts.cpus // max(facts.ranks, 1), 1),
+        value=cpus_of_rank,
+        other_values=lambda facts, value: [value // 2] if value > 1 else [],
         numerics=Numerics.ORDER,
     ),
     Switch(
@@ -460,3 +461,29 @@ SWITCHES = (
     ),
 )
 BY_ID = {switch.id: switch for switch in SWITCHES}
+
+
+def switch_named(name: str) -> Switch:
+    """The switch of an id, or of an id with a value, as `loader_workers=8`. Raises KeyError."""
+    id_, _, value = name.partition(VALUE)
+    switch = BY_ID[id_]
+    return replace(switch, id=name, value=lambda facts: int(value)) if value else switch
+
+
+def with_other_values(name: str, facts: ProgramFacts) -> Sequence[str]:
+    """The switch with other values than the one that it has, by name."""
+    switch = switch_named(name)
+    if switch.other_values is None:
+        return []
+    id_ = name.partition(VALUE)[0]
+    values = switch.other_values(facts, switch.value(facts))
+    return [f"{id_}{VALUE}{value}" for value in values]
+
+
+def excluded(name: str, others: Sequence[str]) -> bool:
+    """Whether a switch cannot be put on with one of the others."""
+    id_ = name.partition(VALUE)[0]
+    ids = [other.partition(VALUE)[0] for other in others]
+    return id_ in ids or any(
+        other in BY_ID[id_].excludes or id_ in BY_ID[other].excludes for other in ids
+    )

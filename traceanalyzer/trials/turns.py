@@ -1,23 +1,26 @@
 """The order of the trials: each switch once, the most promising first; then what was faster again,
 in turns with the unchanged program (A B B A), and on top of what has won."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from traceanalyzer.base import dataclass
-from traceanalyzer.trials.measured import LEAST_GAIN, SwitchEffect, compare_runs
+from traceanalyzer.trials.measured import LEAST_GAIN, PLAIN_GAIN, SwitchEffect, compare_runs
 from traceanalyzer.trials.result import TrialRun
 from traceanalyzer.trials.rounding import nudge_of
 from traceanalyzer.trials.same import Sameness, compare
 from traceanalyzer.trials.session import OTHER_SEED, TrialSession
 from traceanalyzer.trials.switch import Numerics, Switch
-from traceanalyzer.trials.switches import BY_ID
+from traceanalyzer.trials.switches import excluded, switch_named
 
 RUNS_A_ROUND = 3  # B B A: the A before it is there already
 RUNS_TO_CONFIRM = 2  # B A after the A and the B that are known
 LEAST_OF_COMBINATION = 0.01
 BASE_EVERY = 5  # runs with switches, then one without: a machine gets slower, or fast again
 SCREENED = 1  # rounds that one run with a switch counts as
+
+
+Refine = Callable[[tuple[str, ...], float], tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,13 @@ class Trial:
     def sure(self) -> bool:
         """Whether it was timed more than once, or is plainly faster."""
         return self.runs > 1 or (self.found is not None and self.found.plain)
+
+    @property
+    def showed_nothing(self) -> bool:
+        """Whether it ran, and was neither faster nor plainly slower nor refused."""
+        right = self.verdict is None or self.verdict.same
+        unlike = self.promising or self.gain <= -PLAIN_GAIN
+        return self.failed is None and right and not unlike
 
     @property
     def gain(self) -> float:
@@ -90,15 +100,20 @@ class Turns:
             return Trial(switches, (), found, verdict, peak_bytes=run.peak_bytes)
         return Trial(switches, (), found, peak_bytes=run.peak_bytes)
 
-    def best_of(self, promising: Sequence[Trial]) -> Trial | None:
-        """The best combination of what was faster in one run, against the unchanged program."""
+    def best_of(
+        self, promising: Sequence[Trial], refined: Refine = lambda best, gain: best
+    ) -> Trial | None:
+        """The best combination of what was faster in one run, against the unchanged program.
+        `refined` makes a better one of a combination and the share of the step that its first
+        switch saves."""
         left = sorted(promising, key=lambda one: -one.gain)
         while left:
             leader, *others = left
             if self._session.affords(leader.switches, 2 * RUNS_TO_CONFIRM + len(others)):
                 leader = self.against_base(leader.switches)
             if leader.promising:
-                final = self.against_base(self.together([leader, *others]))
+                best = self.together([leader, *others])
+                final = self.against_base(refined(best, leader.gain))
                 if final.won and final.sure:
                     return final
             # the fastest run was an accident
@@ -119,6 +134,19 @@ class Turns:
             if tried.won and tried.gain >= LEAST_OF_COMBINATION:
                 best = tried.switches
         return best
+
+    def is_right(self, name: str) -> bool:
+        """Whether a switch that has run by itself computes what the unchanged program does. One
+        that has not is possible with others alone, as more batches ahead with workers: it is
+        right where it computes the same with the same data."""
+        runs = self._known.get((name,))
+        if runs is None:
+            return switch_named(name).numerics in (Numerics.EXACT, Numerics.DRAWN)
+        return self._verdict(runs[-1], (name,), asking=True).same
+
+    def latest(self, switches: tuple[str, ...]) -> TrialRun:
+        """The latest run with these switches."""
+        return self._last(switches)
 
     def against_base(self, switches: tuple[str, ...]) -> Trial:
         """Switches that have run, against the unchanged program: in turns once, or by the runs that
@@ -190,7 +218,7 @@ class Turns:
     def _verdict(self, run: TrialRun, switches: Sequence[str], *, asking: bool) -> Sameness:
         """Whether the run computed what the unchanged program does. `asking`: where it did not by
         what is known, further runs of the unchanged program say what its results depend on."""
-        rows = [BY_ID[name] for name in switches]
+        rows = [switch_named(name) for name in switches]
         verdict = self._compared(run, rows)
         if not asking:
             return verdict
@@ -260,9 +288,3 @@ def _effect(runs: Sequence[TrialRun], trial: Trial, rounds: int) -> SwitchEffect
     plain = [run for run in runs if run.ok and run.switches == trial.without]
     with_it = [run for run in runs if run.ok and run.switches == trial.switches]
     return compare_runs(plain, with_it, rounds)
-
-
-def excluded(name: str, others: Sequence[str]) -> bool:
-    """Whether a switch cannot be put on with one of the others."""
-    row = BY_ID[name]
-    return any(other in row.excludes or name in BY_ID[other].excludes for other in others)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from traceanalyzer.base import digits
 from traceanalyzer.trials.answer import FASTER, NOTHING, Answer, Row
 from traceanalyzer.trials.measured import PLAIN_GAIN, StepsOfRuns
+from traceanalyzer.trials.switches import VALUE
 
 MIB = 1 << 20
 HEAD = ("switch", "promised", "measured", "step", "memory", "result")
@@ -44,6 +45,16 @@ def _range(steps: StepsOfRuns) -> str:
     return f"{digits(steps.ms)} ms ({low} to {high})"
 
 
+def _faster_alone(answer: Answer) -> list[str]:
+    """Switches that were faster by themselves, and are not in the best combination."""
+    chosen = {name.partition(VALUE)[0] for name in answer.best}
+    return [
+        row.switch
+        for row in answer.rows
+        if row.outcome == FASTER and not row.on_top_of and row.switch not in chosen
+    ]
+
+
 def _table(answer: Answer) -> Iterator[str]:
     cells = [HEAD, *(_cells(row, answer) for row in answer.rows)]
     widths = [max(len(row[at]) for row in cells) for at in range(len(HEAD))]
@@ -55,7 +66,8 @@ def _cells(row: Row, answer: Answer) -> tuple[str, ...]:
     promised = f"{digits(row.promised.step_ms)} ms" if row.promised else "-"
     measured = f"{digits(row.measured.ms)} ms" if row.measured else "-"
     times = f"{row.speedup:.2f}x" if row.speedup else "-"
-    return (row.switch, promised, measured, times, _memory(row, answer), _result(row))
+    name = f"+ {row.switch}" if row.on_top_of else row.switch
+    return (name, promised, measured, times, _memory(row, answer), _result(row))
 
 
 def _memory(row: Row, answer: Answer) -> str:
@@ -94,7 +106,9 @@ def outcome_clause(row: Row) -> str:
 
 def _changes(answer: Answer) -> Iterator[str]:
     """What to write into the program, and where."""
-    chosen = [row for row in answer.rows if row.switch in answer.best]
+    # of a switch that was tried twice the row of the time that counted is the last
+    by_switch = {row.switch: row for row in answer.rows}
+    chosen = [by_switch[name] for name in answer.best if name in by_switch]
     if not chosen:
         return
     yield "Write into the program:"
@@ -113,10 +127,9 @@ def markdown(answer: Answer, environment: str = "", again: str = "") -> str:
         cells = [cell.replace("|", "\\|") for cell in _cells(row, answer)]
         lines.append(f"| {' | '.join(cells)} |")
     lines += ["", *_changes(answer), ""]
-    won = [row for row in answer.rows if row.outcome == FASTER and row.switch not in answer.best]
-    if won:
-        names = ", ".join(row.switch for row in won)
-        lines += [f"Faster alone, and not together with the others: {names}.", ""]
+    alone = _faster_alone(answer)
+    if alone:
+        lines += [f"Faster alone, and not together with the others: {', '.join(alone)}.", ""]
     lines += [f"Command: `{answer.command}`, {answer.seconds:.0f} s."]
     lines += [f"Environment: {environment}." if environment else ""]
     lines += [f"Again: `{again}`" if again else ""]

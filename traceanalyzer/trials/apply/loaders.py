@@ -5,8 +5,6 @@ from typing import Any
 
 from traceanalyzer.trials.apply.wrap import change_arguments
 
-PREFETCH = 4
-
 
 def _loader() -> Any:
     from torch.utils.data import DataLoader
@@ -45,12 +43,12 @@ def persistent_workers(_: Any) -> None:
     change_arguments(_loader(), "__init__", change)
 
 
-def prefetch(_: Any) -> None:
+def prefetch(value: Any) -> None:
     """Each worker has more batches ready."""
 
     def change(kwargs: dict[str, Any]) -> None:
         if kwargs.get("num_workers"):
-            kwargs["prefetch_factor"] = max(PREFETCH, kwargs.get("prefetch_factor") or 0)
+            kwargs["prefetch_factor"] = max(int(value), kwargs.get("prefetch_factor") or 0)
 
     change_arguments(_loader(), "__init__", change)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from traceanalyzer.collect.steps.outer_calls import OuterCalls
-from traceanalyzer.trials.probe import has_parameters
+from traceanalyzer.trials.seen.probe import has_parameters
 
 
 def change_arguments(owner: Any, name: str, change: Callable[[dict[str, Any]], None]) -> None:

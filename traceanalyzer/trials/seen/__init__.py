@@ -1,0 +1,1 @@
+"""What is seen of a run from inside its process: values are kept as tensors, and read at the end."""
