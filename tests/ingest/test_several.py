@@ -43,6 +43,13 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Any:
     read_with(jobs=1)
 
 
+def test_what_is_hidden_in_a_folder_is_no_recording(tmp_path: Path) -> None:
+    steps = "".join(f'{{"step": {n}, "step_ms": 10.0}}\n' for n in range(20))
+    for name in (".runs.jsonl", "steps.jsonl"):
+        (tmp_path / name).write_text(steps)
+    assert folders.recordings_in(tmp_path) == [tmp_path / "steps.jsonl"]
+
+
 def outcome(paths: list[Path], jobs: int) -> str:
     """The report, or the error, and what could not be read."""
     read_with(jobs=jobs)

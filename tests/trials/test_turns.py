@@ -11,7 +11,7 @@ from tests.trials.build import run
 from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.trials.measured import compare_runs
 from traceanalyzer.trials.result import run_of
-from traceanalyzer.trials.session import Options, TrialSession
+from traceanalyzer.trials.session import Options, TrialSession, command_of
 from traceanalyzer.trials.turns import Turns
 
 
@@ -153,6 +153,17 @@ def test_without_time_what_was_plainly_faster_once_is_the_answer():
     assert (best.switches, best.runs, best.won) == (("compile",), 1, True)
 
 
+def test_where_it_ends_early_the_best_that_is_sure_is_the_answer():
+    _, turns = _turns()
+    assert turns.best_known() is None
+    for name in ("fused_optimizer", "tf32", "gc_freeze"):
+        turns.screen(name)
+    assert turns.best_known().switches == ("tf32",)
+    turns.screen("compile")
+    turns.in_turns(("compile", "tf32"), ("compile",))
+    assert turns.best_known().switches == ("compile", "tf32")
+
+
 def test_runs_that_overlap_are_no_difference():
     without = [run(ms=10.0), run(ms=12.0)]
     found = compare_runs(without, [run(ms=9.0), run(ms=11.0)], rounds=1)
@@ -187,3 +198,17 @@ def test_a_folder_of_an_earlier_try_is_resumed_or_left_alone(tmp_path):
         session.begin()
     session.resume()
     assert session._new_folder() == tmp_path / "runs" / "001"
+
+
+def test_an_earlier_session_knows_its_command(tmp_path):
+    command = ("python", "train.py", "--epochs", "2")
+    folder = tmp_path / "out"
+    with pytest.raises(TraceAnalyzerError, match="no folder of an earlier try"):
+        command_of(folder, command)
+    TrialSession(Options(command, folder, 60.0), print).begin()
+    assert command_of(folder, ()) == command
+    assert command_of(folder, command) == command
+    with pytest.raises(
+        TraceAnalyzerError, match=r"of another command: python train\.py --epochs 2"
+    ):
+        command_of(folder, ("python", "other.py"))

@@ -48,18 +48,21 @@ class ComparisonPage(Result):
     steps: Sequence[Timeline | None] = ()
     """A step of either side event by event, for the page; None where a side was no recording."""
     full: bool = False  # whether a terminal shows more than the answer
+    beyond: Sequence[Section] = ()  # what is known of both sides beside their reports
 
     @property
     def printed(self) -> Printed:
         """All of it, in a terminal the answer; every change is a row."""
-        every = outline.sections(self.comparison)
-        screen = None if self.full else Document(outline.ANSWER, _screen(every))
+        sections = outline.sections(self.comparison)
+        shown = [*_screen(sections), *self.beyond]
+        screen = None if self.full else Document(outline.ANSWER, shown)
+        every = [*sections, *self.beyond]
         rows = PrintedRows("changes", outline.change_rows(self.comparison), outline.ChangeRow)
         return Printed(Document(outline.ANSWER, every), self.comparison, rows, screen=screen)
 
     def html(self) -> str:
         """A page: the waterfall from A to B, the sections, a step of both on one time axis."""
-        every = outline.sections(self.comparison)
+        every = [*outline.sections(self.comparison), *self.beyond]
         known = [
             (name, step)
             for name, step in zip(("A: ", "B: "), self.steps, strict=False)

@@ -64,7 +64,8 @@ def recordings_in(
 ) -> list[Path]:
     """The recordings that lie in a folder itself, else its snapshots and logs of torch.compile, by
     name; those that are `known` are not looked into. Raises OSError."""
-    files = [file for file in sorted(folder.iterdir()) if file.is_file()]
+    # what is hidden was not recorded to be read: notes of a program, or of a file system
+    files = [file for file in sorted(folder.iterdir()) if _SHOWN(file.name) and file.is_file()]
     found = [
         file
         for file in files

@@ -48,6 +48,7 @@ class Search:
         self._report: NotebookReport | None = None
         self._trials: dict[str, Trial] = {}
         self._on_top: list[Trial] = []
+        self._turns: Turns | None = None
         self._skipped: dict[str, str] = {}
         self._best: tuple[str, ...] = ()
         self._final: Trial | None = None
@@ -93,6 +94,7 @@ class Search:
     def search(self) -> None:
         """Try each once, then what was faster together, and against the unchanged program."""
         turns = Turns(self._session, self._bases)
+        self._turns = turns
         for candidate in self._candidates:
             name = candidate.switch.id
             # the likeliest is tried in any case
@@ -173,12 +175,16 @@ class Search:
             rows.append(row_on_top(switch_named(name), trial, self._facts))
         return rows
 
+    @property
+    def knows_base(self) -> bool:
+        """Whether the unchanged program was timed."""
+        return bool(self._bases)
+
     def interrupted(self) -> None:
-        """The search ends before its time: the best switch that is known is the answer."""
-        won = [trial for trial in self._trials.values() if trial.won and trial.sure]
-        if won and self._final is None:
-            self._final = max(won, key=lambda trial: trial.gain)
-            self._best = self._final.switches
+        """The search ends before its time: the best that is known is the answer."""
+        if self._turns is not None and self._final is None:
+            self._final = self._turns.best_known()
+            self._best = self._final.switches if self._final is not None else ()
 
 
 def facts_of_run(base: TrialRun, report: NotebookReport | None = None) -> ProgramFacts:

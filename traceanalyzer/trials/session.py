@@ -3,6 +3,7 @@ as soon as it has ended, so that what is known is never lost and can be resumed.
 
 import dataclasses
 import json
+import shlex
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
@@ -17,6 +18,7 @@ from traceanalyzer.trials.switch import Numerics, ProgramFacts, Switch
 from traceanalyzer.trials.switches import switch_named
 
 RUNS = ".runs.jsonl"  # hidden: a folder is asked for its recordings
+ASKED = ".asked.json"  # the command that they are of
 LEAST_PATIENCE_S = 60.0
 PATIENCE_FACTOR = 4.0  # a run may take so many times as long as the base did
 PASSED_SHARE = 0.5  # of the budget that a run which began within it may pass its end by
@@ -61,10 +63,10 @@ class TrialSession:
                 f"{folder} is of an earlier try: go on with --resume {folder}, or give another"
             )
         folder.mkdir(parents=True, exist_ok=True)
+        (folder / ASKED).write_text(json.dumps(self.options.command))
 
     def resume(self) -> None:
         """Take over the runs of an earlier session in the same folder. Raises OSError."""
-        self.options.folder.mkdir(parents=True, exist_ok=True)
         path = self.options.folder / RUNS
         for line in path.read_text().splitlines() if path.exists() else ():
             run = _loaded(line)
@@ -208,6 +210,20 @@ class TrialSession:
             return request
         steps = self._first.steps
         return dataclasses.replace(request, timed_steps=steps, most_steps=steps)
+
+
+def command_of(folder: Path, given: Sequence[str]) -> tuple[str, ...]:
+    """The command of an earlier session in this folder, which need not be given again. Raises
+    TraceAnalyzerError where there was none, or it was of another command."""
+    if not folder.is_dir():
+        raise TraceAnalyzerError(f"{folder}: no folder of an earlier try")
+    try:
+        earlier = tuple(json.loads((folder / ASKED).read_text()))
+    except (OSError, ValueError):
+        earlier = ()
+    if earlier and given and tuple(given) != earlier:
+        raise TraceAnalyzerError(f"{folder} is of another command: {shlex.join(earlier)}")
+    return tuple(given) or earlier
 
 
 def _asked(run: TrialRun) -> tuple[Any, ...]:

@@ -144,6 +144,12 @@ class Turns:
             return switch_named(name).numerics in (Numerics.EXACT, Numerics.DRAWN)
         return self._verdict(runs[-1], (name,), asking=True).same
 
+    def best_known(self) -> Trial | None:
+        """The fastest that is sure of all that has run, where the search ends before its time."""
+        found = (self._of_known(switches) for switches in self._known if switches)
+        won = [trial for trial in found if trial.won and trial.sure]
+        return max(won, key=lambda trial: trial.gain, default=None)
+
     def latest(self, switches: tuple[str, ...]) -> TrialRun:
         """The latest run with these switches."""
         return self._last(switches)
@@ -157,6 +163,10 @@ class Turns:
         if self._session.affords(switches, RUNS_TO_CONFIRM):
             self.confirmed[switches] = self.in_turns(switches, ())
             return self.confirmed[switches]
+        return self._of_known(switches)
+
+    def _of_known(self, switches: tuple[str, ...]) -> Trial:
+        """Switches that have run, against the unchanged program, by what is known."""
         runs = self._known[switches]
         found = compare_runs(self._runs(()), runs, SCREENED)
         verdict = self._verdict(runs[-1], switches, asking=False)

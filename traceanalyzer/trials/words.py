@@ -74,7 +74,7 @@ def _memory(row: Row, answer: Answer) -> str:
     if not row.peak_bytes or not answer.base_peak_bytes:
         return "-"
     more = (row.peak_bytes - answer.base_peak_bytes) / MIB
-    return f"{more:+,.0f} MiB"
+    return f"{round(more):+,d} MiB"
 
 
 def _result(row: Row) -> str:

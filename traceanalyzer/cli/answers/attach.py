@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from traceanalyzer.cli.io.github import Issue
     from traceanalyzer.report.model import Report
     from traceanalyzer.report.printed import Result
+    from traceanalyzer.trials.saved import SavedTrials
 
 
 def _issue(_: click.Context, __: click.Parameter, text: str | None) -> "Issue | None":
@@ -101,6 +102,7 @@ def attach(
         report_of_references,
     )
     from traceanalyzer.report.parts.hashed import hashed
+    from traceanalyzer.trials.saved import trials_in
 
     if publish and issue is None:
         raise click.UsageError("--publish needs --issue OWNER/REPO#N")
@@ -110,8 +112,9 @@ def attach(
     value = hashed(report_of_references(reports))
     before = report_of_reference(base) if base else None
     if before is None:
-        value, _ = cleaned_with(value, None, hidden)
-        text, drawn = _alone(value, max_chars)
+        tried = trials_in(reports[0]) if len(reports) == 1 else None
+        value, tried = cleaned_with(value, tried, hidden)
+        text, drawn = _alone(value, max_chars, tried)
     else:
         names = ("base", "this") if hidden is not None else (str(base), ", ".join(reports))
         text, drawn = _compared(*cleaned_with(before, value, hidden), names, max_chars)
@@ -134,12 +137,17 @@ def attach(
         click.echo(f"traceanalyzer: {note}", err=True)
 
 
-def _alone(report: "Report", max_chars: int | None) -> "tuple[str, Result]":
-    """The comment on a report, and what its picture shows."""
+def _alone(
+    report: "Report", max_chars: int | None, tried: "SavedTrials | None"
+) -> "tuple[str, Result]":
+    """The comment on a report, which begins with what was tried, and what its picture shows."""
     from traceanalyzer.report.markdown.issue import BRIEF, render_markdown
     from traceanalyzer.report.page import ReportPage
+    from traceanalyzer.trials.saved import tried_document
 
-    return render_markdown(report, max_chars or BRIEF), ReportPage(report)
+    most = max_chars or BRIEF
+    above = "" if tried is None else f"{tried_document(tried).markdown(most).rstrip()}\n\n"
+    return above + render_markdown(report, max(most - len(above), 1)), ReportPage(report)
 
 
 def _compared(

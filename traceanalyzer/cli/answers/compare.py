@@ -12,6 +12,7 @@ from traceanalyzer.cli.scope import Scope, selection_options
 
 if TYPE_CHECKING:
     from traceanalyzer.comparison.document import Several
+    from traceanalyzer.report.document import Section
 
 
 @command("compare")
@@ -80,7 +81,17 @@ def compare(
     before, (after, steps) = cleaned_with(before, (after, [side.step for side in sides]), hidden)
     shown = (names[0], names[1]) if hidden is None else ("A", "B")
     full = full or output.file is not None
-    emit(ComparisonPage(compare_reports(before, after, shown), steps, full), output)
+    comparison = compare_reports(before, after, shown)
+    emit(ComparisonPage(comparison, steps, full, _trials(names, hidden)), output)
+
+
+def _trials(names: list[str], hidden: Hidden) -> "list[Section]":
+    """What the trials of both sides found, where one of them is the answer of a `try`."""
+    from traceanalyzer.cli.io.reports import cleaned
+    from traceanalyzer.trials.saved import compared_section, trials_in
+
+    section = compared_section(*(cleaned(trials_in(name), hidden) for name in names))
+    return [] if section is None else [section]
 
 
 def _several(names: list[str], scope: Scope, hidden: Hidden) -> "Several":

@@ -73,17 +73,22 @@ def try_(
     fail_above: float | None,
 ) -> None:
     """Apply the advice to a program and time it."""
+    from traceanalyzer.cli.io.output import check_writable
     from traceanalyzer.collect.run import as_command, echo_line
     from traceanalyzer.trials.find import Search
-    from traceanalyzer.trials.session import Options
+    from traceanalyzer.trials.session import Options, command_of
 
     if listed and not words:
         click.echo(_all_switches())
         return
-    if not words:
+    asked = tuple(as_command(words)) if words else ()
+    if resume is not None:
+        asked = command_of(Path(resume), asked)
+    if not asked:
         raise click.UsageError("give the command that runs the program: try -- python train.py")
+    check_writable(Path(output) if output is not None else None)
     options = Options(
-        command=tuple(as_command(words)),
+        command=asked,
         folder=Path(resume or folder or time.strftime("try-%Y%m%d-%H%M%S")),
         budget_s=budget,
         step_on=step_on,
@@ -102,8 +107,11 @@ def try_(
     except KeyboardInterrupt:
         search.interrupted()
         status = INTERRUPTED
-        ended = f"Ended early: go on with --resume {options.folder}."
-    _tell(search, options.folder, output, ended, shlex.join(words))
+        ended = f"Ended early; go on: traceanalyzer try --resume {options.folder}"
+        if not search.knows_base:
+            click.echo(f"Nothing is known yet. {ended}")
+            raise SystemExit(status) from None
+    _tell(search, options.folder, output, ended, shlex.join(asked))
     answer = search.answer(ended)
     if not status and fail_above is not None and answer.saved_share * 100 >= fail_above:
         status = FOUND
