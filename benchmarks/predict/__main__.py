@@ -1,11 +1,12 @@
-"""`python -m benchmarks.predict record OUT` and `score OUT...`.
+"""`python -m benchmarks.predict record OUT`, `score OUT...`, `rows OUT...` and `ranges ROWS.csv`.
 
 `record`, on a host with a GPU, records each program one time at its base, predicts it at the other
 settings, writes the predictions down with their hash, and then times these. Each program has a
 process of its own; all load first and then take turns. OUT gets `results.json`, the predictions as
 they were sealed (`sealed.txt` has the hashes, with the time) and the recordings, packed.
 `--device cpu --quick` tries the programs in small. `score` prints how far predictions are off, next
-to naive ones, of one or several OUTs (of two GPUs: each program's base there is a target here)."""
+to naive ones, of one or several OUTs (of two GPUs: each program's base there is a target here). `rows`
+prints the cases as CSV, to be kept; `ranges` holds them against ranges made of the other programs'."""
 
 import argparse
 import json
@@ -18,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.predict.names import program_names
-from benchmarks.predict.score import printed
+from benchmarks.predict.ranges import study
+from benchmarks.predict.score import as_csv, cases, from_csv, printed
 
 PARTS = ("record", "time")
 LOADING_S = 90.0
@@ -104,15 +106,20 @@ def _collect(folder: Path, out: Path, names: list[str]) -> None:
 def main() -> None:
     """Record or score."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("record", "score"))
+    parser.add_argument("what", choices=("record", "score", "rows", "ranges"))
     parser.add_argument("out", type=Path, nargs="+")
     parser.add_argument("--programs", default="", help="names, with commas between them")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--seconds", type=float, default=540.0)
     options = parser.parse_args()
-    if options.what == "score":
-        print(printed(options.out))
+    told = {
+        "score": lambda: printed(options.out),
+        "rows": lambda: as_csv(list(cases(options.out))),
+        "ranges": lambda: study(from_csv(options.out[0].read_text())),
+    }
+    if options.what in told:
+        print(told[options.what]())
         return
     os.environ["PREDICT_DEVICE"] = options.device
     if options.quick:

@@ -1,14 +1,19 @@
 """How far sealed predictions are off, next to naive ones: time in proportion to batch and length,
 no change in another number format or on another GPU."""
 
+import csv
+import io
 import json
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 WITHIN = 0.1
+MOVED = 0.05  # of the step: so much another GPU changes, or it tests nothing
+OF_GPU = ("GPU", "communication")  # what limits a step that the host does not
 
 
 @dataclass(frozen=True)
@@ -25,6 +30,8 @@ class Case:
     low_ms: float = 0.0
     high_ms: float = 0.0
     refused: str = ""
+    pace: str = ""  # gpu or host: what the prediction says limits the step
+    doublings: float = 0.0  # of batch and length, from the recorded setting
 
     @property
     def error(self) -> float:
@@ -77,7 +84,8 @@ def _of_settings(row: dict[str, Any]) -> Iterator[Case]:
         true_ms = median(found["rounds_ms"])
         if "base_ms" in found:  # as fast as the host was when it was recorded
             true_ms *= now / median(found["base_ms"])
-        yield _case(row, one, kind, true_ms, naive)
+        doublings = math.log2(naive / now)
+        yield _case(row, one, kind, true_ms, naive, doublings)
 
 
 def _of_gpus(row: dict[str, Any], others: list[dict[str, Any]]) -> Iterator[Case]:
@@ -93,7 +101,12 @@ def _of_gpus(row: dict[str, Any], others: list[dict[str, Any]]) -> Iterator[Case
 
 
 def _case(
-    row: dict[str, Any], one: dict[str, Any], kind: str, true_ms: float, naive_ms: float
+    row: dict[str, Any],
+    one: dict[str, Any],
+    kind: str,
+    true_ms: float,
+    naive_ms: float,
+    doublings: float = 0.0,
 ) -> Case:
     return Case(
         row["program"],
@@ -106,6 +119,8 @@ def _case(
         one.get("low_ms", 0.0),
         one.get("high_ms", 0.0),
         one.get("refused", ""),
+        "gpu" if one.get("bottleneck", "").startswith(OF_GPU) else "host",
+        doublings,
     )
 
 
@@ -116,9 +131,41 @@ def printed(folders: list[Path]) -> str:
     kinds = sorted({one.kind for one in every})
     lines += ["", _summary("all", every)]
     lines += [_summary(kind, [one for one in every if one.kind == kind]) for kind in kinds]
+    moved = [one for one in every if one.kind == "gpu" and abs(one.naive_error) > MOVED]
+    lines.append(_summary(f"another GPU, where that changes the step by over {MOVED:.0%}", moved))
+    lines += [_summary(f"{pace} sets the pace", _paced(every, pace)) for pace in ("gpu", "host")]
     lines.append(_summary("held out", [one for one in every if one.held_out]))
     lines.append(_summary("tuned on", [one for one in every if not one.held_out]))
     return "\n".join(lines)
+
+
+def _paced(every: list[Case], pace: str) -> list[Case]:
+    return [one for one in every if one.pace == pace]
+
+
+def as_csv(every: list[Case]) -> str:
+    """The rows, to be kept: recordings are lost with the machine that made them."""
+    file = io.StringIO()
+    names = [field.name for field in fields(Case)]
+    writer = csv.DictWriter(file, names, lineterminator="\n")
+    writer.writeheader()
+    for one in every:
+        writer.writerow(asdict(one))
+    return file.getvalue()
+
+
+def from_csv(text: str) -> list[Case]:
+    """The rows that `as_csv` wrote."""
+    read = {"float": float, "float | None": lambda cell: float(cell) if cell else None}
+    read |= {"bool": lambda cell: cell == "True", "str": str}
+    kinds = {
+        field.name: getattr(field.type, "__name__", None) or str(field.type)
+        for field in fields(Case)
+    }
+    return [
+        Case(**{name: read[kinds[name]](cell) for name, cell in row.items()})
+        for row in csv.DictReader(io.StringIO(text))
+    ]
 
 
 def _line(one: Case) -> str:

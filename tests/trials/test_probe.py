@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
+from traceanalyzer.trials.seen.loading import LoadingClock
 from traceanalyzer.trials.seen.probe import COLLATING, Probe
 
 
@@ -31,3 +34,30 @@ def test_a_stream_that_asks_for_its_worker_is_seen_and_collating_is_not(monkeypa
     Stream.asks = True
     list(loader)
     assert probe.counts["get_worker_info"] == 1
+
+
+def test_batches_that_are_waited_for_are_timed(monkeypatch):
+    pytest.importorskip("torch")
+    from torch.utils.data import DataLoader, dataloader
+
+    owner = dataloader._BaseDataLoaderIter
+    monkeypatch.setattr(owner, "__next__", owner.__next__)
+    clock = LoadingClock()
+    clock.install()
+    clock.start()
+    assert clock.measured(1) == {}, "no batch was seen"
+
+    class Waits:
+        def __len__(self):
+            return 4
+
+        def __getitem__(self, index):
+            time.sleep(0.005)
+            return index
+
+    for _ in DataLoader(Waits(), batch_size=2):
+        time.sleep(0.002)
+    found = clock.measured(2)
+    assert 10.0 <= found["loading_ms"] <= found["step_ms"] - 2.0
+    assert found["loading_cpu_ms"] <= found["cpu_ms"]
+    assert found["loading_cpu_ms"] < found["loading_ms"]

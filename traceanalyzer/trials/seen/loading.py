@@ -16,6 +16,7 @@ class LoadingClock:
     """Times every `next` of a DataLoader in the main thread, between `start` and `measured`."""
 
     def __init__(self) -> None:
+        self._batches = 0
         self._seconds = 0.0
         self._cpu_seconds = 0.0
         self._begun = 0.0
@@ -38,6 +39,7 @@ class LoadingClock:
                 return original(batches)
             finally:
                 self._is_inside = False
+                self._batches += 1
                 self._seconds += time.perf_counter() - begun
                 self._cpu_seconds += time.process_time() - cpu_begun
 
@@ -45,6 +47,7 @@ class LoadingClock:
 
     def start(self) -> None:
         """The timed steps begin."""
+        self._batches = 0
         self._seconds = 0.0
         self._cpu_seconds = 0.0
         self._begun = time.perf_counter()
@@ -52,8 +55,9 @@ class LoadingClock:
 
     def measured(self, steps: int) -> dict[str, float]:
         """Means of so many steps since `start`, ms: the step, what of it went into loading or
-        waiting for batches, and the CPU time of either; empty without steps."""
-        if not steps or not self._begun:
+        waiting for batches, and the CPU time of either; empty where no batch was seen: a loader of
+        another make has its own `next`."""
+        if not steps or not self._batches:
             return {}
         seconds = {
             "step_ms": time.perf_counter() - self._begun,
