@@ -271,14 +271,15 @@ def test_a_slow_loader_gets_workers_and_a_session_is_resumed(tmp_path):
     assert "--resume out" in out
     runs = len((tmp_path / "out" / ".runs.jsonl").read_text().splitlines())
     begun = time.monotonic()
-    with _try(tmp_path, "--resume", "out", *options[:2], "-o", "answer.md") as process:
+    again = ("--resume", "out", "--budget", "60s", *options[:2], "-o", "answer.md")
+    with _try(tmp_path, *again) as process:
         out, said = process.communicate(timeout=300)
     assert process.returncode == 0, said
     assert "loader_workers" in out.splitlines()[0]
     written = re.search(r"train.py:19: DataLoader\(..., num_workers=(\d+), persistent", out)
     assert int(written[1]) > 2, "40 ms are waited for a batch"
     found = json.loads((tmp_path / "out" / "try.json").read_text())
-    assert found["trials"]["best"][0] == "loader_workers"
+    assert found["trials"]["best"][0].startswith("loader_workers")
     assert found["trials"]["speedup"] > 2
     assert found["schema_version"], "compare and attach read it as a report"
     assert len((tmp_path / "out" / ".runs.jsonl").read_text().splitlines()) > runs
