@@ -26,8 +26,8 @@ from traceanalyzer.collect.steps.step_clock import StepClock
 from traceanalyzer.collect.steps.step_finder import StepFinder
 from traceanalyzer.collect.steps.step_function import FunctionCalls
 from traceanalyzer.trials.apply.nudge import Nudge
-from traceanalyzer.trials.facts import facts_of_process
 from traceanalyzer.trials.request import COMPARED_STEPS, Request
+from traceanalyzer.trials.seen.facts import facts_of_process
 from traceanalyzer.trials.seen.fingerprint import Fingerprint, buffers_of, weights_of
 from traceanalyzer.trials.seen.loading import LoadingClock
 from traceanalyzer.trials.seen.optimizer_calls import OptimizerCalls

@@ -87,21 +87,17 @@ def compare(
     """Whether the trial's results are those of the base runs. `kinds` are its switches' own;
     `others` are base runs that drew other random numbers, for switches that do; `nudged` is a base
     run whose weights were moved by a rounding."""
+    why = _other_batches(trial, bases[0])
+    if why:
+        return Sameness(same=False, numerics=False, why=why)
     allowed = _allowed(kinds)
     if nudged is not None:
-        shares = AllowedShares(
-            value=allowed.value / OWN_FACTOR,
-            gradient=EACH_FACTOR * allowed.gradient / OWN_FACTOR,
-            update=allowed.update / OWN_FACTOR,
-        )
+        shares = _decided_above(allowed)
         trial = without_decided(trial, bases[0], nudged, shares)
         others = [without_decided(other, bases[0], nudged, shares) for other in others]
         bases = [without_decided(base, bases[0], nudged, shares) for base in bases]
         if not can_be_compared(trial):
             return Sameness(same=False, numerics=False, why="rounding alone decides its results")
-    other_batches = _other_batches(trial, bases[0])
-    if other_batches:
-        return Sameness(same=False, numerics=False, why=other_batches)
     checks = _checks(allowed)
     if Numerics.DRAWN in kinds:
         checks = _checks_of_other_data(allowed)
@@ -113,8 +109,19 @@ def compare(
             return _differs(found, own)
     values = _closest(trial, bases, _values)
     exact = max(OWN_FACTOR * _own(bases, others, _values), ALLOWED[Numerics.EXACT].value)
-    by_format = allowed.value > ALLOWED[Numerics.ORDER].value and values.weight > exact
-    return Sameness(same=True, numerics=by_format, why=values.described() if by_format else "")
+    if allowed.value > ALLOWED[Numerics.ORDER].value and values.weight > exact:
+        return Sameness(same=True, numerics=True, why=values.described())
+    return Sameness(same=True, numerics=False)
+
+
+def _decided_above(allowed: AllowedShares) -> AllowedShares:
+    """By how much results of runs that differ by a rounding alone may differ: what differs by more
+    is decided by rounding."""
+    return AllowedShares(
+        value=allowed.value / OWN_FACTOR,
+        gradient=EACH_FACTOR * allowed.gradient / OWN_FACTOR,
+        update=allowed.update / OWN_FACTOR,
+    )
 
 
 def _allowed(kinds: Sequence[Numerics]) -> AllowedShares:
@@ -151,7 +158,7 @@ def _checks(allowed: AllowedShares) -> list[tuple[Differences, float]]:
 
 
 def _checks_of_other_data(allowed: AllowedShares) -> list[tuple[Differences, float]]:
-    """The same of a run that trains on other batches."""
+    """What is compared of a run that trains on other batches."""
     return [(_values, allowed.value), (_rates, RATE_SHARE), (_at_all, 0.0)]
 
 
