@@ -112,6 +112,18 @@ def test_a_stream_in_another_order_is_allowed_what_the_next_batch_brings():
     assert not compare(reordered, BASES, [Numerics.ORDER]).same
 
 
+def test_a_gradient_that_rounding_has_reached_is_left_out_from_then_on():
+    base = [[3.0, 4.0, 1.0]] * 3
+    nudged = [[3.0, 4.0, 1.0], [3.0, 4.0, 1.004], [3.0, 4.0, 1.0]]
+    trial = [[3.0, 4.0, 1.0], [3.0, 4.0, 1.02], [3.0, 4.0, 1.06]]
+    bases = [_changed(gradients=base)]
+    decided = _changed(gradients=nudged)
+    assert not compare(_changed(gradients=trial), bases, [Numerics.ORDER]).same
+    assert compare(_changed(gradients=trial), bases, [Numerics.ORDER], nudged=decided).same
+    early = [[3.0, 4.0, 1.06], *trial[1:]]
+    assert not compare(_changed(gradients=early), bases, [Numerics.ORDER], nudged=decided).same
+
+
 def test_a_loader_that_makes_other_batches_is_refused():
     facts = {"loaders": [{"batch_size": 8, "drop_last": False, "num_workers": 0}]}
     other = {"loaders": [{"batch_size": 8, "drop_last": True, "num_workers": 4}]}

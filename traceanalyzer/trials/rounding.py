@@ -6,6 +6,7 @@ rounding, as that of a bias before a normalization under Adam."""
 
 import dataclasses
 import math
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from itertools import takewhile
 from typing import Self, TypeVar
@@ -19,6 +20,7 @@ NUDGE = {Numerics.ORDER: 1e-6, Numerics.TF32: 5e-4, Numerics.HALF: 4e-3}
 Switches of other kinds do not round otherwise."""
 T = TypeVar("T")
 Agreement = Callable[[T, T], bool]
+REACHED_ALL = 0.5  # of the gradients: where rounding has reached so many it reaches all
 FIGURES = 2  # that a weight has in `RankResult.weights`
 
 
@@ -40,7 +42,8 @@ class DecidedByRounding:
     outputs: int
     weights: dict[str, list[int]]  # by step the weights whose update is the same
     buffers: dict[str, list[int]]
-    gradients: list[list[int]]  # by call of an optimizer the weights whose gradient is as long
+    # by call of an optimizer the weights whose gradient is as long, and was in all calls before
+    gradients: list[list[int]]
 
     @classmethod
     def of(cls, base: RankResult, nudged: RankResult, shares: AllowedShares) -> Self:
@@ -57,10 +60,7 @@ class DecidedByRounding:
             ),
             weights=_steady_by_step(base.weights, nudged.weights, shares.update),
             buffers=_steady_by_step(base.buffers, nudged.buffers, shares.update),
-            gradients=[
-                _steady_norms(some, others, shares.gradient)
-                for some, others in zip(base.gradients, nudged.gradients, strict=False)
-            ],
+            gradients=_steady_gradients(base.gradients, nudged.gradients, shares.gradient),
         )
 
     def left(self, result: RankResult) -> RankResult:
@@ -97,9 +97,21 @@ def _steady_by_step(
     }
 
 
-def _steady_norms(some: Sequence[float], others: Sequence[float], share: float) -> list[int]:
-    pairs = enumerate(zip(some, others, strict=False))
-    return [at for at, (norm, other) in pairs if _is_near(norm, other, share)]
+def _steady_gradients(
+    some: Sequence[Sequence[float]], others: Sequence[Sequence[float]], share: float
+) -> list[list[int]]:
+    """By call the weights whose gradients agree, in it and in the calls of as many weights before:
+    what rounding has reached once grows from then on."""
+    lost: dict[int, set[int]] = defaultdict(set)  # by how many weights an optimizer has
+    steady = []
+    for norms, theirs in zip(some, others, strict=False):
+        pairs = enumerate(zip(norms, theirs, strict=False))
+        gone = lost[len(norms)]
+        gone |= {at for at, (norm, other) in pairs if not _is_near(norm, other, share)}
+        if len(gone) > REACHED_ALL * len(norms):
+            gone |= set(range(len(norms)))
+        steady.append([at for at in range(len(norms)) if at not in gone])
+    return steady
 
 
 def figures_of(moved: Sequence[float], weight: int) -> Sequence[float]:

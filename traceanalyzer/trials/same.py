@@ -119,7 +119,7 @@ def _decided_above(allowed: AllowedShares) -> AllowedShares:
     is decided by rounding."""
     return AllowedShares(
         value=allowed.value / OWN_FACTOR,
-        gradient=EACH_FACTOR * allowed.gradient / OWN_FACTOR,
+        gradient=allowed.gradient / OWN_FACTOR,
         update=allowed.update / OWN_FACTOR,
     )
 

@@ -33,7 +33,7 @@ class LoadingClock:
             if self._is_inside or threading.current_thread() is not threading.main_thread():
                 return original(batches)
             begun = time.perf_counter()
-            cpu_begun = time.process_time()
+            cpu_begun = time.thread_time()
             self._is_inside = True
             try:
                 return original(batches)
@@ -41,7 +41,7 @@ class LoadingClock:
                 self._is_inside = False
                 self._batches += 1
                 self._seconds += time.perf_counter() - begun
-                self._cpu_seconds += time.process_time() - cpu_begun
+                self._cpu_seconds += time.thread_time() - cpu_begun
 
         owner.__next__ = timed
 
@@ -51,18 +51,19 @@ class LoadingClock:
         self._seconds = 0.0
         self._cpu_seconds = 0.0
         self._begun = time.perf_counter()
-        self._cpu_begun = time.process_time()
+        self._cpu_begun = time.thread_time()
 
     def measured(self, steps: int) -> dict[str, float]:
         """Means of so many steps since `start`, ms: the step, what of it went into loading or
-        waiting for batches, and the CPU time of either; empty where no batch was seen: a loader of
+        waiting for batches, and the CPU time of either in this thread (other threads of
+        operators spin on while there is nothing to do); empty where no batch was seen: a loader of
         another make has its own `next`."""
         if not steps or not self._batches:
             return {}
         seconds = {
             "step_ms": time.perf_counter() - self._begun,
             "loading_ms": self._seconds,
-            "cpu_ms": time.process_time() - self._cpu_begun,
+            "cpu_ms": time.thread_time() - self._cpu_begun,
             "loading_cpu_ms": self._cpu_seconds,
         }
         return {name: MS_PER_S * value / steps for name, value in seconds.items()}
