@@ -8,6 +8,7 @@ import sqlite3
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +24,9 @@ from traceanalyzer.diagnosis.selection import measured
 from traceanalyzer.export.database import write_parquet, write_sqlite
 from traceanalyzer.export.perfetto.chrome_trace import LONGEST_NAME, overlay_pieces
 from traceanalyzer.export.perfetto.overlay import build_overlay
+from traceanalyzer.fleet.digests import files
 from traceanalyzer.fleet.digests.files import LeftOut, encoded, read_digests
+from traceanalyzer.fleet.pipeline.document import read_operations
 from traceanalyzer.ingest import load, produced
 from traceanalyzer.ingest.flight_recorder.digest import _elements
 from traceanalyzer.ingest.flight_recorder.nccl_logs import clues_of
@@ -230,3 +233,75 @@ def test_a_text_that_a_digest_names_many_times_is_held_once(tmp_path: Path) -> N
         pa.set_memory_pool(usual)
     assert isinstance(read, LeftOut)
     assert 0 < counting.max_memory() < 20_000_000  # 500 of a million letters otherwise
+
+
+def zigzag(number: int) -> bytes:
+    """A signed number as Thrift's compact protocol has it."""
+    left = 2 * number
+    made = bytearray()
+    while left > 127:
+        made.append(left & 127 | 128)
+        left >>= 7
+    return bytes([*made, left])
+
+
+def with_another_count(data: bytes, told: int, instead: int) -> bytes:
+    """A Parquet file whose end says another number of values than its pages hold."""
+    length = int.from_bytes(data[-8:-4], "little")
+    start = len(data) - 8 - length
+    end = data[start:-8].replace(zigzag(told), zigzag(instead))
+    return data[:start] + end + len(end).to_bytes(4, "little") + b"PAR1"
+
+
+def digest_with(column: str, values: pa.Array, **options: Any) -> bytes:
+    """A digest with other values in a column of lists."""
+    made = encoded(digest(0, [(i, 1000 * i, 1000 * i + 900, "[0, 1]") for i in range(6)], steps=6))
+    table = pq.read_table(io.BytesIO(made))
+    listed = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
+    sink = io.BytesIO()
+    pq.write_table(
+        table.set_column(table.column_names.index(column), column, listed), sink, **options
+    )
+    return sink.getvalue()
+
+
+def test_a_parquet_file_that_understates_its_values_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """200,000 equal numbers take 30 bytes; 1,600,000 in memory, of which its end says 100."""
+    monkeypatch.setattr(files, "LEAST_MADE", 1_000_000)
+    data = digest_with("calls", pa.array(np.zeros(200_000, np.int64)), use_dictionary=True)
+    path = tmp_path / "rank0-0.digest.parquet"
+    path.write_bytes(with_another_count(data, 200_000, 100))
+    group = pq.read_metadata(path).row_group(0)
+    assert max(group.column(i).num_values for i in range(group.num_columns)) == 100
+    (read,) = read_digests(places_in([str(path)])[0])
+    assert isinstance(read, LeftOut)
+    assert "bytes that would take 1,60" in read.why
+
+
+def test_texts_that_share_their_letters_are_refused(tmp_path: Path) -> None:
+    """Fifty names of a million letters, each of which repeats the one before."""
+    names = pa.array(["x" * 1_000_000 + str(i) for i in range(50)])
+    encoding = {"step_names.list.element": "DELTA_BYTE_ARRAY"}
+    path = tmp_path / "rank0-0.digest.parquet"
+    path.write_bytes(
+        digest_with("step_names", names, use_dictionary=False, column_encoding=encoding)
+    )
+    assert path.stat().st_size < 100_000
+    (read,) = read_digests(places_in([str(path)])[0])
+    assert isinstance(read, LeftOut)
+    assert "damaged" in read.why
+
+
+def test_operations_are_numbers_whatever_lists_they_may_hide(tmp_path: Path) -> None:
+    log = pq.read_table(Path(__file__).parents[1] / "data" / "stragglers" / "ST.parquet").slice(
+        0, 4
+    )
+    values = pa.array(np.zeros(1000, np.int64))
+    listed = pa.ListArray.from_arrays(pa.array([0, 1000, 1000, 1000, 1000], pa.int32()), values)
+    at = log.column_names.index("step")
+    path = tmp_path / "a.parquet"
+    pq.write_table(log.set_column(at, "step", listed), path)
+    with pytest.raises(UnreadableInputError, match="step is list"):
+        read_operations(path)

@@ -95,9 +95,8 @@ MATCHED_WHOLE = frozenset(
 module and name."""
 SHORT_TEXTS = frozenset(("health._PRIVATE", "breaks._EXPECTED", "breaks._WHERE", "frames._SOURCE"))
 """Asked about texts of at most 2,000 characters."""
-PATIENCE_S = 3
-"""Of the process's own time, for all texts of a pattern: a guard against those that do not end. The
-slowest that does takes 1.8 s on a quiet core, and half as long again where cores are shared."""
+PATIENCE_S = 2
+"""Of the process's own time, for all texts of a pattern: a guard against those that do not end."""
 
 
 def found(value, depth=0):

@@ -32,6 +32,7 @@ from traceanalyzer.analysis.time.steps import Steps
 from traceanalyzer.base import TraceAnalyzerError, UnreadableInputError, dataclass
 from traceanalyzer.base.extras import how_to_install
 from traceanalyzer.base.files import note_read
+from traceanalyzer.fleet.parquet_pages import made_bytes
 from traceanalyzer.ingest.places import RecordingPlace, contents
 from traceanalyzer.ingest.side_files import NOT_JSON
 from traceanalyzer.trace import I64, Table
@@ -77,7 +78,6 @@ _OF_STEPS = ("source", "warmup", "first", "incomplete", "unlike")
 SUFFIX = ".digest.parquet"
 METADATA = b"traceanalyzer"  # key of what a file says of itself: schema and version of the program
 LONGEST_STEM = 60
-NUMBER_BYTES = 8
 LEAST_MADE = 64 << 20
 MOST_RATIO = 200
 """Bytes that a digest may become in memory: so many, or so many times its file. Real ones become
@@ -387,7 +387,7 @@ def _read_parquet(
             )
         if file.metadata.num_rows != 1:
             return f"a digest of {file.metadata.num_rows:,} rows, which has one: make it again"
-        full_size = _made_bytes(file.metadata)
+        full_size = made_bytes(source, file.metadata)
         if full_size > max(LEAST_MADE, MOST_RATIO * size):
             return f"a digest of {size:,} bytes that would take {full_size:,}: make it again"
         file = pa.parquet.ParquetFile(source, metadata=file.metadata, read_dictionary=TEXTS)
@@ -405,16 +405,6 @@ def _read_parquet(
         *NOT_JSON,
     ) as why:
         return f"a damaged digest ({type(why).__name__}): make it again from the recording"
-
-
-def _made_bytes(metadata: Any) -> int:
-    """What all columns of a Parquet file take once they are read, by what the file says of them."""
-    total = 0
-    for group in range(metadata.num_row_groups):
-        for column in range(metadata.num_columns):
-            chunk = metadata.row_group(group).column(column)
-            total += max(chunk.total_uncompressed_size, NUMBER_BYTES * chunk.num_values)
-    return total
 
 
 def _value(column: Any, kind: str) -> Any:

@@ -19,6 +19,7 @@ from traceanalyzer.analysis.ranks.pipeline.slowdown import (
 from traceanalyzer.base import TraceAnalyzerError, UnreadableInputError, definitions
 from traceanalyzer.base.extras import how_to_install
 from traceanalyzer.base.limits import limits
+from traceanalyzer.fleet.parquet_pages import made_bytes
 from traceanalyzer.report.document import (
     Bullets,
     Document,
@@ -229,6 +230,7 @@ def read_operations(path: Path) -> Operations:
             f"{file.metadata.num_rows:,} operations are too many; raise it with --limit size=N"
         )
     try:
+        _check_columns(file, path)
         frame = file.read(list(COLUMNS)).to_pandas(ignore_metadata=True)
         # A text that is named in every row is held once.
         kind = frame["optype"].map({one: i for i, one in enumerate(KINDS)}).astype(float)
@@ -238,6 +240,23 @@ def read_operations(path: Path) -> Operations:
             f"damaged ({str(error).splitlines()[0]}); copy it again"
         ) from error
     return operations(log)
+
+
+def _check_columns(file: Any, path: Path) -> None:
+    """Columns are numbers, and texts whose size the file tells: lists, and texts that share letters,
+    may be of any size. Raises ValueError, UnreadableInputError."""
+    from pyarrow import types
+
+    for name in COLUMNS:
+        kind = file.schema_arrow.field(name).type
+        if name != KIND and not (types.is_integer(kind) or types.is_floating(kind)):
+            raise ValueError(f"{name} is {kind}")
+    with path.open("rb") as opened:
+        full_size = made_bytes(opened, file.metadata)
+    if full_size > max(limits().size, limits().ratio * path.stat().st_size):
+        raise UnreadableInputError(
+            f"{full_size:,} bytes of operations are too many; raise it with --limit size=N"
+        )
 
 
 def _numbers(column: "pd.Series[Any]", name: str) -> I64 | F64:

@@ -8,20 +8,25 @@ _INVISIBLE = dict.fromkeys(
 )
 _WIDE = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
 _PLAIN = str.maketrans(_INVISIBLE | _WIDE)
-_ENCODED = re.compile(r"[^\s\"'<>]{0,512}%(?:2F|3D|3A|40|5C|20)[^\s\"'<>]{0,512}", re.IGNORECASE)
+_WORD = re.compile(r"[^\s\"'<>]+")
+_ENCODED = re.compile(r"%(?:2F|3D|3A|40|5C|20)", re.IGNORECASE)
 _ESCAPED = re.compile(r"\\(?:u00|x)(2[0f]|3[ad]|40|5c)", re.IGNORECASE)
 _ENTITY = re.compile(r"&#(?:x([0-9a-fA-F]{1,4})|(\d{1,5}));")
 
 
 def undisguised(text: str) -> str:
     """The text in plain letters, as far as it had others in their place."""
-    if "%" in text:
-        text = _ENCODED.sub(lambda match: unquote(match[0], errors="replace"), text)
+    if _ENCODED.search(text):
+        text = _WORD.sub(_decoded, text)
     if "\\" in text:
         text = _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
     if "&#" in text:
         text = _ENTITY.sub(_letter, text)
     return text if text.isascii() else text.translate(_PLAIN)
+
+
+def _decoded(word: re.Match[str]) -> str:
+    return unquote(word[0], errors="replace") if _ENCODED.search(word[0]) else word[0]
 
 
 def _letter(entity: re.Match[str]) -> str:
