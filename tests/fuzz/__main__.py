@@ -125,7 +125,8 @@ def _kept(found: Find, kind: Kind, folder: Path, work: Path) -> int:
     if any(folder.glob(f"{glob.escape(place)}.*")):
         return 0
     path = folder / f"{place}.{kind.commands[found.command][0]}"
-    path.write_bytes(minimised(found, kind, work))
+    ended = found.why.startswith("Killed")  # smaller ones would end this process
+    path.write_bytes(found.data if ended else minimised(found, kind, work))
     path.with_name(f"{path.name}.txt").write_text(
         f"seed {found.seed} case {found.number}\n{found.why}\n"
     )

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 SECONDS = 20
 STUCK_S = 4 * SECONDS
-"""Without an answer a process is killed: C code, or a wait, that the signal does not interrupt."""
+"""So long without an answer a process may wait, or so much CPU time it may take: C code, or a wait,
+that the signal does not interrupt. A busy machine is no find."""
 BATCH = 1000
 LEFT_BYTES = 64 << 20
 """Cases of one process, and bytes that earlier ones left behind in it, after which it takes no
@@ -115,9 +116,22 @@ def served(kind: Kind, seed: int, first: int, folder: Path, ends: float) -> Iter
 def _answer(results: Connection, child: int) -> str | Find | list[str]:
     """The outcome of the next case, or the modules that the child imported. A child that is stuck
     is ended. Raises EOFError."""
-    if not results.poll(STUCK_S):
-        os.kill(child, signal.SIGABRT)
+    before = _state(child)[1]
+    while not results.poll(STUCK_S):
+        state, cpu_s = _state(child)
+        if state == "S" or cpu_s > before + STUCK_S:
+            os.kill(child, signal.SIGABRT)
     return results.recv()
+
+
+def _state(process: int) -> tuple[str, float]:
+    """Whether a process runs (R) or waits (S), and the CPU time that it had, s (Linux; elsewhere it
+    waits)."""
+    told = Path(f"/proc/{process}/stat")
+    if not told.exists():
+        return "S", 0.0
+    fields = told.read_text().rpartition(")")[2].split()
+    return fields[0], (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _serve(

@@ -13,7 +13,17 @@ _SCHEME = re.compile(r"\b(Bearer|Basic|Digest|Negotiate)\s++(?!<)[\w.~+/-]{6,}+=
 _LOGIN = re.compile(r"(?<![\w.%+-])[\w.%+-]{1,64}+:(?!:)[^\s/@]{1,64}+(?:@[^\s/@]{1,64}+)?@(?=\w)")
 """NAME:PASSWORD@HOST; the password may hold an @."""
 _OPTION = re.compile(
-    r"(?<!\S)((?:-u|--user|--proxy-user)[ =])\S{1,64}?:\S{1,256}+"
+    r"(?<![^\s\"'])((?:-u|--user|--proxy-user)[ =])\S{1,64}?:\S{1,256}+"
+    r"|(?<![\w-])(curl\s(?:[^\n]{0,120}?\s)?-\w{0,4}u)[^\s:-]{1,64}:\S{1,256}+"
+    r"|(?<![\w-])(openssl\s(?:[^\n]{0,120}?\s)?-(?:k|K|passin|passout)\s)(?![-<])\S{1,256}+"
+    r"|(?<![\w-])(echo\s(?:-\w\s)?)(?![-<])[^\s|]{1,256}+"
+    r"(?=\s?\|\s?(?:sudo\s(?:-\w\s){0,3}-\w{0,3}S|(?:sudo\s)?(?:chpasswd|passwd|kinit|su|docker\slogin|podman\slogin)\b))"
+    r"|(?<![\w-])((?:az|racadm|useradd|usermod)\s(?:[^\n]{0,120}?\s)?-p\s)(?![-<])\S{1,256}+"
+    r"|(?<![\w-])(https?\s(?:[^\n]{0,120}?\s)?-a\s)(?![-<])\S{1,256}+"
+    r"|(?<![\w-])(mosquitto_\w{3,4}\s(?:[^\n]{0,120}?\s)?-P\s)(?![-<])\S{1,256}+"
+    r"|(?<![\w-])(snmp\w{2,10}\s(?:[^\n]{0,120}?\s)?-c\s)(?![-<])\S{1,64}+"
+    r"|(?<![\w-])(rabbitmqctl\s(?:add_user|change_password)\s\S{1,64}\s)(?![-<])\S{1,256}+"
+    r"|(?<![\w-])(poetry\sconfig\s(?:pypi-token|http-basic)\.\S{1,64}\s(?:\S{1,64}\s)?)(?![-<])\S{1,256}+"
     r"|(?<![\w-])((?:mysql\w{0,20}|mariadb\w{0,20}|sshpass|docker\slogin)\s(?:[^\n]{0,120}?\s)?-p\s?)(?!<)\S{1,256}+"
     r"|(?<![\w-])((?:un)?zip\s(?:[^\n]{0,120}?\s)?-P\s?)(?!<)\S{1,256}+"
     r"|(?<![\w-])(htpasswd\s+-\w*b\w*\s+\S{1,256}\s+\S{1,64}\s+)(?!<)\S{1,256}+"
@@ -31,9 +41,24 @@ _OPTION = re.compile(
 )
 """What programs take a password by whose option does not say so."""
 _PASSWORD_FILE = re.compile(
-    r"(?<!\S)((?:\*|[\w.-]{1,64}):(?:\*|\d{2,5}):[\w*-]{1,64}:[\w.*-]{1,64}:)(?![\s<])\S{1,256}+"
+    r"(?<![^\s\"'])((?:\*|[\w.-]{1,64}):(?:\*|\d{2,5}):[\w*-]{1,64}:[\w.*-]{1,64}:)(?![\s<])\S{1,256}+"
 )
 """A line of PostgreSQL's password file: HOST:PORT:DATABASE:USER:PASSWORD."""
+_CALLS = re.compile(
+    r"((?:\bauth\s?=\s?|\b\w{0,30}(?:Auth|Credentials?)\s?)\((?:\s?[\"'][^\"'\n]{1,64}[\"']\s?,){1,3}\s?[\"'])[^\"'\n]{1,256}"
+    r"|(\blogin\(\s?(?:\w{1,20}\s?=\s?)?[\"'])[^\"'\n]{6,256}"
+)
+"""Calls of a program whose last text, or whose only one, is a password."""
+_PAIRS = re.compile(
+    r"\b(Digest|OAuth|Hawk|MAC|Signature|GoogleLogin)\s{1,3}"
+    r"(?:\w{1,40}=\\{0,3}\"[^\"\n\\]{0,1024}\\{0,3}\"[,\s]{0,3}){1,30}"
+)
+"""A header of authorization in pairs."""
+_HASHED = re.compile(
+    r"\$(?:[1567y]|2[abxy]|apr1|argon2\w{0,2}|pbkdf2[\w-]{0,20}|scrypt)\$[^\s\"':;<]{8,512}"
+    r"|(?<=:)[0-9a-fA-F]{32}:[0-9a-fA-F]{32}(?=:)"
+)
+"""Passwords as systems keep them: crypt's forms, LM and NT hashes."""
 LEFT_OUT = {"IPPublicDetector", "JwtTokenDetector", "NpmDetector", "OpenAIDetector"}
 """Hosts have aliases of their own; the others take the square of a text, and `tokens.py` has those."""
 
@@ -41,8 +66,9 @@ LEFT_OUT = {"IPPublicDetector", "JwtTokenDetector", "NpmDetector", "OpenAIDetect
 def without_credentials(text: str) -> str:
     """The text with each of them replaced."""
     text = without_tokens(text, HIDDEN)
+    text = _HASHED.sub(HIDDEN, _PAIRS.sub(rf"\1 {HIDDEN}", text))
     text = _SCHEME.sub(rf"\1 {HIDDEN}", text)
-    text = _OPTION.sub(_without_value, text)
+    text = _CALLS.sub(_without_value, _OPTION.sub(_without_value, text))
     text = _PASSWORD_FILE.sub(rf"\1{HIDDEN}", text)
     text = _LOGIN.sub(f"{HIDDEN}@", text)
     text = without_named_values(text, HIDDEN)

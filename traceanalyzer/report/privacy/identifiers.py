@@ -29,7 +29,9 @@ _AFTER_A_WORD = (
     re.compile(
         r"(?i:\b((?:serial(?:[ _-]?(?:number|no))?)[ :=]{1,3}[\"']?))(?=[A-Z0-9-]*\d{4})[A-Z0-9-]{8,24}(?![\w-])"
     ),
-    re.compile(r"(?i:\b(mac(?:[ _-]?addr(?:ess)?)?[ :=]{1,3}[\"']?))[0-9a-f]{12}(?![0-9A-Za-z])"),
+    re.compile(
+        r"(?i:\b((?:mac|hw)(?:[ _-]?addr(?:ess)?)?[ :=]{1,3}[\"']?))[0-9a-f]{12}(?![0-9A-Za-z])"
+    ),
 )
 """Identifiers by the word before them."""
 _PERSONS = (
@@ -46,11 +48,11 @@ _PROJECTS = (
     r"\w{0,40}_PROJECT(?:_ID|_NAME)?|\w{0,40}_(?:ACCOUNT|SUBSCRIPTION|TENANT|CLIENT|ORGANI[SZ]ATION|INSTANCE)_ID"
     r"|(?i:(?:project|tenant|subscription|organi[sz]ation|account)_id)|AccountName"
 )
-_SIGN = r"(?:[\"']\s?:\s?[\"']|\s?=\s?[\"']?)(?:-D)?"
-_VALUE = r"(?!<|(?i:true|false|none|null|nan|any|all|auto|cpu|cuda|gpu)\b)[^\s\"',;<>()=]{3,255}+"
+_SIGN = r"(?:\\{0,3}[\"']\s?:\s?\\{0,3}[\"']|\s?=\s?\\{0,3}[\"']?)(?:-D)?"
+_VALUE = r"(?!<|(?i:true|false|none|null|nan|any|all|auto|cpu|cuda|gpu)\b)[^\s\"',;<>()=\\]{3,255}+"
 _NAME = r"(?![<\d.]+\b)" + _VALUE
 _COLON = (
-    r"(?i:user_(?:id|name)|login_name|master_addr(?:ess)?|master_host|rdzv_endpoint|host_name|"
+    r"(?i:job_owner|user_(?:id|name)|login_name|master_addr(?:ess)?|master_host|rdzv_endpoint|host_name|"
     r"benutzer(?:name)?|utilisateur|usuario|utente|gebruiker)"
 )
 _SETTINGS = (
@@ -70,15 +72,21 @@ _LINES = re.compile(r"(?<![A-Za-z0-9_])(LSB_\w{0,20}HOSTS=[\"']?)(?=\w)[^\n\"']{
 _OPTIONS = (
     (
         re.compile(
-            r"(?<!\S)(--(?:master[_-]addr|rdzv[_-]endpoint|host|hostname|hosts|server|node|nodelist|hostfile)[ =])"
-            r"(?![-<\d])[^\s,;]{2,255}"
+            r"(?<![^\s\"'])"
+            r"(--(?:master[_-]addr|rdzv[_-]endpoint|host|hostname|hosts|server|node|nodelist|hostfile)[ =])"
+            r"(?![-<\d])[^\s;\"']{2,1024}"
         ),
         HOST,
     ),
-    (re.compile(r"(?<!\S)(-H )[a-zA-Z][\w.-]{1,60}:\d{1,3}(?:,[\w.-]{1,60}:\d{1,3}){0,200}"), HOST),
     (
         re.compile(
-            r"(?<!\S)(--(?:user|username|login|account|owner|author)[ =])(?![-<\d])[\w.@-]{2,64}"
+            r"(?<![^\s\"'])(-H )[a-zA-Z][\w.-]{1,60}:\d{1,3}(?:,[\w.-]{1,60}:\d{1,3}){0,200}"
+        ),
+        HOST,
+    ),
+    (
+        re.compile(
+            r"(?<![^\s\"'])(--(?:user|username|login|account|owner|author)[ =])(?![-<\d])[\w.@-]{2,64}"
         ),
         USER,
     ),
@@ -138,6 +146,26 @@ _SENTENCES = (
         USER,
     ),
     (re.compile(r"\b((?i:login as|log in as|logged in as)[ :]{1,2})[a-z][\w.-]{1,31}(?!\w)"), USER),
+    (re.compile(r"(\b(?:User|Job Owner|Submitted by) <)[\w.-]{1,64}(?=>)"), USER),
+    (re.compile(r"(\bProject <)[\w.-]{1,64}(?=>)"), ID),
+    (re.compile(r"(<(?i:user|user_?name|login|owner|author|email)>)[^<>\n]{1,128}(?=</)"), USER),
+    (re.compile(r"(<(?i:host|host_?name|server|node)>)[^<>\n]{1,128}(?=</)"), HOST),
+    (
+        re.compile(
+            r"((?<![\w-])[-dlbcps][rwxsStT-]{9}[.+@]?\s{1,8}\d{1,6}\s{1,8})"
+            r"(?!root\s)[\w.-]{1,64}\s{1,8}[\w.-]{1,64}(?=\s)"
+        ),
+        f"{USER} {USER}",
+    ),
+    (re.compile(r"(?<![\w.-])()[a-z][\w.-]{1,31}(?=\s{1,16}(?:pts/|tty)\d)"), USER),
+    (
+        re.compile(
+            r"(?<![\w.,-])()[A-Za-z][\w.,:\[\]-]{1,400}"
+            r"(?=\s(?:ssh-(?:rsa|dss|ed25519)|ecdsa-sha2-\w{1,20})\s)"
+        ),
+        HOST,
+    ),
+    (re.compile(r"(\b(?i:logged in as):? \S{1,64} \()[\w.-]{2,64}(?=\))"), USER),
 )
 """What `uname`, NCCL, c10d, MPI, NFS, TensorBoard, Kubernetes, LDAP and schedulers print before or after a name."""
 _WITHOUT_SCHEME = re.compile(

@@ -5,7 +5,7 @@ import re
 _WORD = re.compile(
     r"(?P<strong>pass[ _-]?(?:word|wd|phrase|code)|pwd|secret|credential|creds|jwt|connection[ _-]?string"
     r"|passwor[td]|kennwort|mot[ _]de[ _]passe|contrase[nñ]a|senha|parol[ae]|(?<![a-z])clave"
-    r"|wachtwoord|heslo|has[lł]o|[sş]ifre|l[oö]senord|salasana|adgangskode|jelsz[oó]|(?<![a-z])mdp|p4ssword"
+    r"|wachtwoord|heslo|has[lł]o|[sş]ifre|l[oö]senord|salasana|adgangskode|jelsz[oó]|(?<![a-z])mdp|p4ssword|(?:bind|root|admin|user|ldap)pw(?![a-z])"
     r"|access[ _-]?code|seed[ _-]?phrase|mnemonic|client-(?:key|certificate)-data|certificate-authority-data"
     r"|пароль|密码|密碼|パスワード|비밀번호)"
     r"|(?P<line>authorization|cookie)"
@@ -49,20 +49,31 @@ _HARMLESS = re.compile(
 _LONGEST_NAME = 60
 _REST = re.compile(rf"[\w-]{{0,{_LONGEST_NAME}}}+")
 _BEFORE = re.compile(r"([\w-]{0,60})([ ])?\Z")
+_QUOTE = r"""\\{0,3}["']"""
+_OPENING = rf"[\[({{]\s{{0,3}}(?:{_QUOTE}\w{{1,20}}{_QUOTE}\s{{0,3}}:\s{{0,3}})?(?={_QUOTE})"
 _SIGN = re.compile(
-    r"""\\{0,3}["'`]?[ \t]{0,3}(?:=>|:=|->|==?|:(?!:))[ \t]{0,3}
-    | >(?=[^<>\n]{1,4096}</) | \\{0,3}["']\s{0,3},\s{0,3}\\{0,3}["']value\\{0,3}["']\s{0,3}:\s{0,3}
-    | ["']\s{1,3}value=""",
+    rf"""(?:\\{{0,3}}["'`])?\]?[ \t]{{0,3}}(?:(?:is|was)[ \t]?)?(?:=>|:=|->|==?|:(?!:))[ \t]{{0,3}}
+      (?:{_OPENING}|[bBfFrRuU]{{1,2}}(?=["']))?
+    | \((?={_QUOTE})
+    | >(?=[^<>\n]{{1,4096}}</)
+    | {_QUOTE}\s{{0,3}},\s{{0,3}}{_QUOTE}value{_QUOTE}\s{{0,3}}:\s{{0,3}}
+    | {_QUOTE}\s{{0,3}}\{{\s{{0,3}}default\s{{0,3}}=\s{{0,3}}
+    | (?:{_QUOTE})?\s{{1,3}}value=(?={_QUOTE})
+    | (?:{_QUOTE})?[ ]{{0,3}}(?:\r?\n|\\{{1,2}}n)[ \t]{{0,24}}value:[ \t]{{0,3}}""",
     re.VERBOSE,
 )
-"""Between name and value."""
+"""Between name and value, the letters before a Python string included."""
 _LISTED = re.compile(r"\\{0,3}[\"']\s{0,3},\s{0,3}(?=\\{0,3}[\"'])")
-_NEXT_LINE = re.compile(r"[\"']?[ \t]{0,3}[:=][ \t]{0,8}\r?\n[ \t]{0,8}(?=\S)")
+_NEXT_LINE = re.compile(
+    r"[\"']?[ \t]{0,3}[:=][ \t]{0,8}(?:[|>][+-]?[ \t]{0,8})?(?:\r?\n|\\{1,2}n)[ \t]{0,24}(?=\S)"
+)
 """Between the name and a value that stands below it."""
 _BLANK = re.compile(r"[ \t](?:(?:is|was)[ \t])?")
 _VALUE = re.compile(
     r"""(?P<quote>["]{3}|[']{3}|\\{0,3}["'`])(?P<quoted>(?:\\.|(?!(?P=quote))[^\n]){1,4096}+)
-    | (?P<bare>(?!<secret>)(?:[^\s,;&"'`<]|<(?!/)|[,;&](?!\s|\Z|[\w.-]{1,60}+\s?[=:])){1,4096}+)""",
+    | (?P<bare>(?!<secret>)
+        (?:\$\([^)\n]{1,256}\)
+        |(?:[^\s,;&"'`<]|<(?!/)|[,;&](?!\s|\Z|[\w.-]{1,60}+\s?[=:])){1,4096}+))""",
     re.VERBOSE,
 )
 _LINE = re.compile(

@@ -16,7 +16,7 @@ _BY_TAIL = {
         "sk_live_ sk_test_ rk_live_ rk_test_ whsec_ pk_live_ shippo_live_ shippo_test_ esecret_ LTAI AKID "
         "rpa_ nfp_ npm_ hf_ api_org_ ghp_ gho_ ghu_ ghs_ ghr_ dckr_pat_ dckr_oat_ gsk_ r8_ ntn_ "
         "shpat_ shpca_ shppa_ shpss_ dop_v1_ doo_v1_ dor_v1_ rubygems_ rdme_ lin_api_ lin_oauth_ tfp_ "
-        "bkua_ bkaj_ bkpt_ CCIPAT_ phc_ phx_ phs_ vercel_ jina_ e2b_ cpk_ cfut_ cfat_ cfk_ fo1_ key_live_ "
+        "bkua_ bkaj_ bkpt_ phc_ phx_ phs_ vercel_ jina_ e2b_ cpk_ cfut_ cfat_ cfk_ fo1_ key_live_ "
         "mlsn. oy2 ddapp_ ddpat_ hfp_ rps_ sb_publishable_ sbp_ sb_secret_ squ_ sqp_ sqa_ KGAT_ AKCp ABSK csk- fw_ "
         "pnu_ clh_ rnd_ vcp_ EZAK EZTK gaia_ zpka_ xai- age1 AGE-SECRET-KEY-1"
     ),
@@ -37,6 +37,10 @@ _BY_TAIL = {
 """Beginnings of tokens, by what they go on with."""
 
 _RUN = re.compile(r"(?<![A-Za-z0-9+/=])[A-Za-z0-9]{20,512}+")
+_WITH_SIGNS = re.compile(
+    r"(?<![A-Za-z0-9+/=])(?=[^/+]{0,39}[/+])[A-Za-z0-9+/]{40}(?![A-Za-z0-9+/=])"
+)
+"""A secret key of AWS is 40 such characters."""
 _KINDS = re.compile(r"[a-z]+|[A-Z]+|[0-9]+")
 _MANGLED = re.compile(r"_Z|[IL][ilbjm]\d+E|\dI[A-Z]")
 LEAST_OF_EACH = 3
@@ -71,8 +75,15 @@ def _forms() -> re.Pattern[str]:
     | (?:[A-Za-z0-9]{{3}}\d|\w{{3,5}})Q~[\w.~-]{{16,}}+
     | hooks\.slack\.com/(?:services|workflows|triggers)/[\w/-]{{8,}}+
     | discord(?:app)?\.com/api/webhooks/[\w/-]{{8,}}+
+    | CCIPAT_\w{{8,}}+ | access_token\$\w{{4,20}}\$\w{{8,32}}\$[0-9a-f]{{32}}
+    | \d/\d{{16}}:[0-9a-f]{{32}} | A{{20}}[\w%+/=-]{{40,}}+ | 6L[\w-]{{38}}(?![\w-])
+    | st\.[0-9a-f-]{{12,40}}\.[0-9a-f]{{32}}\.[0-9a-f]{{32}} | hc[abxm][a-z]{{2}}_[0-9a-z]{{24,}}+
+    | (?:[a-z0-9_-]{{2,64}}\+[a-z0-9_]{{2,64}}):[A-Z0-9]{{64}}(?![A-Z0-9])
+    | (?i:jenkins-crumb):\s?[0-9a-f]{{32,}}+
     )
-    | -----BEGIN\ [A-Z ]{{0,30}}PRIVATE\ KEY-----[^-]*+(?:-----END\ [A-Z ]{{0,30}}PRIVATE\ KEY-----)?
+    | -----BEGIN\ [A-Z ]{{0,30}}PRIVATE\ KEY(?:\ BLOCK)?-----[^-]*+
+      (?:-----END\ [A-Z ]{{0,30}}PRIVATE\ KEY(?:\ BLOCK)?-----)?
+    | (?<=Private-Lines:\ )\d{{1,4}}\s{{1,4}}[A-Za-z0-9+/=\s]+?(?=Private-MAC|\Z)
     """,
         re.VERBOSE,
     )
@@ -82,6 +93,7 @@ def without_tokens(text: str, hidden: str) -> str:
     """The text with `hidden` in place of each token of a known form, and of what is as random as
     one."""
     text = _forms().sub(hidden, text)
+    text = _WITH_SIGNS.sub(lambda run: hidden if _is_random(run[0]) else run[0], text)
     return _RUN.sub(lambda run: hidden if _is_random(run[0]) else run[0], text)
 
 
