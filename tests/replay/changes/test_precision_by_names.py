@@ -3,10 +3,13 @@ Nsight Systems."""
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 from tests.analysis.causes.test_gaps import Program
+from tests.diagnosis.test_remedies import program, within
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.replay.changes.precision import (
     LEAST_OF_ORDINARY,
@@ -69,3 +72,25 @@ def test_products_on_ordinary_cores_are_in_tf32_no_faster_than_their_traffic_may
     shares = (changed.duration / tape.duration)[:4]
     assert shares.tolist() == pytest.approx([LEAST_OF_ORDINARY, 1, 1, 1])
     assert in_tf32(tape_of(TF32, BF16, ADD)) is None
+
+
+def beside_a_known_format(p: Program, *, kernel: str) -> None:
+    """A sum whose operands' format is recorded, and a product whose own is not, as of a convolution
+    whose strides nsys does not know."""
+    floats = p.code('["float","float"]')
+    rows = "[[32000,4096],[32000,4096]]"
+    within(p, "aten::add", lambda p: p.spend(5).launch(ADD, 400), shapes=rows, dtypes=floats)
+    within(p, "aten::cudnn_convolution", lambda p: p.spend(5).launch(kernel, 100))
+
+
+@pytest.mark.parametrize(("kernel", "share"), [(TF32, 0.55), (ORDINARY, 0.275), (BF16, None)])
+def test_a_product_is_told_by_its_name_beside_operators_with_formats(
+    kernel: str, share: float | None
+) -> None:
+    tape = make_tape(program(partial(beside_a_known_format, kernel=kernel)).rated)
+    assert tape is not None
+    assert wide_products(tape).tolist()[:2] == [False, share is not None]
+    if share is None:
+        assert TYPICAL(tape) is None
+    else:
+        assert left(tape) == pytest.approx([0.6, share], abs=0.002)

@@ -44,9 +44,10 @@ GRAPH_GAP_NS = 300
 """Pause between dependent kernels of one CUDA graph: 0.26, 0.26 and 0.45 us in graphs recorded on
 an H200, 0.26 on an H100."""
 GRAPH_CALL_NS = 15_000
-"""What the host takes to launch a graph, at most. On an H200 with driver 580 a chain of kernels
-takes 1.8 us and 1.2 ns a node (3,200 nodes: 5.6 us), and its first launch 17 us and 0.86 us a
-node."""
+"""What the host takes to launch a graph of up to a thousand kernels, at most. On an H200 with
+driver 580 a chain of kernels takes 2.0 us (1 to 10 nodes), 2.6 (100), 2.7 to 5.4 (1,000) and 8 to
+37 (5,000); the host sees the first run 3.2 us later; the first launch takes 25 us and 1.3 us a
+node (docs/guides/server-is-slow.md)."""
 GRAPH_NODE_NS = 580
 """And for each of its nodes where drivers do not launch in constant time: 15 us and 0.58 us a node
 were published (ocannl#488, CUDA 12)."""

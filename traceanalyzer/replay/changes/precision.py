@@ -93,7 +93,7 @@ def in_16_bits(tape: Tape, efficiency: float, traffic: float, indexed: float) ->
     other one, but what stays in fp32 beside a parameter, which products then cast; None without
     such products, or where the rate is not known."""
     chosen = wide_products(tape)
-    if _named_wide(tape).any():
+    if _named_wide(tape).any() and not _tells_formats(tape):
         return _by_names(tape, efficiency, traffic, indexed)
     found = _products(tape, chosen, "bf16", efficiency)
     if found is None:
@@ -180,14 +180,11 @@ def _by_names(tape: Tape, efficiency: float, traffic: float, indexed: float) -> 
     less than a share that their traffic may need; None where operators were recorded, or the peaks
     are not known."""
     products = _named_wide(tape)
-    ordinary = kernels_named(tape, NAMED_ORDINARY)
-    peaks = [gpu.tensor for gpu in tape.source.linked.gpus.values() if gpu is not None]
-    known = all({"tf32", "bf16"} <= peak.keys() for peak in peaks)
-    if not peaks or not known:
+    left = _left_by_names(tape)
+    if np.isnan(left).all():
         return None
-    ratio = max(peak["tf32"] / peak["bf16"] for peak in peaks)
     less = TENSOR_EFFICIENCY / efficiency * (1.0 + CAST_SHARE)
-    share = np.where(products, np.where(ordinary, LEAST_OF_ORDINARY, ratio) * less, 1.0)
+    share = np.where(products, left * less, 1.0)
     narrow = kernels_named(tape, NAMED_NARROW)
     # Names of some (copies) say no format: where nothing in the recording has a narrow one they
     # move fp32, too.
@@ -197,13 +194,26 @@ def _by_names(tape: Tape, efficiency: float, traffic: float, indexed: float) -> 
     return with_casts(tape, products).retimed(tape.duration * np.minimum(share, 1.0))
 
 
+def _left_by_names(tape: Tape) -> F64:
+    """Share of its time that each op keeps in bf16 if it is a product of fp32 numbers, by its name;
+    NaN where the peaks of a GPU are not known."""
+    peaks = [gpu.tensor for gpu in tape.source.linked.gpus.values() if gpu is not None]
+    if not peaks or not all({"tf32", "bf16"} <= peak.keys() for peak in peaks):
+        return np.full(len(tape.row), np.nan)
+    ratio = max(peak["tf32"] / peak["bf16"] for peak in peaks)
+    return np.where(kernels_named(tape, NAMED_ORDINARY), LEAST_OF_ORDINARY, ratio)
+
+
+def _tells_formats(tape: Tape) -> bool:
+    """Whether the format of any op is known otherwise than by its name."""
+    return bool((tape.source.roofline.precision[tape.row] != Precision.UNKNOWN).any())
+
+
 def _named_wide(tape: Tape) -> Bool:
-    """Products of fp32 numbers by their names; none where the format of any was recorded."""
-    precision = tape.source.roofline.precision[tape.row]
-    if (precision != Precision.UNKNOWN).any():
-        return np.zeros(len(tape.row), bool)
+    """Products of fp32 numbers by their names, where nothing else tells what they multiply."""
     named = kernels_named(tape, NAMED_TF32) | kernels_named(tape, NAMED_ORDINARY)
-    return named & tape.compute
+    unknown = tape.source.roofline.precision[tape.row] == Precision.UNKNOWN
+    return named & unknown & tape.compute
 
 
 def with_casts(tape: Tape, products: Bool) -> Tape:
@@ -257,9 +267,12 @@ def _products(tape: Tape, chosen: Bool, precision: str, efficiency: float) -> Ta
     arithmetic = roofline.flops[row] / (peak * efficiency) * NS_PER_S
     width = HALF if precision == "bf16" else 1.0
     transfer = roofline.bytes[row] * width / tape.source.linked.limit("bandwidth")[row] * NS_PER_S
-    # Without formats the traffic is not known.
-    without_traffic = np.where(_named_wide(tape), tape.duration * LEAST_OF_ORDINARY, np.nan)
-    least = np.fmax(np.fmax(arithmetic, transfer), without_traffic)
+    # What is known by its name alone tells neither its arithmetic nor its traffic.
+    left = np.full(len(row), LEAST_OF_ORDINARY)
+    if precision == "bf16":
+        left = _left_by_names(tape) * TENSOR_EFFICIENCY / efficiency
+    by_name = np.where(_named_wide(tape), tape.duration * left, np.nan)
+    least = np.fmax(np.fmax(arithmetic, transfer), by_name)
     usable = (
         chosen & np.isfinite(least) & ~(roofline.small[row] & (tape.duration < LONGEST_SMALL_NS))
     )
