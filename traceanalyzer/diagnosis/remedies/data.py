@@ -52,9 +52,9 @@ READY = scenario_of("data_loader_workers", loaded_by_workers)
 COPIED_AHEAD = scenario_of("copy_ahead", copied_ahead, hides=input_copies)
 copy_ahead = replay_decides("data is copied to the GPU", "transfer", "exposed-copies", COPIED_AHEAD)
 PINNED = scenario_of("pinned_memory", pinned)
-SENT_SHARE = 0.5
-"""Share of the recorded step that copies of results take, from which sending them is what the step
-does."""
+SENT_SHARE = 0.2
+"""Share of the recorded step that copies of results take, from which they are worth a change of
+what the program keeps; less is what reading results costs."""
 RESULTS_KEPT = scenario_of("copy_less", results_kept)
 KEPT = scenario_of("keep_on_device", kept_on_device, "assumes_kept")
 PICKED = scenario_of("keep_on_device", picked_on_device, "assumes_picked")
@@ -125,7 +125,7 @@ def pinned_memory(m: Measurements) -> Offer:
 
 @remedy("copy_less", "transfer", "exposed-copies")
 def copy_less(m: Measurements) -> Offer | None:
-    """Where copies of large results to the host take most of the step."""
+    """Where copies of large results to the host take much of the step."""
     tape = tape_of(m)
     sent = 0 if tape is None else int(tape.duration[tape.memo(results_sent)].sum())
     if tape is None or sent < SENT_SHARE * m.mean_step_ms * NS_PER_MS * tape.steps:
