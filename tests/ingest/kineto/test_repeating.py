@@ -274,6 +274,22 @@ def test_a_part_of_the_rows_is_packed_at_a_time(monkeypatch: pytest.MonkeyPatch)
     assert same(step, step) == 3
 
 
+def test_numbers_with_more_digits_are_no_new_kind() -> None:
+    short = OP % ("100.250", "4.500", "9", "3", "0")
+    long = OP % ("100.250", "12345.500", "123456789", "10", "1234")
+    chunk = joined(short, long, short).encode()
+    rows = KinetoRows()
+    events = RepeatingEvents(rows, is_worthwhile=True)
+    assert events.decode(chunk) == []
+    assert len(events._numbers_alike) == 1
+    events.flush()
+    ops = rows.tables[HostRanges].take()
+    assert (ops["end"] - ops["start"]).tolist() == [4500, 12_345_500, 4500]
+    assert ops["external_id"].tolist() == [9, 123_456_789, 9]
+    assert ops["sequence"].tolist() == [3, 10, 3]
+    same(chunk, joined(long, short), short)
+
+
 def test_fields_are_those_that_are_masked() -> None:
     """A key whose end is looked for, and that is no field, would cost its chunk the short way."""
     events = json.dumps([{"ph": "X", **dict.fromkeys(map(bytes.decode, FIELDS), 5)}])

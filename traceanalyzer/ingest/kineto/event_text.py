@@ -49,52 +49,100 @@ class UnlikeAnyKindError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class EventText:
-    """Text of events: where each begins, with the end of the last; its masked text; all values."""
+    """Text of events: where each begins, with the end of the last; its masked text."""
 
     text: MaskedText
     places: list[int]
     masked: list[bytes]
-    times: I64  # in ns, and a 0 behind them
-    ids: I64
 
     def event(self, number: int) -> Event:
         """One of them, decoded. Raises UnlikeAnyKindError."""
         begin, end = self.places[number : number + 2]
-        text = self.text.text[begin:end].rstrip(_SPACE)
-        if number + 2 < len(self.places):
-            text = _without(_without(text, b"{"), b",")
-        found = decode_strictly(b"{" + text)
+        found = decode_strictly(b"{" + self._alone(number, self.text.text[begin:end]))
         if found is None or len(found) != 1:
             raise UnlikeAnyKindError
         return found[0]
 
+    def _alone(self, number: int, text: bytes) -> bytes:
+        """The text of an event without what leads to the next one. Raises UnlikeAnyKindError."""
+        text = text.rstrip(_SPACE)
+        is_last = number + 2 == len(self.places)
+        return text if is_last else _without(_without(text, b"{"), b",")
+
     def numbers(self, events: I64, kinds: NDArray[np.void]) -> dict[str, I64]:
-        """For each column of numbers those of these events, which are of these kinds; of no meaning
-        where their text has none."""
+        """For each column of numbers those of these events, which are of these kinds; 0 where their
+        text has none. Raises UnlikeAnyKindError."""
         begins = self.text.events[events]
         times = np.searchsorted(self.text.times.starts, begins)
         ids = np.searchsorted(self.text.ids.starts, begins)
-        found = {name: self.times[times + kinds[name]] for name in TIMES}
-        return found | {name: self.ids[ids + kinds[name]] for name in IDS}
+        found = {name: self._values(name, times, kinds[name]) for name in TIMES}
+        return found | {name: self._values(name, ids, kinds[name]) for name in IDS}
+
+    def _values(self, name: str, first: I64, ordinal: NDArray[np.int8]) -> I64:
+        """Numbers of a column, by the first of an event's and by which of them it is; 0 for -1."""
+        stated = np.flatnonzero(ordinal >= 0)
+        places = first[stated] + ordinal[stated]
+        result = np.zeros(len(first), np.int64)
+        result[stated] = self._times_at(places) if name in TIMES else self._ids_at(places)
+        return result
+
+    def _times_at(self, places: I64) -> I64:
+        """Times, in ns, by their places among all. Raises UnlikeAnyKindError."""
+        times = nanoseconds_of(self.text.text, self.text.times.select(places))
+        if times is None:
+            raise UnlikeAnyKindError
+        return times
+
+    def _ids_at(self, places: I64) -> I64:
+        """Ids, by their places among all."""
+        return ids_of(self.text.text, self.text.ids.select(places))
 
     def ordinals(self, events: I64) -> list[dict[str, int]]:
         """For the columns of numbers of each event: which of its times or ids they are. Raises
         UnlikeAnyKindError."""
-        begins = self.text.events[events]
-        ends = np.array(self.places)[events + 1]
-        times = self._columns(self.text.times, begins, ends)
-        ids = self._columns(self.text.ids, begins, ends)
+        times = self._columns(self._within(self.text.times, events))
+        ids = self._columns(self._within(self.text.ids, events))
         return [one | other for one, other in zip(times, ids, strict=True)]
 
-    def _columns(self, numbers: Numbers, begins: I64, ends: I64) -> list[dict[str, int]]:
-        """For the columns of each event the places of their numbers among those of the event."""
+    def without_widths(self, events: I64) -> list[bytes]:
+        """The masked text of each event by itself, with one zero for the digits of each number: for
+        those of a time before its point, which are at most those of a duration. Raises
+        UnlikeAnyKindError."""
+        times = self._within(self.text.times, events)
+        ids = self._within(self.text.ids, events)
+        return [
+            self._without_widths(number, of_event)
+            for number, *of_event in zip(events.tolist(), times, ids, strict=True)
+        ]
+
+    def _without_widths(self, number: int, of_event: list[Numbers]) -> bytes:
+        """The text of one event, with its times and its ids."""
+        cuts = [
+            (start, start + width)
+            for numbers in of_event
+            for start, width in numbers.whole_parts()
+            if 0 < width <= _LONGEST_DURATION
+        ]
+        begin, end = self.places[number : number + 2]
+        parts = []
+        for cut_begin, cut_end in sorted(cuts):
+            parts.append(self.text.masked[begin:cut_begin])
+            begin = cut_end
+        return b"0".join((*parts, self._alone(number, self.text.masked[begin:end])))
+
+    def _within(self, numbers: Numbers, events: I64) -> list[Numbers]:
+        """The numbers of each event."""
+        begins = self.text.events[events]
+        ends = np.append(self.text.events, self.places[-1])[events + 1]
         first = np.searchsorted(numbers.starts, begins).tolist()
         end = np.searchsorted(numbers.starts, ends).tolist()
+        return [numbers.select(slice(*bounds)) for bounds in zip(first, end, strict=True)]
+
+    def _columns(self, of_events: list[Numbers]) -> list[dict[str, int]]:
+        """For the columns of each event the places of their numbers among those of the event."""
         names = []
-        for bounds in map(slice, first, end):
-            places = zip(
-                numbers.starts[bounds].tolist(), numbers.widths[bounds].tolist(), strict=True
-            )
+        for numbers in of_events:
+            places = zip(numbers.starts.tolist(), numbers.widths.tolist(), strict=True)
             names.append([self._column(start, width) for start, width in places])
         if any(name and of_event.count(name) > 1 for of_event in names for name in of_event):
             raise UnlikeAnyKindError
@@ -125,12 +173,8 @@ def event_text(*parts: bytes | memoryview) -> EventText:
     places = [*text.events.tolist(), len(text.text) - len(PAD)]
     if text.text[: places[0]].strip(_SPACE) != b"{":
         raise UnlikeAnyKindError
-    times = nanoseconds_of(text.text, text.times)
-    if times is None:
-        raise UnlikeAnyKindError
     masked = [text.masked[begin:end] for begin, end in pairwise(places)]
-    ids = ids_of(text.text, text.ids)
-    return EventText(text, places, masked, np.append(times, 0), np.append(ids, 0))
+    return EventText(text, places, masked)
 
 
 def _without(text: bytes, last: bytes) -> bytes:

@@ -3,10 +3,19 @@ step are the same text then. Numbers are found by the ends of the keys before th
 key that is need not be known here, since the text keeps it.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
 from traceanalyzer.base import dataclass
+from traceanalyzer.ingest.kineto.digits import (
+    WORD,
+    digits_of,
+    integers_before,
+    value_of,
+    words_at_each,
+)
 from traceanalyzer.ingest.kineto.times import LARGEST_US
 from traceanalyzer.trace import I64, U8
 
@@ -33,9 +42,6 @@ _IDS = (
     b'rent id"',
 )
 """Ends of keys, at most eight bytes: those of `event_text.FIELDS`."""
-_WORD = 8
-_POWERS = 10.0 ** np.arange(LONGEST_WHOLE)[::-1]
-_OF_DECIMALS = np.array([0.0, 100.0, 10.0, 1.0])  # of the point and the digits behind it
 _LAST_LETTERS = b"".join(key[-3:-1] for key in (_EVENT, *_TIMES, *_IDS))
 _MAY_BE_KEY = np.zeros(1 << 16, bool)
 """By the last two letters of a key: whether it may be one of these."""
@@ -45,14 +51,8 @@ _FIRST = {
     for longest in (LONGEST_TIME, LONGEST_ID)
 }
 """By a number's width: which bytes of a window that begins with it are its."""
-_LAST = _FIRST[LONGEST_ID][:, ::-1][:, 1:]
-"""By a number's width: which bytes of a window that ends with it are its."""
-_PLACES = np.arange(LONGEST_TIME)
-_IS_BEHIND_FIRST = LONGEST_WHOLE - np.arange(LONGEST_TIME + 1)[:, None, None] <= _PLACES
-_IS_BEFORE_END = LONGEST_WHOLE + np.arange(DECIMALS + 2)[:, None] > _PLACES
-_AROUND_POINT = _IS_BEHIND_FIRST & _IS_BEFORE_END
-"""By the digits before the point, and by the bytes from it on: which bytes of a window around it are
-digits of the number."""
+_DECIMALS_AT_END = np.array([0, 0xFF << 40, 0xFFFF << 40, 0xFFFFFF << 40], np.uint64)
+"""By how many decimals a time has: their bytes in a word that ends where three would."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +63,14 @@ class Numbers:
     starts: I64
     widths: I64
     integer_widths: I64  # in bytes: what is before the point
+
+    def select(self, places: I64 | slice) -> "Numbers":
+        """Those at these places among them."""
+        return Numbers(self.starts[places], self.widths[places], self.integer_widths[places])
+
+    def whole_parts(self) -> Iterator[tuple[int, int]]:
+        """Where each begins, and the bytes before its point."""
+        return zip(self.starts.tolist(), self.integer_widths.tolist(), strict=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +92,7 @@ def masked_text(*parts: bytes | memoryview) -> MaskedText | None:
     colons = np.flatnonzero(letters == _COLON)
     pairs = np.ndarray(len(text) - 1, np.uint16, buffer, strides=1)
     colons = colons[np.flatnonzero(_MAY_BE_KEY[pairs[colons - 3]])]
-    words = np.ndarray(len(text) - 7, np.uint64, buffer, strides=1)[colons - _WORD]
+    words = np.ndarray(len(text) - 7, np.uint64, buffer, strides=1)[colons - WORD]
     times, ids = (
         _masked(letters, _values_behind(letters, colons[_any_of(words, keys)]), longest)
         for keys, longest in ((_TIMES, LONGEST_TIME), (_IDS, LONGEST_ID))
@@ -99,8 +107,9 @@ def _any_of(words: NDArray[np.uint64], keys: tuple[bytes, ...]) -> NDArray[np.in
     """Which of the last eight bytes of keys are those of one of these keys."""
     found = np.zeros(len(words), bool)
     for key in keys:
-        unknown = np.uint64(8 * (_WORD - len(key)))  # bits of what stands before a short key
-        found |= words >> unknown == np.uint64(int.from_bytes(key, "little"))
+        unknown = np.uint64(8 * (WORD - len(key)))  # bits of what stands before a short key
+        known = words >> unknown if unknown else words
+        found |= known == np.uint64(int.from_bytes(key, "little"))
     return np.flatnonzero(found)
 
 
@@ -135,23 +144,19 @@ def _windows(letters: U8, width: int) -> U8:
 
 def ids_of(text: bytes, numbers: Numbers) -> I64:
     """The values of ids."""
-    windows = _windows(np.frombuffer(text, np.uint8), LONGEST_ID)
-    digits = windows[numbers.starts + numbers.widths - LONGEST_ID] - np.uint8(_ZERO)
-    digits *= _LAST[numbers.widths]
-    values: I64 = (digits @ _POWERS[-LONGEST_ID:]).astype(np.int64)
-    return values
+    return integers_before(words_at_each(text), numbers.starts + numbers.widths, numbers.widths)
 
 
 def nanoseconds_of(text: bytes, numbers: Numbers) -> I64 | None:
     """The values of times in microseconds, of which three decimals count; None where one is beyond all
     times."""
-    windows = _windows(np.frombuffer(text, np.uint8), LONGEST_TIME)
-    digits = windows[numbers.starts + numbers.integer_widths - LONGEST_WHOLE] - np.uint8(_ZERO)
-    decimals = np.minimum(numbers.widths - numbers.integer_widths, DECIMALS + 1)  # with the point
-    digits *= (digits <= 9) & _AROUND_POINT[numbers.integer_widths, decimals]
-    microseconds = digits[:, :LONGEST_WHOLE] @ _POWERS
-    if microseconds.max(initial=0.0) >= LARGEST_US:
+    words = words_at_each(text)
+    points = numbers.starts + numbers.integer_widths
+    result = integers_before(words, points, numbers.integer_widths)
+    if result.max(initial=0) >= LARGEST_US:
         return None
-    result: I64 = microseconds.astype(np.int64) * 1000
-    result += (digits[:, LONGEST_WHOLE:] @ _OF_DECIMALS).astype(np.int64)
+    result *= 1000
+    decimals = np.clip(numbers.widths - numbers.integer_widths - 1, 0, DECIMALS)
+    around_point = words[points + 1 + DECIMALS - WORD]
+    result += value_of(digits_of(around_point) & _DECIMALS_AT_END[decimals])
     return result

@@ -1,10 +1,11 @@
 """Events that repeat from step to step, but for times and ids.
 
 Of each kind of event the first one is decoded, packed into rows like any other, and kept as the
-prototype of its text with zeros for times and ids (`masked`). Where all events of a chunk are of known
-kinds, their rows are those of the prototypes with times and ids of their own: nothing is decoded, and
-no object is made. A kind is admitted only where the numbers in its text are, value by value, those of
-its decoded row; a chunk with anything else is read as if there were no kinds.
+prototype of its text with zeros for times and ids (`masked`), however many digits these have. Where all
+events of a chunk are of known kinds, their rows are those of the prototypes with times and ids of their
+own: nothing is decoded, and no object is made. A kind is admitted only where the numbers in its text
+are, value by value, those of its decoded row; a chunk with anything else is read as if there were no
+kinds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -76,6 +77,7 @@ class RepeatingEvents:
         self._is_worthwhile = is_worthwhile
         self._prototypes = KinetoRows(rows)
         self._numbers: dict[bytes, int] = {}  # of kinds, by their text
+        self._numbers_alike: dict[bytes, int] = {}  # by that text without widths
         self._kinds = np.zeros(1, _KIND)  # the first stands for no kind
         self._text_bytes = 0  # of all kinds
         self._failures = 0  # chunks read in vain, less those that were not
@@ -122,11 +124,11 @@ class RepeatingEvents:
         groups = self._kinds["group"][kinds]
         is_of_kind = kinds != _OF_NO_KIND
         has_row = is_of_kind & (_TABLE_NUMBERS[groups] != _NO_TABLE)
-        self._count(groups[is_of_kind], int(np.count_nonzero(has_row)))
         rows = np.flatnonzero(has_row)
         rows = rows[np.argsort(groups[rows], kind="stable")]
         kinds = kinds[rows]
         numbers_of_rows = chunk.numbers(rows, self._kinds[kinds])
+        self._count(groups[is_of_kind], len(rows))
         self._pending.append(_Pending(kinds, numbers_of_rows))
         self._pending_rows += len(rows)
         if self._pending_rows > MOST_PENDING:
@@ -144,22 +146,33 @@ class RepeatingEvents:
         """Make kinds of events that are of none; returns those that cannot be. Raises
         UnlikeAnyKindError."""
         apart: list[Event] = []
-        first: dict[bytes, int] = {}  # of each new kind
+        of_places = {chunk.masked[place]: place for place in unknown}
+        alike = chunk.without_widths(np.array(list(of_places.values())))
+        first: dict[bytes, int] = {}  # of each new kind, by its text without widths
         events: list[Event] = []
+        texts = dict(zip(of_places, alike, strict=True))
         for place in unknown:
-            if chunk.masked[place] in first:
+            text = texts[chunk.masked[place]]
+            if text in first or text in self._numbers_alike:
                 continue
             event = chunk.event(place)
             if group_of(event.cat) in _OF_KINDS:
-                first[chunk.masked[place]] = place
+                first[text] = place
                 events.append(event)
             else:
                 apart.append(event)
         if first:
             kinds = self._kinds_of(chunk, events, np.array(list(first.values())))
-            self._numbers |= {text: number for number, text in enumerate(first, len(self._kinds))}
+            new = {text: number for number, text in enumerate(first, len(self._kinds))}
+            self._numbers_alike |= new
             self._kinds = np.concatenate((self._kinds, kinds))
-            self._text_bytes += sum(map(len, first))
+        of_kinds = {
+            masked: self._numbers_alike[text]
+            for masked, text in texts.items()
+            if text in self._numbers_alike
+        }
+        self._numbers |= of_kinds
+        self._text_bytes += sum(map(len, of_kinds))
         self._note(failed=(len(first) + len(apart)) * _MOST_NEW > len(chunk.masked))
         return apart
 
