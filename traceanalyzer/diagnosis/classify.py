@@ -285,7 +285,7 @@ def _busy(shares: Shares) -> float:
 
 def _shares(m: Measurements) -> Shares | str:
     """The parts of the step, or why there can be no verdict."""
-    shares = step_shares(m)
+    shares = m.memo(step_shares)
     count = int(m.timed.steady_ops.sum())
     if m.linked.memo(is_start_up):
         return (

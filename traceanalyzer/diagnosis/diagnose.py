@@ -223,7 +223,7 @@ def _findings(m: Measurements, settled: Settled, bottleneck: BottleneckClass) ->
     """By headroom; of idle time by something outside or few ops, and of GPU work not in the
     verdict, it is unknown."""
     unnamed = bottleneck == "inconclusive"
-    promised = not m.memo(outside_cause) and not too_few_ops(m, step_shares(m))
+    promised = not m.memo(outside_cause) and not too_few_ops(m, m.memo(step_shares))
 
     def known(draft: Draft) -> bool:
         bound = draft.id == GPU_BUSY and (draft.cls != bottleneck or unnamed)

@@ -16,7 +16,7 @@ from traceanalyzer.analysis.causes.details import IdleDetail
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.causes.idle_left import IdleLeft, Place
 from traceanalyzer.analysis.tables.budget import Budget, Idle
-from traceanalyzer.analysis.tables.gap_rows import nodes_behind_all, place_codes, place_names
+from traceanalyzer.analysis.tables.gap_rows import place_codes_all, place_names
 from traceanalyzer.analysis.tables.path_rows import NodeNames
 from traceanalyzer.analysis.tables.step_parts import StepPart
 from traceanalyzer.analysis.tables.syncs import steady_lengths
@@ -287,7 +287,7 @@ def _add(result: dict[_IdlePlace, float], causes: Causes, gap: I64, time: F64) -
     gaps = causes.gaps
     timed = causes.timed
     names = place_names(timed)
-    code = place_codes(timed, gaps, gap, causes.memo(nodes_behind_all)[gap])
+    code = causes.memo(place_codes_all)[gap]
     alike = Groups.of(gaps.cause[gap], code, gaps.detail[gap])
     sums = alike.sum(time).tolist()
     for first, spent in zip(alike.first.tolist(), sums, strict=True):

@@ -129,7 +129,7 @@ def _stretch(
     stream = tape.stream[rows]
     duration = tape.duration[rows]
     gap = tape.gap[rows]
-    streams = distinct(stream).tolist()
+    streams = np.flatnonzero(np.bincount(stream)).tolist()
     lanes = []
     for number in streams:
         ops = slice(None) if len(streams) == 1 else np.flatnonzero(stream == number)

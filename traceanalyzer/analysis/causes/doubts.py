@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import IntervalSet, measure, union
+from traceanalyzer.analysis.algebra import IntervalSet, measure, sorted_values, union
 from traceanalyzer.analysis.causes.start import op_before
 from traceanalyzer.analysis.causes.started import LaunchEdges
 from traceanalyzer.analysis.joined.joined import Joined
@@ -68,13 +68,15 @@ def outlasting_waits(joined: Joined) -> IntervalSet:
     calls = joined.trace.api_calls
     ops = joined.trace.device_ops
     waits = np.flatnonzero(joined.blocks & (joined.linked.api_kind == ApiKind.SYNC))
+    waits = waits[calls.end[waits] - calls.start[waits] >= OUTLASTS_NS]
     if not len(waits) or not len(ops):
         return union(np.empty(0, np.int64), np.empty(0, np.int64))
     ended = calls.end[waits]
-    since = np.maximum(_last_end(ops.end, ended), calls.start[waits])
+    ends = sorted_values(ops.end)
+    since = np.maximum(_last_end(ends, ended), calls.start[waits])
     outlasting = ended - since >= OUTLASTS_NS
     outlasting &= ended - since >= MOST_OF_WAIT * (ended - calls.start[waits])
-    outlasting &= ~_still_running(ops.start, ops.end, ended)
+    outlasting &= ~_still_running(sorted_values(ops.start), ends, ended)
     return union(since[outlasting], ended[outlasting])
 
 
@@ -111,14 +113,14 @@ def doubt(started: LaunchEdges, apart_ns: int) -> str:
 
 
 def _last_end(ends: I64, until: I64) -> I64:
-    """The last of these ends up to each of these times; before all where there is none."""
-    order = np.sort(ends)
-    position = np.searchsorted(order, until, side="right") - 1
-    return np.where(position >= 0, order[np.maximum(position, 0)], np.iinfo(np.int64).min)
+    """The last of these ends, which ascend, up to each of these times; before all where there is
+    none."""
+    position = np.searchsorted(ends, until, side="right") - 1
+    return np.where(position >= 0, ends[np.maximum(position, 0)], np.iinfo(np.int64).min)
 
 
-def _still_running(start: I64, end: I64, time: I64) -> Bool:
-    """Whether any of the ops runs at each of these times."""
-    begun = np.searchsorted(np.sort(start), time, side="left")
-    ended = np.searchsorted(np.sort(end), time, side="right")
+def _still_running(starts: I64, ends: I64, time: I64) -> Bool:
+    """Whether any of the ops, whose starts and ends ascend, runs at each of these times."""
+    begun = np.searchsorted(starts, time, side="left")
+    ended = np.searchsorted(ends, time, side="right")
     return begun > ended

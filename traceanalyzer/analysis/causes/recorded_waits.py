@@ -10,10 +10,11 @@ from typing import NamedTuple
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import first_rows
+from traceanalyzer.analysis.algebra.lookup import at, look_up
 from traceanalyzer.analysis.causes.dependencies import NEVER, REACTION_NS, Dependencies
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.base import dataclass
-from traceanalyzer.trace import I32, I64, WaitKind, distinct
+from traceanalyzer.trace import I32, I64, WaitKind, distinct, is_sorted
 from traceanalyzer.trace.events import Waits
 
 UNKNOWN = -1  # number of a stream that the recording does not name, or on which nothing ran
@@ -80,7 +81,10 @@ def recorded_dependencies(linked: Linked, stream: I32) -> Dependencies | None:
 
 
 def _waits_of(linked: Linked, stream: I32, streams: _Streams, waits: Waits) -> _Wait:
-    called = _time_of_call(linked, waits.correlation, waits.start)
+    calls = linked.trace.api_calls
+    call, record = np.split(_calls_with(linked, np.append(waits.correlation, waits.record)), 2)
+    called = np.where(call >= 0, at(calls.start, call, 0), waits.start)
+    recorded = np.where(record >= 0, at(calls.start, record, 0), called)
     numbers = numbers_by_stream(linked, stream)
 
     def numbered(recorded: I32) -> I64:
@@ -92,7 +96,7 @@ def _waits_of(linked: Linked, stream: I32, streams: _Streams, waits: Waits) -> _
     return _Wait(
         stream=waiting,
         source=numbered(waits.source_stream),
-        recorded=np.minimum(_time_of_call(linked, waits.record, called), called),
+        recorded=np.minimum(recorded, called),
         held=held,
         begun=np.append(linked.trace.device_ops.start, NEVER)[held],
     )
@@ -132,18 +136,13 @@ def numbers_by_stream(linked: Linked, number: I32) -> dict[tuple[int, int], int]
     return {(int(ops.context[i]), int(ops.stream[i])): int(number[i]) for i in first}
 
 
-def _time_of_call(linked: Linked, correlation: I64, otherwise: I64) -> I64:
-    """When the calls with these correlation ids were made, ns; the other time where none was
-    recorded."""
-    calls = linked.trace.api_calls
-    rows = np.flatnonzero(calls.correlation > 0)
-    order = rows[np.argsort(calls.correlation[rows], kind="stable")]
-    if not len(order):
-        return otherwise
-    position = np.minimum(np.searchsorted(calls.correlation[order], correlation), len(order) - 1)
-    return np.where(
-        calls.correlation[order[position]] == correlation, calls.start[order[position]], otherwise
-    )
+def _calls_with(linked: Linked, correlation: I64) -> I64:
+    """The first calls with these correlation ids, -1 where none was recorded."""
+    known = linked.trace.api_calls.correlation
+    rows = np.flatnonzero(known > 0)
+    if not is_sorted(known[rows]):
+        rows = rows[np.argsort(known[rows], kind="stable")]
+    return at(rows, look_up(known[rows], correlation), -1).astype(np.int64)
 
 
 def _next_op(streams: _Streams, waiting: I64, time: I64) -> I64:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import Groups, at, isin_few
+from traceanalyzer.analysis.algebra import Groups, at, isin_few, stable_order
 from traceanalyzer.analysis.joined.joined import HostAttribution
 from traceanalyzer.analysis.joined.launched import is_nested
 from traceanalyzer.analysis.joined.linked import TraceJoins
@@ -93,10 +93,17 @@ def group(timed: Timed, rows: Bool) -> OpsGroup:
 
 
 def steady(timed: Timed) -> Bool:
-    """The steady state's device ops on the device that the step's figures speak of."""
-    return timed.steady_ops & (
+    """The steady state's device ops on the device that the step's figures speak of. Not to be
+    written to."""
+    return timed.memo(_steady)
+
+
+def _steady(timed: Timed) -> Bool:
+    rows = timed.steady_ops & (
         timed.trace.device_ops.device == (-1 if timed.device is None else timed.device)
     )
+    rows.flags.writeable = False
+    return rows
 
 
 def of_class(joined: HostAttribution, *names: str) -> Bool:
@@ -106,15 +113,25 @@ def of_class(joined: HostAttribution, *names: str) -> Bool:
 
 def named_like(linked: TraceJoins, pattern: re.Pattern[str]) -> Bool:
     """Device ops in whose names the pattern is found."""
-    return with_text(linked, linked.trace.device_ops.name, pattern)
+    return _in_text(linked, linked.memo(_device_names), pattern).take(linked.trace.device_ops.name)
 
 
 def with_text(linked: TraceJoins, column: I32 | I64, pattern: re.Pattern[str]) -> Bool:
     """Entries of a column of text codes in which the pattern is found."""
+    return _in_text(linked, distinct(column), pattern).take(column)
+
+
+def _in_text(linked: TraceJoins, codes: I32 | I64, pattern: re.Pattern[str]) -> Bool:
+    """By code whether it is one of these and the pattern is found in its text; False for -1."""
     found = np.zeros(len(linked.trace.strings) + 1, bool)
-    for code in distinct(column).tolist():
+    for code in codes.tolist():
         found[code] = code >= 0 and pattern.search(linked.trace.strings[code]) is not None
-    return found.take(column)
+    return found
+
+
+def _device_names(linked: TraceJoins) -> I32:
+    """The distinct names of device ops."""
+    return distinct(linked.trace.device_ops.name)
 
 
 def op_code(rated: WithRoofline) -> I64:
@@ -136,8 +153,14 @@ def judged(
 
 
 def duration(linked: TraceJoins) -> I64:
-    """Duration of each device op, ns."""
-    return linked.trace.device_ops.end - linked.trace.device_ops.start
+    """Duration of each device op, ns. Not to be written to."""
+    return linked.memo(_duration)
+
+
+def _duration(linked: TraceJoins) -> I64:
+    length = linked.trace.device_ops.end - linked.trace.device_ops.start
+    length.flags.writeable = False
+    return length
 
 
 def per_step(timed: Timed, values: I64 | F64) -> float:
@@ -153,11 +176,17 @@ def title(linked: TraceJoins, code: int) -> str:
 
 def in_stream_order(timed: Timed, rows: Bool) -> I64:
     """These device ops by step, stream and start."""
-    chosen = np.flatnonzero(rows)  # rows are in the order of their starts
+    order = timed.memo(_stream_order)
+    return order[rows[order]].astype(np.int64)
+
+
+def _stream_order(timed: Timed) -> I32:
+    """All device ops by step, stream and start."""
+    order = np.arange(len(timed.trace.device_ops))  # rows are in the order of their starts
     for column in (timed.trace.device_ops.stream, timed.steps.of_op):
-        if not is_sorted(column[chosen]):
-            chosen = chosen[np.argsort(column[chosen], kind="stable")]
-    return chosen
+        if not is_sorted(column[order]):
+            order = order[stable_order(column[order])]
+    return order.astype(np.int32)
 
 
 def runs_of_neighbours(timed: Timed, order: I64, inside: Bool) -> tuple[I32, int]:

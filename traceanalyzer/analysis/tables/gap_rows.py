@@ -323,7 +323,7 @@ def _recorded_places(causes: Causes, min_us: float, left: IdleLeft | None) -> li
     if not len(chosen):
         return []
     node = causes.memo(nodes_behind_all)[chosen]
-    name = place_codes(timed, gaps, chosen, node)
+    name = causes.memo(place_codes_all)[chosen]
     groups = Groups.of(name, gaps.cause[chosen])
     total = groups.sum(length)
     idle = total.sum()
@@ -391,6 +391,12 @@ def place_codes(timed: Timed, gaps: Gaps, chosen: I32 | I64, node: I32) -> I32:
     of_no_call = isin_few(gaps.detail[chosen], OF_NO_CALL)
     name[of_no_call] = nowhere + 2 + gaps.detail[chosen][of_no_call].astype(np.int64)
     return name
+
+
+def place_codes_all(causes: Causes) -> I32:
+    """The code of the place behind each gap (`place_codes`)."""
+    every = np.arange(len(causes.gaps))
+    return place_codes(causes.timed, causes.gaps, every, causes.memo(nodes_behind_all))
 
 
 def place_names(timed: Timed) -> list[str]:

@@ -189,8 +189,10 @@ def _queue_delays(timed: Timed) -> I64:
     calls = timed.trace.api_calls
     launched = isin_few(ops.kind, (DeviceOpKind.KERNEL, DeviceOpKind.GRAPH))
     rows = np.flatnonzero(launched & timed.steady_ops & (timed.linked.launch >= 0))
-    launch, first = np.unique(timed.linked.launch[rows], return_index=True)
-    delay = ops.start[rows[first]] - calls.end[launch]
+    op_of_call = np.full(len(calls), -1, np.int32)
+    op_of_call[timed.linked.launch[rows][::-1]] = rows[::-1]  # the first op is written last
+    launch = np.flatnonzero(op_of_call >= 0)
+    delay = ops.start[op_of_call[launch]] - calls.end[launch]
     return delay[delay >= 0]
 
 

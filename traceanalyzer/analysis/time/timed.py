@@ -15,7 +15,7 @@ from traceanalyzer.analysis.time.collective_calls import CollectiveCalls, collec
 from traceanalyzer.analysis.time.host_timeline import HostTimeline
 from traceanalyzer.analysis.time.steps import Steps, find_steps
 from traceanalyzer.base import dataclass
-from traceanalyzer.trace import I64, Bool, Trace, distinct
+from traceanalyzer.trace import I64, Bool, Trace, distinct, is_sorted
 
 
 @dataclass(frozen=True)
@@ -111,6 +111,8 @@ class Timed(Memo):
         steady = self.steps.steady
         first = self.steps.host_start[steady]
         last = self.steps.host_end[steady]
+        if isinstance(start, np.ndarray) and is_sorted(start):
+            return _in_ranges(start, first, np.minimum(last, np.append(first[1:], last[-1])))
 
         def is_steady(time: I64) -> Bool:
             index = local_searchsorted(first, time, side="right") - 1
@@ -147,6 +149,16 @@ class Timed(Memo):
     def collective_calls(self) -> CollectiveCalls:
         """The collectives on the devices, with what their framework said about them."""
         return collective_calls(self.linked, self.steps)
+
+
+def _in_ranges(times: I64, first: I64, end: I64) -> Bool:
+    """Which of these times, which ascend, lie in ranges that do not overlap."""
+    inside = np.zeros(len(times), bool)
+    begins = np.searchsorted(times, first).tolist()
+    ends = np.searchsorted(times, end).tolist()
+    for rows in map(slice, begins, ends):
+        inside[rows] = True
+    return inside
 
 
 class HasTimed(Memo):

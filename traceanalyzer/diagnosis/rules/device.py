@@ -124,7 +124,7 @@ def plain_compute(m: Measurements, free: Bool) -> Iterator[Draft]:
     """Where the device is the bottleneck: what it spends its time on. What its kernels take beyond
     their roofline is what there is to win at most; all that they take, where no roofline bounds
     it."""
-    shares = step_shares(m)
+    shares = m.memo(step_shares)
     if shares is None or m.step.budget is None or shares.device < MIN_BUSY_SHARE:
         return
     cls: BottleneckClass = shares.device_class if shares.limit_known else "inconclusive"

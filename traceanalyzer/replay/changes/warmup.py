@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from traceanalyzer.analysis.algebra import IntervalSet, join, measure, union
+from traceanalyzer.analysis.algebra.grouping import first_rows
 from traceanalyzer.analysis.causes.details import IdleDetail, host_work_times
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.timed import Timed
@@ -182,12 +183,12 @@ def first_launches(timed: Timed) -> IntervalSet:
 
 def _of_one_step(names: I32, step: I32) -> Bool:
     """Which launches are of kernels that are launched in one step alone."""
-    kinds, at = distinct_places(names)
-    begun = np.full(len(kinds), np.iinfo(np.int32).max, np.int32)
-    done = np.full(len(kinds), -1, np.int32)
-    np.minimum.at(begun, at, step)
-    np.maximum.at(done, at, step)
-    return (begun == done)[at]
+    kinds, kind = distinct_places(names)
+    first = first_rows(kind, len(kinds))
+    in_others = np.flatnonzero(step != step[first].take(kind))
+    of_one = np.ones(len(kinds), bool)
+    of_one[kind[in_others]] = False
+    return of_one.take(kind)
 
 
 def _slow_at_first(names: I32, begin: I64, took: I64) -> Bool:
