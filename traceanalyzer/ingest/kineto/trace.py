@@ -202,6 +202,9 @@ def _launching_processes(rows: KinetoRows, api: ApiCalls, ops: DeviceOps) -> int
     if len(process) < 2 or not len(ops):
         return 0
     is_known = (api.correlation > 0) & (api.thread >= 0)
+    callers = {int(of_thread[thread]) for thread in distinct(api.thread[is_known])}
+    if len(callers) < 2:  # as in nearly all files
+        return len(callers)
     launched = is_known & np.isin(api.correlation, ops.correlation)
     of_call = of_thread[api.thread[launched]]
     ids = api.correlation[launched]
@@ -215,11 +218,12 @@ def _are_doubled(api: ApiCalls) -> bool:
     """Whether calls of one name have one correlation id so often that they are of two processes. No
     two calls of one process have the same id, but for a driver's call beneath the runtime's."""
     known = api.correlation > 0
-    if not known.any():
+    ids = api.correlation[known]
+    least = (1 - _DOUBLED_SHARE) * len(ids)
+    if len(distinct(ids)) >= least:  # fewer than pairs of ids and names; found sooner than these
         return False
     names = int(api.name.max()) + 1
-    pairs = api.correlation[known].astype(np.int64) * names + api.name[known]
-    return len(distinct(pairs)) < (1 - _DOUBLED_SHARE) * len(pairs)
+    return len(distinct(ids.astype(np.int64) * names + api.name[known])) < least
 
 
 def _process(metadata: dict[str, Any], rows: KinetoRows, pids: list[int]) -> Process:
