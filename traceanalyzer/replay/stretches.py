@@ -45,15 +45,17 @@ class _Lane(NamedTuple):
     sum: I64
 
 
+_Link = tuple[I64, I64, I64]
+"""Ops of a stretch that wait for earlier ones, these, and the delay after them."""
+
+
 class _Stretch(NamedTuple):
     first: int
     stop: int  # its ops: from the first up to this one
     host: I64  # the host's own time from the begin of the repetition until each op's launch
     latency: I64
     lanes: list[_Lane]
-    links: list[
-        tuple[I64, I64, I64]
-    ]  # ops that wait for earlier ones, these, and the delay after them
+    links: list[_Link]
     waits: list[
         tuple[int, int]
     ]  # events after it that wait, each with the op up to which, -1 for all before it
@@ -76,16 +78,37 @@ def run_alone(tape: Tape, repeats: int) -> Pass | None:
     if ops < LEAST_OPS * (len(cuts) - 1):
         return None
     own = np.cumsum(tape.dispatch + tape.work + tape.loading + tape.profiling)
+    after = _waits_after(tape, waits, launched)
+    return _run(tape, own, _stretches(tape, own, [0, *cuts], after), repeats)
+
+
+def _waits_after(tape: Tape, waits: I64, launched: I64) -> dict[int, list[tuple[int, int]]]:
+    """The waits after so many ops: each event, and the op up to which it waits."""
     after: dict[int, list[tuple[int, int]]] = {}
     awaited = tape.waits_for[waits].tolist()
-    places = launched.tolist()
-    for event, place, op in zip(waits.tolist(), places, awaited, strict=True):
+    for event, place, op in zip(waits.tolist(), launched.tolist(), awaited, strict=True):
         after.setdefault(place, []).append((event, op))
-    stretches = [
-        _stretch(tape, first, stop, own[tape.event[first:stop]], after.get(stop, []))
-        for first, stop in pairwise([0, *cuts])
+    return after
+
+
+def _stretches(
+    tape: Tape, own: I64, edges: list[int], after: dict[int, list[tuple[int, int]]]
+) -> list[_Stretch]:
+    """The stretches between these ops."""
+    links = _links_of_stretches(tape, edges)
+    is_one_stream = bool((tape.stream == tape.stream[0]).all())
+    return [
+        _Stretch(
+            first,
+            stop,
+            own[tape.event[first:stop]],
+            tape.latency[first:stop],
+            _lanes(tape, slice(first, stop), is_one_stream=is_one_stream),
+            links[number],
+            after.get(stop, []),
+        )
+        for number, (first, stop) in enumerate(pairwise(edges))
     ]
-    return _run(tape, own, stretches, repeats)
 
 
 def _longest_ns(tape: Tape) -> float:
@@ -122,29 +145,34 @@ def _cuts(latest: I64, waits: I64) -> Iterator[int]:
                 begin = op
 
 
-def _stretch(
-    tape: Tape, first: int, stop: int, host: I64, waits: list[tuple[int, int]]
-) -> _Stretch:
-    rows = slice(first, stop)
+def _lanes(tape: Tape, rows: slice, *, is_one_stream: bool) -> list[_Lane]:
+    """The ops of a stretch by stream."""
     stream = tape.stream[rows]
     duration = tape.duration[rows]
     gap = tape.gap[rows]
-    streams = np.flatnonzero(np.bincount(stream)).tolist()
+    if is_one_stream and len(stream):
+        total = np.cumsum(gap + duration)
+        return [_Lane(int(stream[0]), slice(None), duration, duration - total, total)]
     lanes = []
-    for number in streams:
-        ops = slice(None) if len(streams) == 1 else np.flatnonzero(stream == number)
+    for number in np.flatnonzero(np.bincount(stream)).tolist():
+        ops = np.flatnonzero(stream == number)
         total = np.cumsum(gap[ops] + duration[ops])
         lanes.append(_Lane(number, ops, duration[ops], duration[ops] - total, total))
+    return lanes
+
+
+def _links_of_stretches(tape: Tape, edges: list[int]) -> list[list[_Link]]:
+    """The links of each stretch between two of these edges."""
     needs = tape.dependencies
-    links = []
-    for on, delay in (
-        (needs.on[rows], needs.delay[rows]),
-        (needs.also_on[rows], np.zeros_like(needs.delay[rows])),
-    ):
-        ops = np.flatnonzero(on >= 0)
-        if len(ops):
-            links.append((ops, on[ops], delay[ops]))
-    return _Stretch(first, stop, host, tape.latency[rows], lanes, links, waits)
+    result: list[list[_Link]] = [[] for _ in edges[1:]]
+    for on, delay in ((needs.on, needs.delay), (needs.also_on, np.zeros_like(needs.delay))):
+        linked = np.flatnonzero(on >= 0)
+        bounds = np.searchsorted(linked, edges).tolist()
+        for number, (first, stop) in enumerate(pairwise(bounds)):
+            if first < stop:
+                ops = linked[first:stop]
+                result[number].append((ops - edges[number], on[ops], delay[ops]))
+    return result
 
 
 def _run(tape: Tape, own: I64, stretches: list[_Stretch], repeats: int) -> Pass:

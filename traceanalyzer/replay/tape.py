@@ -155,6 +155,10 @@ class Tape(Memo):
         it."""
         return of_nodes[self.nodes[self.event]]
 
+    def of_calls(self, of_calls: NDArray[Entry]) -> NDArray[Entry]:
+        """For each op the value, of those of the API calls, of the call that launches it."""
+        return of_calls[self.call[self.event]]
+
     def of_classes(self, *names: str) -> Bool:
         """Ops of these classes."""
         linked = self.source.linked

@@ -15,6 +15,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra import where_changed
 from traceanalyzer.analysis.groups.passes import FUSIBLE
 from traceanalyzer.analysis.joined.joined import Joined
+from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.base import dataclass
 from traceanalyzer.replay.changes.fusion import (
     ELEMENTWISE,
@@ -167,15 +168,19 @@ def of_model(tape: Tape) -> Bool:
     backward = tape.in_backward
     result = ~tape.in_optimizer & ~tape.communication
     if backward.any():
-        ranges = tape.source.trace.host_ranges
-        tree = tape.source.linked.tree
-        numbered = tree.of_ranges(_numbered(ranges, np.arange(len(ranges))), False)
-        result &= backward | (
-            tape.of_launches(tree.innermost(numbered) >= 0) & tape.up_to_last(backward)
-        )
+        numbered = tape.of_calls(tape.source.linked.memo(_calls_in_numbered))
+        result &= backward | (numbered & tape.up_to_last(backward))
     result &= ~launched_within(tape, RECURRENT)
     region, size, alone = _regions(tape, result)
     return result & ((size >= LEAST_REGION_LAUNCHES) | alone)[region]
+
+
+def _calls_in_numbered(linked: Linked) -> Bool:
+    """Which API calls were made inside operators that autograd numbered."""
+    ranges = linked.trace.host_ranges
+    numbered = linked.tree.of_ranges(_numbered(ranges, np.arange(len(ranges))), False)
+    inside = linked.tree.innermost(numbered) >= 0
+    return inside[linked.tree.node_of_call[:]]
 
 
 def _numbered(ranges: HostRanges, rows: I32 | I64) -> Bool:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from traceanalyzer.analysis.algebra import at, contains, texts_where, union
+from traceanalyzer.analysis.algebra.columns import dedup_constant
 from traceanalyzer.analysis.joined.backward import made_by
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.pytorch import MODULE_PREFIX
@@ -31,6 +32,20 @@ class _Masks(dict[re.Pattern[str], Bool]):
         return self[pattern]
 
 
+class _CallsWithin(dict[re.Pattern[str], Bool]):
+    """Which API calls were made inside a host range with such a name."""
+
+    def __init__(self, linked: Linked) -> None:
+        super().__init__()
+        self._linked = linked
+
+    def __missing__(self, pattern: re.Pattern[str]) -> Bool:
+        tree = self._linked.tree
+        inside = tree.innermost(nodes_named(self._linked, pattern)) >= 0
+        self[pattern] = dedup_constant(inside[tree.node_of_call[:]])
+        return self[pattern]
+
+
 READ_AT_ONCE_OPERATORS = 16
 
 
@@ -46,9 +61,7 @@ def kernels_named(tape: Tape, pattern: re.Pattern[str]) -> Bool:
 
 def launched_within(tape: Tape, pattern: re.Pattern[str]) -> Bool:
     """Ops launched inside a host range with such a name."""
-    return tape.of_launches(
-        tape.source.linked.tree.innermost(nodes_named(tape.source.linked, pattern)) >= 0
-    )
+    return tape.of_calls(tape.source.linked.memo(_CallsWithin)[pattern])
 
 
 def nodes_named(linked: Linked, pattern: re.Pattern[str]) -> Bool:
