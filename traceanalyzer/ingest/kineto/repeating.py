@@ -9,6 +9,7 @@ kinds.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -113,14 +114,12 @@ class RepeatingEvents:
     def _by_kind(self, chunk: EventText) -> list[Event]:
         """Adds the events of kinds; returns the others. Raises UnlikeAnyKindError, having added
         nothing."""
-        numbers = list(map(self._numbers.get, chunk.masked))
+        kinds = self._known(chunk.masked)
         apart: list[Event] = []
-        if None in numbers:
-            unknown = [place for place, number in enumerate(numbers) if number is None]
-            apart = self._learn(chunk, unknown)
-            for place in unknown:
-                numbers[place] = self._numbers.get(chunk.masked[place], _OF_NO_KIND)
-        kinds = np.array(numbers, np.int32)
+        unknown = np.flatnonzero(kinds == _OF_NO_KIND)
+        if len(unknown):
+            apart = self._learn(chunk, unknown.tolist())
+            kinds[unknown] = self._known([chunk.masked[place] for place in unknown.tolist()])
         groups = self._kinds["group"][kinds]
         is_of_kind = kinds != _OF_NO_KIND
         has_row = is_of_kind & (_TABLE_NUMBERS[groups] != _NO_TABLE)
@@ -134,6 +133,11 @@ class RepeatingEvents:
         if self._pending_rows > MOST_PENDING:
             self.flush()
         return apart
+
+    def _known(self, texts: list[bytes]) -> NDArray[np.int32]:
+        """The kinds of events with these masked texts; `_OF_NO_KIND` of others."""
+        numbers = map(self._numbers.get, texts, repeat(_OF_NO_KIND))
+        return np.fromiter(numbers, np.int32, len(texts))
 
     def _count(self, groups: NDArray[np.uint8], with_row: int) -> None:
         """Events of kinds, by the numbers of their groups."""
