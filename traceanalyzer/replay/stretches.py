@@ -49,6 +49,10 @@ _Link = tuple[I64, I64, I64]
 """Ops of a stretch that wait for earlier ones, these, and the delay after them."""
 
 
+_WaitsAfter = dict[int, list[tuple[int, int]]]
+"""By a number of ops, events that wait after so many; each with the op up to which it waits."""
+
+
 class _Stretch(NamedTuple):
     first: int
     stop: int  # its ops: from the first up to this one
@@ -82,18 +86,16 @@ def run_alone(tape: Tape, repeats: int) -> Pass | None:
     return _run(tape, own, _stretches(tape, own, [0, *cuts], after), repeats)
 
 
-def _waits_after(tape: Tape, waits: I64, launched: I64) -> dict[int, list[tuple[int, int]]]:
-    """The waits after so many ops: each event, and the op up to which it waits."""
-    after: dict[int, list[tuple[int, int]]] = {}
+def _waits_after(tape: Tape, waits: I64, launched: I64) -> _WaitsAfter:
+    """The waits after so many ops."""
+    after: _WaitsAfter = {}
     awaited = tape.waits_for[waits].tolist()
     for event, place, op in zip(waits.tolist(), launched.tolist(), awaited, strict=True):
         after.setdefault(place, []).append((event, op))
     return after
 
 
-def _stretches(
-    tape: Tape, own: I64, edges: list[int], after: dict[int, list[tuple[int, int]]]
-) -> list[_Stretch]:
+def _stretches(tape: Tape, own: I64, edges: list[int], after: _WaitsAfter) -> list[_Stretch]:
     """The stretches between these ops."""
     links = _links_of_stretches(tape, edges)
     is_one_stream = bool((tape.stream == tape.stream[0]).all())
@@ -171,7 +173,8 @@ def _links_of_stretches(tape: Tape, edges: list[int]) -> list[list[_Link]]:
         for number, (first, stop) in enumerate(pairwise(bounds)):
             if first < stop:
                 ops = linked[first:stop]
-                result[number].append((ops - edges[number], on[ops], delay[ops]))
+                within = ops - edges[number]
+                result[number].append((within, on[ops], delay[ops]))
     return result
 
 

@@ -354,7 +354,11 @@ class RatedGroups:
 def _bound_by(groups: RatedGroups) -> list[Any]:
     bound = groups.roofline.bound
 
+    kinds = distinct(bound[:])
+
     def time_bound(kind: Bound) -> F64:
+        if kind not in kinds:
+            return np.zeros(len(groups.spent))
         return groups.total(lambda rows: (bound[rows] == kind) * groups.time(rows))
 
     by_kind = np.stack([time_bound(kind) for kind in _BOUNDS])

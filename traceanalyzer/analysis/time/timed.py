@@ -111,10 +111,12 @@ class Timed(Memo):
         steady = self.steps.steady
         first = self.steps.host_start[steady]
         last = self.steps.host_end[steady]
-        if isinstance(start, np.ndarray) and is_sorted(start):
-            return _in_ranges(start, first, np.minimum(last, np.append(first[1:], last[-1])))
+
+        until = np.minimum(last, np.append(first[1:], last[-1]))
 
         def is_steady(time: I64) -> Bool:
+            if is_sorted(time):
+                return _in_ranges(time, first, until)
             index = local_searchsorted(first, time, side="right") - 1
             return (index >= 0) & (time < last[np.maximum(index, 0)])
 
@@ -152,10 +154,14 @@ class Timed(Memo):
 
 
 def _in_ranges(times: I64, first: I64, end: I64) -> Bool:
-    """Which of these times, which ascend, lie in ranges that do not overlap."""
+    """Which of these times, which ascend, lie in ranges, which ascend and do not overlap."""
     inside = np.zeros(len(times), bool)
-    begins = np.searchsorted(times, first).tolist()
-    ends = np.searchsorted(times, end).tolist()
+    if not len(times):
+        return inside
+    low, high = np.searchsorted(first, times[[0, -1]], side="right").tolist()
+    near = slice(max(low - 1, 0), high)
+    begins = np.searchsorted(times, first[near]).tolist()
+    ends = np.searchsorted(times, end[near]).tolist()
     for rows in map(slice, begins, ends):
         inside[rows] = True
     return inside

@@ -19,9 +19,8 @@ _PAIRS = np.uint64(0x00FF00FF00FF00FF)
 _FOURS = np.uint64(0x0000FFFF0000FFFF)
 _8, _16, _32 = map(np.uint64, (8, 16, 32))
 _LONGEST = 3 * WORD
-_LAST_BYTES = np.array(
-    [(1 << 64) - (1 << 8 * (WORD - min(count, WORD))) for count in range(_LONGEST + 1)], np.uint64
-)
+_BYTES_BEFORE = [max(WORD - count, 0) for count in range(_LONGEST + 1)]
+_LAST_BYTES = np.array([(1 << 64) - (1 << 8 * before) for before in _BYTES_BEFORE], np.uint64)
 """By how many bytes are wanted: the last of a word."""
 
 
@@ -35,7 +34,7 @@ def digits_of(words: Words) -> Words:
     return words ^ _ZEROS
 
 
-def value_of(digits: Words) -> I64:
+def eight_digits(digits: Words) -> I64:
     """The numbers of eight digits each, the first one the highest."""
     pairs = (digits * _TO_PAIRS >> _8) & _PAIRS
     fours = (pairs * _TO_FOURS >> _16) & _FOURS
@@ -50,9 +49,9 @@ def last_digits(words: Words, count: I64) -> Words:
 
 def integers_before(words: Words, ends: I64, widths: I64) -> I64:
     """The integers of at most sixteen digits that end before these places of a text."""
-    values = value_of(last_digits(words[ends - WORD], widths))
+    values = eight_digits(last_digits(words[ends - WORD], widths))
     longer = np.flatnonzero(widths > WORD)
     if len(longer):
         high = words[ends[longer] - 2 * WORD]
-        values[longer] += 10**WORD * value_of(last_digits(high, widths[longer] - WORD))
+        values[longer] += 10**WORD * eight_digits(last_digits(high, widths[longer] - WORD))
     return values

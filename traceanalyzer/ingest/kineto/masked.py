@@ -12,8 +12,8 @@ from traceanalyzer.base import dataclass
 from traceanalyzer.ingest.kineto.digits import (
     WORD,
     digits_of,
+    eight_digits,
     integers_before,
-    value_of,
     words_at_each,
 )
 from traceanalyzer.ingest.kineto.times import LARGEST_US
@@ -159,5 +159,5 @@ def nanoseconds_of(text: bytes, numbers: Numbers) -> I64 | None:
     result *= 1000
     decimals = np.clip(numbers.widths - numbers.integer_widths - 1, 0, DECIMALS)
     around_point = words[points + 1 + DECIMALS - WORD]
-    result += value_of(digits_of(around_point) & _DECIMALS_AT_END[decimals])
+    result += eight_digits(digits_of(around_point) & _DECIMALS_AT_END[decimals])
     return result

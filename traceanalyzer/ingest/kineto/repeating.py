@@ -149,12 +149,28 @@ class RepeatingEvents:
     def _learn(self, chunk: EventText, unknown: list[int]) -> list[Event]:
         """Make kinds of events that are of none; returns those that cannot be. Raises
         UnlikeAnyKindError."""
-        apart: list[Event] = []
         of_places = {chunk.masked[place]: place for place in unknown}
         alike = chunk.without_widths(np.array(list(of_places.values())))
+        texts = dict(zip(of_places, alike, strict=True))
+        apart, new = self._learn_kinds(chunk, unknown, texts)
+        of_kinds = {
+            masked: self._numbers_alike[text]
+            for masked, text in texts.items()
+            if text in self._numbers_alike
+        }
+        self._numbers |= of_kinds
+        self._text_bytes += sum(map(len, of_kinds))
+        self._note(failed=(new + len(apart)) * _MOST_NEW > len(chunk.masked))
+        return apart
+
+    def _learn_kinds(
+        self, chunk: EventText, unknown: list[int], texts: Mapping[bytes, bytes]
+    ) -> tuple[list[Event], int]:
+        """The events that are of no kind, and how many kinds the others make. `texts`: those without
+        widths, by the masked ones. Raises UnlikeAnyKindError."""
+        apart: list[Event] = []
         first: dict[bytes, int] = {}  # of each new kind, by its text without widths
         events: list[Event] = []
-        texts = dict(zip(of_places, alike, strict=True))
         for place in unknown:
             text = texts[chunk.masked[place]]
             if text in first or text in self._numbers_alike:
@@ -170,15 +186,7 @@ class RepeatingEvents:
             new = {text: number for number, text in enumerate(first, len(self._kinds))}
             self._numbers_alike |= new
             self._kinds = np.concatenate((self._kinds, kinds))
-        of_kinds = {
-            masked: self._numbers_alike[text]
-            for masked, text in texts.items()
-            if text in self._numbers_alike
-        }
-        self._numbers |= of_kinds
-        self._text_bytes += sum(map(len, of_kinds))
-        self._note(failed=(len(first) + len(apart)) * _MOST_NEW > len(chunk.masked))
-        return apart
+        return apart, len(first)
 
     def _kinds_of(self, chunk: EventText, events: list[Event], places: I64) -> NDArray[np.void]:
         """The kinds of these events, with their prototypes. Raises UnlikeAnyKindError."""
