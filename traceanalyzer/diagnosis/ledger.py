@@ -287,7 +287,7 @@ def _add(result: dict[_IdlePlace, float], causes: Causes, gap: I64, time: F64) -
     gaps = causes.gaps
     timed = causes.timed
     names = place_names(timed)
-    code = causes.memo(place_codes_all)[gap]
+    code = causes.memo(place_codes_all)[gap].astype(np.int32)
     alike = Groups.of(gaps.cause[gap], code, gaps.detail[gap])
     sums = alike.sum(time).tolist()
     for first, spent in zip(alike.first.tolist(), sums, strict=True):

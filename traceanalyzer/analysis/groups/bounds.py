@@ -14,7 +14,7 @@ from traceanalyzer.analysis.roofline.bounds import MIN_SAMPLES, Bound
 from traceanalyzer.analysis.roofline.rated import WithRoofline
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import ms
-from traceanalyzer.trace import F64, I64, Bool, distinct, distinct_places
+from traceanalyzer.trace import F64, I32, I64, Bool, distinct, distinct_places
 
 FEW_WAVES = 0.1
 """Of the blocks that the GPU holds at a time: with a tenth of them neither arithmetic nor memory is
@@ -87,7 +87,7 @@ def undersized_kernels(rated: WithRoofline) -> Undersized | None:
     )
 
 
-def _mean(values: I64, time: I64, rows: Bool) -> float:
+def _mean(values: I64, time: I32 | I64, rows: Bool) -> float:
     return float(np.average(values[rows], weights=time[rows])) if rows.any() else 0.0
 
 

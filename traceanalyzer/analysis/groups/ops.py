@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import Groups, at, isin_few, stable_order
+from traceanalyzer.analysis.algebra import Groups, at, compact, isin_few, stable_order
 from traceanalyzer.analysis.joined.joined import HostAttribution
 from traceanalyzer.analysis.joined.launched import is_nested
 from traceanalyzer.analysis.joined.linked import TraceJoins
@@ -152,18 +152,18 @@ def judged(
     return np.array([one is not None for one in found], bool)[kinds.index], kinds, found
 
 
-def duration(linked: TraceJoins) -> I64:
+def duration(linked: TraceJoins) -> I32 | I64:
     """Duration of each device op, ns. Not to be written to."""
     return linked.memo(_duration)
 
 
-def _duration(linked: TraceJoins) -> I64:
-    length = linked.trace.device_ops.end - linked.trace.device_ops.start
+def _duration(linked: TraceJoins) -> I32 | I64:
+    length = compact(linked.trace.device_ops.end - linked.trace.device_ops.start)
     length.flags.writeable = False
     return length
 
 
-def per_step(timed: Timed, values: I64 | F64) -> float:
+def per_step(timed: Timed, values: I32 | I64 | F64) -> float:
     """The sum of these times (ns) as milliseconds a step."""
     return ms(values.sum()) / timed.steps.steady_count
 
@@ -176,17 +176,11 @@ def title(linked: TraceJoins, code: int) -> str:
 
 def in_stream_order(timed: Timed, rows: Bool) -> I64:
     """These device ops by step, stream and start."""
-    order = timed.memo(_stream_order)
-    return order[rows[order]].astype(np.int64)
-
-
-def _stream_order(timed: Timed) -> I32:
-    """All device ops by step, stream and start."""
-    order = np.arange(len(timed.trace.device_ops))  # rows are in the order of their starts
+    chosen = np.flatnonzero(rows)  # rows are in the order of their starts
     for column in (timed.trace.device_ops.stream, timed.steps.of_op):
-        if not is_sorted(column[order]):
-            order = order[stable_order(column[order])]
-    return order.astype(np.int32)
+        if not is_sorted(column[chosen]):
+            chosen = chosen[stable_order(column[chosen])]
+    return chosen
 
 
 def runs_of_neighbours(timed: Timed, order: I64, inside: Bool) -> tuple[I32, int]:
@@ -204,7 +198,7 @@ def runs_of_neighbours(timed: Timed, order: I64, inside: Bool) -> tuple[I32, int
     return run, int(starts.sum())
 
 
-def greatest(values: I64 | F64, run: I32 | I64, count: int | None = None) -> F64:
+def greatest(values: I32 | I64 | F64, run: I32 | I64, count: int | None = None) -> F64:
     """The greatest value of each run."""
     result = np.zeros(int(run.max(initial=-1)) + 1 if count is None else count)
     np.maximum.at(result, run, values)
@@ -284,7 +278,7 @@ def between_products(rated: WithRoofline, order: I64) -> I64:
     return result
 
 
-def _is_long(time: I64, softmax: Bool, a: int, b: int) -> bool:
+def _is_long(time: I32 | I64, softmax: Bool, a: int, b: int) -> bool:
     """Whether the softmax between two products takes as long as one over scores would."""
     between = slice(a + 1, b)
     longest = int(time[between][softmax[between]].max())

@@ -31,7 +31,7 @@ from traceanalyzer.analysis.tables.syncs import op_path, same_path, steady_lengt
 from traceanalyzer.analysis.time.host_timeline import dominant_nodes
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_US, cut, dataclass, maybe, metric, ms
-from traceanalyzer.trace import I32, I64, Bool
+from traceanalyzer.trace import I32, I64, Bool, narrowed
 
 
 @dataclass(frozen=True)
@@ -323,7 +323,7 @@ def _recorded_places(causes: Causes, min_us: float, left: IdleLeft | None) -> li
     if not len(chosen):
         return []
     node = causes.memo(nodes_behind_all)[chosen]
-    name = causes.memo(place_codes_all)[chosen]
+    name = causes.memo(place_codes_all)[chosen].astype(np.int32)
     groups = Groups.of(name, gaps.cause[chosen])
     total = groups.sum(length)
     idle = total.sum()
@@ -396,7 +396,7 @@ def place_codes(timed: Timed, gaps: Gaps, chosen: I32 | I64, node: I32) -> I32:
 def place_codes_all(causes: Causes) -> I32:
     """The code of the place behind each gap (`place_codes`)."""
     every = np.arange(len(causes.gaps))
-    return place_codes(causes.timed, causes.gaps, every, causes.memo(nodes_behind_all))
+    return narrowed(place_codes(causes.timed, causes.gaps, every, causes.memo(nodes_behind_all)))
 
 
 def place_names(timed: Timed) -> list[str]:
