@@ -83,6 +83,13 @@ def test_fields_and_signature_are_alike() -> None:
     assert ours("a").parts is not ours("a").parts
 
 
+def test_init_is_compiled_when_it_is_called() -> None:
+    ours, _ = both(Plain)
+    waiting = ours.__init__
+    assert ours("a") == ours("a")
+    assert ours.__init__ is not waiting
+
+
 @pytest.mark.parametrize("cls", both(Alone) + both(Nothing, eq=False) + both(Plain, kw_only=True))
 def test_it_does_not_change(cls: type[Any]) -> None:
     named = (

@@ -1,8 +1,8 @@
 """Frozen dataclasses that are made in a third of the time: every command loads two hundred before
 it begins.
 
-`dataclasses.dataclass` compiles six methods for each class. Here `__init__` alone is compiled; the
-others are shared, and know the names of the fields. What comes out is a dataclass: `fields`,
+`dataclasses.dataclass` compiles six methods for each class. Here `__init__` alone is compiled, when it
+is first called; the others are shared, and know the names of the fields. What comes out is a dataclass: `fields`,
 `replace`, `asdict` and all that reads fields see no difference. There is no `__post_init__`, and
 every field is one of `__init__`, compared, hashed and shown."""
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass  # what it is to a type checker
 
 Class = TypeVar("Class", bound=type[Any])
+_WAITING: dict[Any, type[Any]] = {}
+"""By what stands for an `__init__` that was not called yet: its class."""
 UNITS = {"ms": "ms", "us": "us", "ns": "ns", "share": "share", "gbs": "GB/s"}
 """Units of figures, by what their names end with."""
 
@@ -30,8 +32,9 @@ def _frozen(*, frozen: bool, eq: bool = True, kw_only: bool = False) -> "Callabl
     def made(cls: Class) -> Class:
         own = set(vars(cls))
         dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=kw_only)(cls)
-        methods = {
-            "__init__": _init(cls),
+        methods: dict[str, Any] = {
+            "__init__": _init_when_called(cls),
+            "__signature__": _OfInit(),
             "__repr__": _repr,
             "__setattr__": _refuse,
             "__delattr__": _refuse,
@@ -50,6 +53,29 @@ def _frozen(*, frozen: bool, eq: bool = True, kw_only: bool = False) -> "Callabl
 
 if not TYPE_CHECKING:
     dataclass = _frozen
+
+
+def _init_when_called(cls: type[Any]) -> "Callable[..., None]":
+    """Stands for `__init__` until it is called for the first time: most commands make objects of a
+    quarter of the classes."""
+
+    def __init__(_self: Any, /, *values: Any, **named: Any) -> None:  # noqa: N807 takes its place
+        cls.__init__ = _init(cls)
+        cls.__init__(_self, *values, **named)
+
+    _WAITING[__init__] = cls
+    return __init__
+
+
+class _OfInit:
+    """Where `inspect` looks for a class's own signature. There is none, so it takes that of
+    `__init__`, which is compiled for it."""
+
+    def __get__(self, _: object, cls: type[Any]) -> NoReturn:
+        waiting = _WAITING.get(cls.__init__)
+        if waiting is not None:
+            waiting.__init__ = _init(waiting)
+        raise AttributeError("__signature__")
 
 
 def _init(cls: type[Any]) -> "Callable[..., None]":
