@@ -27,8 +27,9 @@ def test_steps_are_recorded_and_the_script_keeps_its_output_and_status(tmp_path)
     assert timed["low_ms"] <= timed["step_time_ms"] <= timed["high_ms"]
     assert len(timed["series_ms"]) == timed["timed_steps"]
     assert timed["clock"] == "host"
-    assert timed["step_time_ms"] == pytest.approx(timed["wall_mean_ms"], rel=0.5)
-    assert "next: traceanalyzer analyze" in done.stderr
+    assert min(timed["series_ms"]) <= timed["wall_mean_ms"]
+    assert timed["wall_mean_ms"] <= 1.5 * max(timed["series_ms"])
+    assert "next: traceanalyzer analyze" in done.stderr.splitlines()[-2]  # then the verdict
     assert [
         line for line in done.stderr.splitlines() if not line.startswith("traceanalyzer: ")
     ] == []
@@ -60,7 +61,9 @@ def test_a_script_without_torch_is_told_so(tmp_path):
 
 
 def test_first_steps_are_timed_from_their_begin(tmp_path):
-    collect("torch", "-o", tmp_path, *SMALL, "--", sys.executable, TRAIN, 40)
+    options = (*SMALL, "--no-verdict")
+    done = collect("torch", "-o", tmp_path, *options, "--", sys.executable, TRAIN, 40)
+    assert "next: traceanalyzer analyze" in done.stderr.splitlines()[-1]
     timed = json.loads((tmp_path / "unprofiled.rank0.json").read_text())
     assert len(timed["first_steps_ms"]) == 2  # of --wait 2
     assert all(each > 1 for each in timed["first_steps_ms"])  # each sleeps for 1 ms

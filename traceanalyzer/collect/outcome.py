@@ -34,12 +34,17 @@ FIND = (
 )
 
 
+def recordings(plan: CapturePlan) -> list[Path]:
+    """What the recorder left, one file a rank or one in all; [] where it recorded nothing."""
+    return sorted(plan.path.glob(MADE_BY[plan.recorder]))
+
+
 def describe_outcome(plan: CapturePlan, returned: int, command: Sequence[str] = ()) -> list[str]:
     """Lines that say what was recorded by `command`, or why nothing was; removes the processes' own
     notes."""
     seen = progress.read_progress(plan.path)
     progress.forget(plan.path)
-    files = sorted(plan.path.glob(MADE_BY[plan.recorder]))
+    files = recordings(plan)
     how = f"was ended by signal {-returned}" if returned < 0 else f"ended with status {returned}"
     lines = [*([f"the command {how}"] if returned else []), *_notes(seen)]
     if not files:

@@ -21,10 +21,15 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound="Callable[..., Any]")
 SECONDS = Number(min=0, min_open=True)
-ANALYZED = ("torch", "timing", "jax")
-"""Recorders whose recording is answered at once; an export of nsys may be large."""
 COMMAND = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 """Everything after the first word that is no option of ours belongs to the command."""
+VERDICT = click.option(
+    "--verdict/--no-verdict",
+    default=True,
+    show_default=True,
+    help="End with the verdict: reads the recording on this machine.",
+)
+"""For recorders whose recording is answered at once; an export of nsys may be large."""
 
 
 @click.group("collect", **help_of("collect"))
@@ -82,6 +87,7 @@ def _common(command: F) -> F:
 
 @_recorder("torch")
 @_common
+@VERDICT
 @_count(
     "--unprofiled-steps",
     UNPROFILED_STEPS,
@@ -139,6 +145,7 @@ def collect_torch(
 
 @_recorder("timing")
 @_common
+@VERDICT
 def collect_timing(words: tuple[str, ...], output: str | None, **options: Any) -> None:
     """Time every step, without a profiler."""
     _record("timing", words, output, options)
@@ -270,6 +277,7 @@ def collect_rocprofv3(words: tuple[str, ...], output: str | None, **options: Any
 
 @_recorder("jax")
 @_common
+@VERDICT
 @_count(
     "--unprofiled-steps",
     UNPROFILED_STEPS,
@@ -290,10 +298,12 @@ def _record(
     options: dict[str, Any],
     chosen: "NsysOptions | NcuOptions | None" = None,
 ) -> None:
+    """`verdict` of the options: whether the answer is to be said; recorders without it have none."""
     from traceanalyzer.collect import outcome, run
     from traceanalyzer.collect.host import environment
     from traceanalyzer.collect.plan import CapturePlan
 
+    says_verdict = options.pop("verdict", False)
     command = run.as_command(words)
     plan = CapturePlan(
         folder=str(Path(output or time.strftime("capture-%Y%m%d-%H%M%S")).absolute()),
@@ -310,13 +320,13 @@ def _record(
         lines = [f"what was recorded cannot be told: {type(error).__name__}: {error}"]
     for line in lines:
         run.echo_line(line)
-    if recorder in ANALYZED:
+    if says_verdict and outcome.recordings(plan):
         _say_verdict(plan)
     run.exit_as(returned)
 
 
 def _say_verdict(plan: "CapturePlan") -> None:
-    """The answer, in a sentence; nothing where there is no recording, or it cannot be read."""
+    """The answer, in a sentence; nothing where the recording cannot be read."""
     from traceanalyzer.collect import run
     from traceanalyzer.comparison.notebook import shown_of
 
