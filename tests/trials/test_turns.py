@@ -72,6 +72,15 @@ def test_each_switch_runs_once_at_first():
     assert len(runs.asked) == 4
 
 
+def test_one_fast_run_of_many_without_a_switch_does_not_end_its_trial():
+    runs = Runs(TIMES | {("fused_optimizer",): 8.0})
+    turns = Turns(runs, [run(ms=ms) for ms in (10.0, 10.2, 7.0, 9.9)])
+    trial = turns.in_turns(("fused_optimizer",), ())
+    assert trial.runs == 2
+    assert not turns.in_turns(("gc_freeze",), ()).won
+    assert runs.asked == [("fused_optimizer",), ("fused_optimizer",), (), ("gc_freeze",)]
+
+
 def test_what_was_faster_runs_in_turns_with_the_unchanged_program():
     runs, turns = _turns()
     final = turns.best_of([turns.screen("compile")])
