@@ -105,6 +105,14 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
 train(70)
 print(1)
 """,
+    "wants the signal of its limit on files": """
+import resource
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+train(12)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+train(60)
+sys.exit(9)
+""",
     "has no sys.stderr": """
 sys.stderr = None
 train(80)

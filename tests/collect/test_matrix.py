@@ -351,6 +351,7 @@ KIN = {
     "looks at all handlers",
     "has a thousand files",
     "recurses at the edge",
+    "wants the signal of its limit on files",
 }
 """Kin of others in the table: CI, which has fifteen minutes, runs the forty others."""
 

@@ -23,6 +23,8 @@ NUMBERS = (
     signal.SIGALRM,
     signal.SIGXCPU,
     signal.SIGHUP,
+    signal.SIGABRT,
+    signal.SIGURG,
 )
 AWAITS_EACH = f"""
 import signal, time

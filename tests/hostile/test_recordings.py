@@ -16,6 +16,7 @@ from tests.kineto_builder import KinetoTrace
 from tests.nsys_builder import small_run
 from traceanalyzer.base.errors import UnreadableInputError
 from traceanalyzer.base.limits import raised
+from traceanalyzer.base.sqlite_guard import allow_reads_of, distrust
 from traceanalyzer.ingest import load
 from traceanalyzer.report.build import build_report
 
@@ -271,6 +272,39 @@ def test_a_generated_column_is_not_worked_out(tmp_path):
         "INSERT INTO CUDNN_EVENTS (end) VALUES (1)",
     )
     analysed(tmp_path, data, "b.sqlite")
+
+
+def test_a_statement_that_goes_on_and_on_is_ended():
+    """Three tables of 2,000 rows beside one another."""
+    db = sqlite3.connect(":memory:")
+    db.executescript("CREATE TABLE a (n); CREATE TABLE b (n)")
+    db.executemany("INSERT INTO a VALUES (?)", ((n,) for n in range(2000)))
+    distrust(db, 1)
+    with pytest.raises(sqlite3.OperationalError, match="interrupted"):
+        db.execute("SELECT count(*) FROM a x, a y, a z").fetchall()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT * FROM seen",
+        "SELECT * FROM pragma_database_list",
+        "SELECT hex(n) FROM a",
+        "DELETE FROM a",
+        "ATTACH 'other.db' AS other",
+        "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT n FROM r",
+    ],
+)
+def test_a_statement_may_read_tables_and_nothing_else(statement):
+    db = sqlite3.connect(":memory:", isolation_level=None)
+    db.executescript(
+        "CREATE TABLE a (n); INSERT INTO a VALUES (1); CREATE VIEW seen AS SELECT n FROM a"
+    )
+    distrust(db, 1)
+    allow_reads_of(db, {"a"})
+    assert db.execute("SELECT max(n) FROM a").fetchall() == [(1,)]
+    with pytest.raises(sqlite3.DatabaseError, match=r"authoriz|prohibited|not authorized"):
+        db.execute(statement).fetchall()
 
 
 def test_a_table_whose_name_is_no_text(tmp_path):

@@ -25,10 +25,9 @@ OURS = frozenset(
             signal.SIGTTOU,
             signal.SIGCONT,
         ),  # the shell's job control
-        *(signal.SIGCHLD, signal.SIGWINCH, signal.SIGURG),  # ignored unless asked for
-        # faults of this process itself
-        *(signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT),
-        *(signal.SIGTRAP, signal.SIGSYS, signal.SIGPIPE),
+        *(signal.SIGCHLD, signal.SIGPIPE),  # of our own children and files
+        # faults of this process itself, which come again where a handler returns
+        *(signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL),
     )
 )
 """Signals that are not passed on."""

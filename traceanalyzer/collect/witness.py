@@ -11,9 +11,12 @@ import select
 import signal
 import time
 from contextlib import suppress
+from dataclasses import field
 
 from traceanalyzer.base import MS_PER_S, dataclass
 
+KEPT_SECONDS = 1.0
+"""How long what the witness said of another signal is kept: several are often sent at once."""
 HEARD_SECONDS = 0.2
 """How long after a signal the witness is asked: a group gets it at once, a control group within
 milliseconds."""
@@ -27,6 +30,8 @@ class Witness:
     pid: int
     heard: int
     alive: int  # this end is open as long as `collect` lives
+    kept: dict[int, float] = field(default_factory=dict)
+    """When it told of each signal that has not been asked for since."""
 
     def got(self, number: int) -> bool:
         """Whether it got this signal just now as well; waits a moment for it."""
@@ -34,13 +39,14 @@ class Witness:
         ready = select.poll()  # `select` takes no descriptor above 1,023
         ready.register(self.heard, select.POLLIN)
         while (left := until - time.monotonic()) > 0:
+            if time.monotonic() - self.kept.pop(number, float("-inf")) < KEPT_SECONDS:
+                return True
             if not ready.poll(left * MS_PER_S):
                 return False
             told = os.read(self.heard, PIPE_READ)
-            if number in told:
-                return True
             if not told:  # it was killed
                 return False
+            self.kept.update(dict.fromkeys(told, time.monotonic()))
         return False
 
     def dismiss(self) -> None:

@@ -1,9 +1,13 @@
-"""Files of a capture are written under their own name only when they are whole."""
+"""Files of a capture are written under their own name only when they are whole, and never end the
+program that is recorded."""
 
 import gzip
 import json
 import shutil
+import signal
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +17,21 @@ CHUNK_BYTES = 1 << 20
 UNFINISHED = b'"unfinished step"'
 
 
+@contextmanager
+def too_large_is_an_error() -> Iterator[None]:
+    """Inside, what is written beyond the program's limit on the size of files (RLIMIT_FSIZE) raises
+    OSError, also where the program wants the signal for that: it would end the program for a file
+    of ours."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGXFSZ])
+    try:
+        yield
+    finally:
+        if signal.SIGXFSZ not in before and signal.SIGXFSZ in signal.sigpending():
+            signal.sigwait([signal.SIGXFSZ])
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@too_large_is_an_error()
 def write_json(path: Path, value: Any) -> None:
     """Write a JSON file at once."""
     partial = path.with_name(f".{path.name}.partial")
@@ -20,6 +39,7 @@ def write_json(path: Path, value: Any) -> None:
     partial.replace(path)
 
 
+@too_large_is_an_error()
 def write_trace(profiler: Any, path: Path, unfinished_step: str | None = None) -> None:
     """Export a stopped torch.profiler as a gzipped chrome trace.
 

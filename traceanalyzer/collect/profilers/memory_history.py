@@ -16,6 +16,7 @@ from types import FrameType
 from typing import Any
 
 from traceanalyzer.collect.host import cuda
+from traceanalyzer.collect.host.files import too_large_is_an_error
 
 MAX_ENTRIES = 200_000
 """Entries kept, the newest: some hundred steps of a usual model, at most MAX_BYTES in the file."""
@@ -79,7 +80,8 @@ class MemoryHistory:
 def _dump(path: Path) -> None:
     import torch
 
-    torch.cuda.memory._dump_snapshot(str(path))
+    with too_large_is_an_error():
+        torch.cuda.memory._dump_snapshot(str(path))
     _drop_if_large(path)
 
 
@@ -101,7 +103,7 @@ def _dump_state(path: Path, device: int, asked: int, free: int) -> None:
     snapshot["device_traces"] = [
         [failure] if d == device else [] for d in range(max(len(traces), device + 1))
     ]
-    with path.open("wb") as file:
+    with too_large_is_an_error(), path.open("wb") as file:
         pickle.dump(snapshot, file, protocol=4)
     _drop_if_large(path)
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from traceanalyzer.collect.host import cuda
+from traceanalyzer.collect.host.files import too_large_is_an_error
 from traceanalyzer.collect.host.interrupt import MAIN_THREAD
 from traceanalyzer.collect.host.remarks import leave_unsaid
 from traceanalyzer.collect.plan import LIGHT_WARMUP, CapturePlan
@@ -118,6 +119,7 @@ class ProfilerSession:
         """Store a JSON value in the head of the recording."""
         self._profiler.add_metadata_json(name, json_text)
 
+    @too_large_is_an_error()
     def stop(self, *, last: bool = False) -> None:
         """Stop the profiler, which then writes what it has; only in its own thread can it be
         stopped.

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TextIO
 
 from traceanalyzer.base import NS_PER_MS, dataclass
 from traceanalyzer.collect.host import cuda, environment
+from traceanalyzer.collect.host.files import too_large_is_an_error
 from traceanalyzer.collect.host.ranks import own_file
 from traceanalyzer.collect.plan import CapturePlan
 from traceanalyzer.collect.steps.units import Amounts, DataTime
@@ -148,7 +149,8 @@ class StepSeriesFile:
         self.finished = True
         if self._lines is not None:
             self._write(at_end=True)
-            self._lines.close()
+            with too_large_is_an_error():
+                self._lines.close()
             self.abandon()
 
     def discard(self) -> None:
@@ -176,5 +178,7 @@ class StepSeriesFile:
 
     def _write(self, *, at_end: bool) -> None:
         laps = self._series.finished_laps(at_end=at_end)
-        if laps and self._lines is not None:
+        if not laps or self._lines is None:
+            return
+        with too_large_is_an_error():
             self._lines.write("".join(json.dumps(lap.line(DIGITS)) + "\n" for lap in laps))
