@@ -167,7 +167,9 @@ def test_pages_with_two_places_in_a_tree_are_not_read_twice(tmp_path: Path) -> N
     with sqlite3.connect(path, isolation_level=None) as connection:
         connection.execute("pragma page_size = 512")
         connection.execute("create table T (a integer)")
+        connection.execute("begin")  # else each row waits for the disk
         connection.executemany("insert into T values (?)", [(1000 + i,) for i in range(2000)])
+        connection.execute("commit")
         root = connection.execute("select rootpage from sqlite_master").fetchone()[0]
     data = bytearray(path.read_bytes())
     page = (root - 1) * 512
