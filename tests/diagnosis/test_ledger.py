@@ -103,6 +103,7 @@ def test_a_longer_stopwatch_stretches_the_work_and_adds_no_idle_time() -> None:
         (10.0, 0.6, (7.2, 1.0, 1.2, 0.6)),
         (8.5, 10.0, (6.0, 1.0, 1.0, 0.5)),
         (4.25, 10.0, (1.5, 0.25, 0.25, 2.25)),
+        (4.0, 0.0, (3.0, 0.5, 0.5, 0.0)),
     ],
 )
 def test_what_a_step_has_beyond_its_idle_time_is_stretched_work(

@@ -96,12 +96,13 @@ def fitted_to(step: Budget, step_ms: float, most_idle_ms: float) -> Budget:
     alone is longer than the step, all of the other becomes shorter, its idle time too."""
     busy = _busy_ms(step)
     if busy >= step_ms:
-        scale = step_ms / (busy + step.idle)
+        idle = min(step.idle, most_idle_ms)
+        scale = step_ms / (busy + idle)
         return Budget(
             step.compute * scale,
             step.exposed_communication * scale,
             step.exposed_copy * scale,
-            step.idle * scale,
+            idle * scale,
         )
     idle = min(step_ms - busy, most_idle_ms)
     work = step.compute + step.exposed_copy
