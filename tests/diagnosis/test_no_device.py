@@ -3,9 +3,19 @@ record."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
+import pytest
+
 from tests.analysis.build import TraceBuilder
+from tests.kineto_builder import KinetoTrace
+from traceanalyzer import analyze
 from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.measurements import measure
+from traceanalyzer.report.markdown.issue import render_markdown
+from traceanalyzer.report.outline.breakdown import host_parts
+from traceanalyzer.report.terminal.screen import render_screen
 
 
 def test_operators_alone() -> None:
@@ -32,3 +42,52 @@ def test_api_calls_alone() -> None:
     assert "nsys profile -t cuda" in found.summary.headline
     assert "torch" not in found.summary.headline
     assert [f.id for f in found.findings] == ["api-calls-only"]
+
+
+def on_a_laptop(tmp_path: Path) -> Path:
+    """Four steps of 100 us on a CPU: data 20, forward 30, backward 40; the last optimizer ends
+    after its step, as the recorder stops inside it."""
+    t = KinetoTrace()
+    for i in range(4):
+        at = 100 * i
+        t.step(i, at, 100)
+        t.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", at, 20)
+        t.op("aten::addmm", at + 20, 30, **{"Sequence number": i + 1, "Fwd thread id": 0})
+        engine = "autograd::engine::evaluate_function: AddmmBackward0"
+        t.op(engine, at + 50, 40, **{"Sequence number": i + 1, "Fwd thread id": 1})
+        t.annotation("Optimizer.step#Adam.step", at + 91, 50 if i == 3 else 5)
+    return t.write(tmp_path / "trace.rank0.json")
+
+
+def test_a_first_trial_on_a_laptop_is_answered(tmp_path: Path) -> None:
+    report = analyze(on_a_laptop(tmp_path))
+    assert report.summary.bottleneck == "inconclusive"
+    assert report.summary.headline.startswith(
+        "No GPU work was recorded: backward 40%, forward 30%, data 20%, optimizer 6% of each 100 us step as recorded; "
+        "most of it in autograd::engine::evaluate_function: AddmmBackward0 40.0 us, aten::addmm 30.0 us"
+    )
+    screen = render_screen(report)
+    assert screen.startswith("CPU ALONE   step 100 us as recorded   4 steps\n")
+    assert "  data         20.0 us  20.0%  ████████\n" in screen
+    assert "A GPU does not shorten the data loading: 20.0 us of each step. On the GPU" in screen
+    assert sum(part.ms for part in host_parts(report)) == pytest.approx(0.1)
+
+
+def test_the_stopwatch_of_a_laptop_counts(tmp_path: Path) -> None:
+    """80 us by the capture, 100 us in the recording: the step, its throughput and the basis are the
+    stopwatch's."""
+    on_a_laptop(tmp_path)
+    timed = {"steps": 60, "step_time_ms": 0.08, "steady": True}
+    (tmp_path / "unprofiled.rank0.json").write_text(json.dumps(timed))
+    report = analyze(tmp_path)
+    assert render_screen(report).startswith("CPU ALONE   step 80.0 us, 100 us with the profiler")
+    assert (report.summary.basis, report.summary.step_ms) == ("unprofiled", 0.08)
+    assert report.metrics.unprofiled_source == "measured"
+    assert report.metrics.throughput.steps_per_s == pytest.approx(12_500)
+    assert "| **recorded step** | **100** | **100%** | |" in render_markdown(report)
+
+
+def test_step_times_are_not_called_a_recording(tmp_path: Path) -> None:
+    log = tmp_path / "log.txt"
+    log.write_text("".join(f"step {i} time {8 if i % 10 else 30} ms\n" for i in range(60)))
+    assert render_screen(analyze(log)).startswith("STEP TIMES   step ")

@@ -26,6 +26,7 @@ from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.memory import memory_headline as memory_headline
 from traceanalyzer.diagnosis.outside import IDLE_CLASSES, MOST_SURE, outside_cause, sleep_of_host
 from traceanalyzer.diagnosis.rules.evidence import no_gpu_work
+from traceanalyzer.diagnosis.rules.host_alone import cpu_summary, is_cpu_alone
 from traceanalyzer.diagnosis.rules.timing import profiled_summary, timing_summary, told_summary
 from traceanalyzer.diagnosis.shares import Shares, missing_kernels, step_shares
 from traceanalyzer.replay.bounds import less_compute
@@ -175,7 +176,9 @@ def _without_a_trace(m: Measurements) -> Summary | None:
         return Summary("inconclusive", 0.0, text, "recorded", None)
     if m.trace.told is not None:
         return told_summary(m.trace.told)
-    return None if m.profiled is None else profiled_summary(m.profiled, m.trace.source)
+    if m.profiled is not None:
+        return profiled_summary(m.profiled, m.trace.source)
+    return cpu_summary(m) if is_cpu_alone(m) else None
 
 
 def _not_known(m: Measurements, cause: str, shares: Shares) -> str:

@@ -326,6 +326,9 @@ class Measurements(HasTimed):
     def step(self) -> of_steps.Step:
         """The step that verdict, findings and advice speak of."""
         known = self.unprofiled
+        timed = self.unprofiled_time if self.timed.device is None else None
+        if timed is not None:  # of the CPU alone: nothing takes it apart
+            return of_steps.Step("unprofiled", timed.step_ms, None, None)
         if known is None:
             return of_steps.Step("recorded", self.mean_step_ms, self.budget, self.idle)
         return of_steps.Step(

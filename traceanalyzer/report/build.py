@@ -18,6 +18,7 @@ from traceanalyzer.diagnosis.part_of_run import Selection
 from traceanalyzer.diagnosis.rank_costs import rank_costs
 from traceanalyzer.diagnosis.remedies.advice import looked_at
 from traceanalyzer.diagnosis.rules.evidence import profiler_note
+from traceanalyzer.diagnosis.rules.host_alone import is_cpu_alone
 from traceanalyzer.diagnosis.rules.recording import recording_notes
 from traceanalyzer.diagnosis.rules.timing import profiled_notes
 from traceanalyzer.diagnosis.selection import MeasuredRanks, measured
@@ -155,13 +156,15 @@ def _metrics(m: Measurements) -> Metrics:
     steps = m.timed.steps
     kernels = m.linked.is_kernel & m.timed.steady_ops
     idle_share = m.budget.idle / m.mean_step_ms if m.budget and m.mean_step_ms else None
+    is_known = m.step.basis == "unprofiled"
+    how = "estimated" if m.unprofiled_time is None else "measured"
     return Metrics(
         step_time_ms=m.step_time,
         step_source=steps.source,
         warmup_steps=steps.warmup,
         unprofiled=m.unprofiled,
-        unprofiled_step_time_ms=m.unprofiled.step_time_ms if m.unprofiled else None,
-        unprofiled_source=m.unprofiled.source if m.unprofiled else None,
+        unprofiled_step_time_ms=m.step.step_ms if is_known else None,
+        unprofiled_source=how if is_known else None,
         kernels_per_step=None
         if m.timed.device is None
         else float(kernels.sum() / steps.steady_count),
@@ -303,7 +306,8 @@ def _device_notes(m: Measurements) -> Iterator[str]:
         yield from sorted(
             m.trace.health.notes, key=lambda note: not note.startswith("nsys reports: ")
         )
-        yield "The recording holds no GPU work: nothing is said about the GPU."
+        note = "The recording holds no GPU work: nothing is said about the GPU."
+        yield MinorNote(note) if is_cpu_alone(m) else note
     elif not m.trace.collected.api:
         yield (
             "API calls were not recorded: launches, waits and the causes of idle time cannot "

@@ -106,3 +106,15 @@ def test_two_processes_with_one_id_are_refused(tmp_path: Path) -> None:
         row["pid"] = 7 if row["cat"] == "cuda_runtime" else row["pid"]
     with pytest.raises(UnreadableInputError, match="same correlation ids twice"):
         load([t.write(tmp_path / "merged.json")])
+
+
+def test_a_thread_that_polls_events_under_one_id_is_no_second_process(tmp_path: Path) -> None:
+    """CUPTI gives the calls of NCCL's watchdog one id: 40 of 44 calls here."""
+    t = two_ranks(0, late_us=0)
+    args = {"correlation": 99, "device": 0, "stream": 7}
+    poll = {"ph": "X", "cat": "cuda_runtime", "name": "cudaEventQuery", "pid": 100, "tid": 9}
+    for i in range(40):
+        t.add(poll | {"ts": 10 * i, "dur": 2, "args": args})
+    trace = load([t.write(tmp_path / "polled.json")]).traces[0]
+    assert len(trace.api_calls) == 44
+    assert trace.device_ops.start.tolist() == [5_000, 105_000, 205_000, 305_000]

@@ -20,7 +20,7 @@ from traceanalyzer.analysis.names.phase_names import Role
 from traceanalyzer.analysis.names.pytorch import LIBRARY_RANGE, MULTI_TENSOR, OPTIMIZER_STEP
 from traceanalyzer.analysis.phases.phase_ranges import PhaseRanges
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.trace import I32, I64, U8, Bool, HostRanges, RangeKind, distinct
+from traceanalyzer.trace import I32, I64, U8, Bool, RangeKind, distinct
 
 DERIVED = (
     Role.FORWARD,
@@ -104,7 +104,11 @@ def _before_its_pass(linked: TraceJoins, nodes: I64, top: I32, role: U8) -> Bool
     return result & ~np.isin(nodes, makers)
 
 
-def host_time(table: HostRanges, rows: I32 | I64) -> int:
-    """Time that the ranges cover (union on each thread, summed over threads), ns."""
-    threads = (rows[table.thread[rows] == thread] for thread in distinct(table.thread[rows]))
-    return sum(union(table.start[mine], table.end[mine]).total for mine in threads)
+def host_time(timed: Timed, rows: I32 | I64) -> int:
+    """Time that host ranges of steady steps cover (union on each thread, summed over threads),
+    ns."""
+    table = timed.trace.host_ranges
+    end = timed.until_steady_end(table.end[rows])
+    thread = table.thread[rows]
+    start = table.start[rows]
+    return sum(union(start[thread == one], end[thread == one]).total for one in distinct(thread))

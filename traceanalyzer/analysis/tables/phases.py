@@ -203,7 +203,7 @@ def _row(timed: Timed, step_ns: float, phase: _Phase, unprofiled: PhaseIdle | No
         gaps = timed.activity[timed.device].gaps
         idle = int(measure(gaps, inside.start, inside.end).sum()) / steps
         left_ms = None if unprofiled is None else unprofiled.inside_ms(inside)
-    host_ns = host_time(table, phase.rows)
+    host_ns = host_time(timed, phase.rows)
     return PhaseStats(
         rank=timed.trace.rank,
         name=phase.path[-1],

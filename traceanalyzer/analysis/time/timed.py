@@ -122,6 +122,11 @@ class Timed(Memo):
 
         return blockwise(is_steady, start)
 
+    def until_steady_end(self, end: I64) -> I64:
+        """These ends of host ranges, ns, none after the last steady-state step's on the host: its
+        last range may outlast it."""
+        return np.minimum(end, self.steps.host_end[self.steps.steady][-1])
+
     @cached_property
     def steady_calls(self) -> Bool:
         """Which API calls begin in the host range of a steady-state step."""

@@ -139,7 +139,7 @@ def _steps(m: Measurements, stats: TimingStats) -> str:
             f"{stats.outliers} of {stats.steps} take much longer "
             f"({stats.outlier_excess_share:.0%} of the time)"
         )
-        return f"{each}s take {digits(stats.median_ms)} ms, and {slow}"
+        return f"The median {each.lower()} takes {digits(stats.median_ms)} ms, and {slow}"
     timed = {
         "forward": stats.forward_ms,
         "backward": stats.backward_ms,

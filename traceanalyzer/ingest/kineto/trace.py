@@ -61,7 +61,7 @@ def kineto_trace(path: Path, file: KinetoFile, rows: KinetoRows, damage: str) ->
     columns. Raises MergedRanksError."""
     metadata = parse_metadata(file.metadata)
     events = _events(path, rows)
-    if file.arrays == 1 and _are_doubled(events.api):
+    if file.arrays == 1 and _are_doubled(events):
         raise MergedRanksError(
             f"{path}: calls of one process have the same correlation ids twice: recordings of several processes with "
             "one process id (as in containers) were merged, and which work is whose cannot be told; give the file of "
@@ -214,9 +214,18 @@ def _launching_processes(rows: KinetoRows, api: ApiCalls, ops: DeviceOps) -> int
     return sum(1 for share in own_shares if share > _LAUNCHED_SHARE)
 
 
-def _are_doubled(api: ApiCalls) -> bool:
-    """Whether calls of one name have one correlation id so often that they are of two processes. No
-    two calls of one process have the same id, but for a driver's call beneath the runtime's."""
+def _are_doubled(events: _Events) -> bool:
+    """Whether so many calls of one name launch under the id of another that they are of two
+    processes. Calls of one process have an id each, but for a driver's call beneath the runtime's.
+    Calls that launch nothing do not count: CUPTI gives all calls of a thread that polls events one
+    id."""
+    if not _have_doubles(events.api):
+        return False
+    return _have_doubles(events.api.take(np.isin(events.api.correlation, events.ops.correlation)))
+
+
+def _have_doubles(api: ApiCalls) -> bool:
+    """Whether more than a few calls with an id share it with another call of their name."""
     known = api.correlation > 0
     ids = api.correlation[known]
     least = (1 - _DOUBLED_SHARE) * len(ids)

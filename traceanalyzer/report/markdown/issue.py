@@ -81,10 +81,14 @@ def _points(report: Report) -> list[str]:
 
 def _budget(report: Report) -> list[str]:
     parts = breakdown.budget(report)
-    if not parts:
-        return ["No GPU work was measured, so there is no budget of the time."]
     step_ms = step_times.step_ms(report) or 0.0
     unit = step_times.figure_unit(report)
+    if not parts:
+        parts = breakdown.host_parts(report)
+        step_ms = step_times.recorded_ms(report) or 0.0
+        unit = f"recorded {unit}"
+    if not parts:
+        return ["No GPU work was measured, so there is no budget of the time."]
     scale = scale_for(step_ms, "ms")
     head, rows = markdown_table(
         [f"Where the {unit} goes", f"Time ({scale.label})", f"Share of {unit}"],

@@ -3,10 +3,11 @@
 from collections.abc import Iterable
 
 from traceanalyzer.base import dataclass
-from traceanalyzer.report.figures.step_times import step_ms
+from traceanalyzer.report.figures.step_times import recorded_ms, step_ms
 from traceanalyzer.report.format import label
 from traceanalyzer.report.model import Report
 
+PART_OF_BACKWARD = "recomputation"
 SHOWN_SHARE = 0.01  # parts of the step below this are not on the first screen
 OF_COMMUNICATION = {
     "transfer": "time in collectives at which all ranks had arrived",
@@ -65,6 +66,25 @@ def budget(report: Report) -> list[BudgetShare]:
         if ms > 0
     ]
     return parts + sorted(causes, key=lambda cause: -cause.ms)
+
+
+def host_parts(report: Report) -> list[BudgetShare]:
+    """The recorded step of the CPU alone by phase, and the rest of it; empty where a GPU worked, no
+    phase is known, or threads ran phases at the same time."""
+    phases = report.metrics.phases
+    total = recorded_ms(report)
+    if report.devices or phases is None or not total:
+        return []
+    known = {
+        name: time.host_ms
+        for name, time in vars(phases).items()
+        if time is not None and name != PART_OF_BACKWARD
+    }
+    rest = total - sum(known.values())
+    if rest < 0:
+        return []
+    longest = sorted(known.items(), key=lambda item: -item[1])
+    return [_share(name, ms, total) for name, ms in [*longest, ("other", rest)]]
 
 
 def _parts_of(report: Report, name: str, ms: float, total: float) -> list[BudgetShare]:

@@ -13,14 +13,23 @@ from traceanalyzer.diagnosis.finding import Evidence, Finding, Recommendation
 from traceanalyzer.diagnosis.ranking import answering, is_worth_showing
 from traceanalyzer.diagnosis.remedies import REMEDIES
 from traceanalyzer.diagnosis.rules.device import GPU_BUSY
-from traceanalyzer.report.figures.step_times import figure_unit, step_ms
+from traceanalyzer.report.figures.step_times import figure_unit, recorded_ms, step_ms
 from traceanalyzer.report.format import figure, number, scale_for, scaled
 from traceanalyzer.report.model import Report
-from traceanalyzer.report.outline.opening import SUMS, TEXTS, companion, only_kind
+from traceanalyzer.report.outline.opening import (
+    CPU_ALONE,
+    STEP_TIMES,
+    SUMS,
+    TEXTS,
+    companion,
+    only_kind,
+    verdict,
+)
 
 USUALLY_AGAINST: dict[str | None, str] = {remedy.id: remedy.finding for remedy in REMEDIES}
 """The finding that a remedy is against; where gains of advice sum to more than the step, it may
 stand under a larger one."""
+LEAST_LOADING = 0.02  # of a step on the CPU, from which loading data is named
 BUSY = 0.9  # share of the step from which a GPU counts as busy
 TABLES = {
     "sync": "show syncs",
@@ -74,6 +83,12 @@ def no_advice(report: Report) -> str:
         return "Nothing to change."
     if kind in SUMS:
         return "No recommendation: sums by name do not tell what waits for what."
+    if verdict(report) == CPU_ALONE:
+        return (
+            f"{_loading(report)}On the GPU host: traceanalyzer collect torch -- {command(report)}"
+        )
+    if verdict(report) == STEP_TIMES:
+        return "No recommendation: step times do not tell what to change."
     if not report.devices:
         lacking = evidence.get("next step", "")
         return "No recommendation: the GPU was not recorded." if lacking in headline else lacking
@@ -87,6 +102,15 @@ def no_advice(report: Report) -> str:
     )
     why = "Nothing to fix: the GPU is busy." if busy else "No known remedy is predicted to help."
     return f"{why} To go further: traceanalyzer {TABLES.get(bottleneck, 'show kernels')} PATH"
+
+
+def _loading(report: Report) -> str:
+    """What of a step on the CPU a GPU does not shorten, in a sentence."""
+    phases = report.metrics.phases
+    data_ms = phases.data.host_ms if phases and phases.data else 0.0
+    if data_ms < LEAST_LOADING * (recorded_ms(report) or 0.0):
+        return ""
+    return f"A GPU does not shorten the data loading: {figure(data_ms, 'ms')} of each step. "
 
 
 def without_gain(report: Report) -> str | None:

@@ -30,6 +30,10 @@ TEXTS = {
 }  # texts that were pasted: their last note says what to record
 SUMS = ("key_averages", "nsys_stats", "nvprof", "rocprof_stats", "proton")
 """Tables of sums by name."""
+CPU_ALONE = "CPU alone"
+STEP_TIMES = "step times"
+TIMING_LOG = "timing_log"
+CPU_ONLY = "cpu-only"  # the finding on a recording without launches
 LONGEST_NAME = 40  # characters of GPUs' names on the first screen
 CLEAR = 0.75  # from here on a verdict is clear, likely; below it is a close call
 LIKELY = 0.5
@@ -43,10 +47,20 @@ def verdict(report: Report) -> str:
     if alone:
         return alone
     if summary.bottleneck == "inconclusive":
-        return "inconclusive"
+        return _without_verdict(report)
     if summary.beside is not None:
         return f"{summary.bottleneck}- and {summary.beside}-bound"
     return f"{summary.bottleneck}-bound ({confidence(report)})"
+
+
+def _without_verdict(report: Report) -> str:
+    """What the report is on, where no part of a GPU's step can be the bottleneck."""
+    if not report.devices and report.metrics.step_time_ms is not None:
+        if only_kind(report) == TIMING_LOG:
+            return STEP_TIMES
+        if any(finding.id == CPU_ONLY for finding in report.findings):
+            return CPU_ALONE
+    return "inconclusive"
 
 
 def confidence(report: Report) -> str:
@@ -66,7 +80,8 @@ def step_times_in_words(report: Report) -> str:
         return "no steps" if total is None else f"no steps in {figure(total, 'ms')} of recording"
     if plainly is None:
         unit = figure_unit(report)
-        recorded = " as recorded" if unit != "recording" else ""
+        by_stopwatch = only_kind(report) == TIMING_LOG
+        recorded = "" if unit == "recording" or by_stopwatch else " as recorded"
         return f"{unit} {figure(time.mean, 'ms')}{recorded}"
     about = "about " if report.metrics.unprofiled_source == "estimated" else ""
     alike = figure(plainly, "ms") == figure(time.mean, "ms")

@@ -23,6 +23,7 @@ WAYS_TO_FIT = ((SHOWN_CHANGES, False), (SHOWN_CHANGES, True), (2, False), (2, Tr
 SCREEN_LINES = 24  # of a terminal; of more a pager would show the end alone
 SHOWN_CAVEATS = 2
 BAR_WIDTH = 40
+OF_A_PATH = "PATH"  # where there is no room for the path itself
 OF_COMPILE = {"mark_dynamic", "remove_graph_breaks", "warm_cache", "fix_compile_error"}
 STYLES = {
     "compute": "green",
@@ -105,7 +106,8 @@ def _culprit(page: TerminalPage, report: Report) -> None:
 
 
 def _budget(page: TerminalPage, report: Report) -> None:
-    parts = [part for part in breakdown.budget(report) if part.share >= breakdown.SHOWN_SHARE]
+    every = breakdown.budget(report) or breakdown.host_parts(report)
+    parts = [part for part in every if part.share >= breakdown.SHOWN_SHARE]
     if not parts:
         return
     page.line("")
@@ -162,23 +164,28 @@ def _caveats(page: TerminalPage, report: Report) -> None:
 
 
 def _next(page: TerminalPage, report: Report) -> None:
+    """What to type next: with the recording's path where there is room for it."""
     page.line("")
     path = shown_path(
-        report.inputs[0].path if len(report.inputs) == 1 else "", "PATH", page.width // 3
+        report.inputs[0].path if len(report.inputs) == 1 else "", OF_A_PATH, page.width // 3
     )
+    ways = [way for shown in (path, OF_A_PATH) for way in _ways_on(report, shown)]
+    texts = [f"Next: traceanalyzer {' | '.join(commands)}" for commands in ways]
+    page.line(next((text for text in texts if cell_len(text) <= page.width), texts[-1]), "dim")
+
+
+def _ways_on(report: Report, path: str) -> list[list[str]]:
+    """The commands behind `traceanalyzer`, and fewer of them."""
     table = gains.TABLES.get(report.summary.bottleneck, "") if report.devices else ""
     more = [f"{table} {path}"] if table else []
     finding = gains.explained(report)
     about = [f"explain {finding.id}"] if finding is not None else []
-    every = [*more, *about, f"analyze {path} --full", "-o report.html"]
-    texts = (
-        f"Next: traceanalyzer {' | '.join(some)}"
-        for some in (every, every[:-1], [*more, every[-2]])
-    )
-    page.line(
-        next((text for text in texts if cell_len(text) <= page.width), every[0]),
-        "dim",
-    )
+    whole_report = f"analyze {path} --full"
+    return [
+        [*more, *about, whole_report, "-o report.html"],
+        [*more, *about, whole_report],
+        [*more, whole_report],
+    ]
 
 
 def render_terminal(report: Report, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
