@@ -35,6 +35,7 @@ from traceanalyzer.replay.scenarios import COMMUNICATION_FREE, COPIES_HIDDEN
 from traceanalyzer.replay.unprofiled import REMOVED
 from traceanalyzer.trace import DeviceOpKind
 
+START_UP = "this is a start-up"
 MIN_DEVICE_OPS = 10
 """A recording without repeated steps and with fewer device ops than this is not classified."""
 BUSY = 0.9  # where the GPU has hardly any idle time, few ops are no reason to doubt it
@@ -292,8 +293,8 @@ def _shares(m: Measurements) -> Shares | str:
     count = int(m.timed.steady_ops.sum())
     if m.linked.memo(is_start_up):
         return (
-            "this is a start-up: CUDA graphs are captured, and none is replayed. Give it with a recording of the "
-            "replays, whose kernels it names."
+            f"{START_UP}: CUDA graphs are captured, and none is replayed. Give it with a recording of the replays, "
+            "whose kernels it names."
         )
     if not len(m.trace.device_ops):
         return no_gpu_work(m)

@@ -67,9 +67,10 @@ def diagnose(m: Measurements, rules: Sequence[Rule] = RULES) -> Diagnosis:
     worth_most = next((one.cls for one in best_first if _pays(one)), None)
     summary = classify(m, [worth_most, _largest(m, settled)])
     advice = [one for one in advice if _stands(m, summary, one)]
-    gains, advice = _against(settled, gpu_work_first(advice, summary.bottleneck), m.step.step_ms)
+    advice = gpu_work_first(advice, summary.bottleneck)
+    lifted = _lifted(settled, _gains(settled, advice, m.step.step_ms), m.step.step_ms)
     found, compiling = m.memo(on_compile)[1:]
-    findings = [*_findings(m, _lifted(settled, gains, m.step.step_ms), summary.bottleneck), *found]
+    findings = [*_findings(m, settled, lifted, summary.bottleneck), *found]
     advice = ranked_advice([*advice, *compiling], m.step.step_ms)
     advice = sorted(advice, key=lambda one: not one.id.startswith(IN_EACH_STEP))
     advice = with_reason(advice, summary, _idle_ms(m, summary.bottleneck))
@@ -163,47 +164,45 @@ def _by_headroom(settled: Settled) -> Settled:
     return sorted(settled, key=lambda pair: -1.0 if pair[1] is None else pair[1], reverse=True)
 
 
-def _against(
-    settled: Settled, advice: list[Recommendation], step_ms: float
-) -> tuple[list[float], list[Recommendation]]:
-    """Gains of advice on each finding, ms, and the advice: what is beyond the step is against the
-    largest finding."""
-    gains = [0.0] * len(settled)
-    kept = list[Recommendation]()
+def _gains(
+    settled: Settled, advice: Sequence[Recommendation], step_ms: float
+) -> list[float | None]:
+    """What advice on each finding gains, ms. None where all together would be more than the step:
+    advice on it gains what others count."""
+    gains: list[float | None] = [0.0] * len(settled)
     for recommendation in advice:
-        gain = (
-            0.0
-            if recommendation.predicted_step_ms is None
-            else step_ms - recommendation.predicted_step_ms
-        )
+        if recommendation.predicted_step_ms is None:
+            continue
+        gain = step_ms - recommendation.predicted_step_ms
         known = (
             i
-            for i, (d, h) in enumerate(settled)
-            if h is not None and f"{recommendation.id}-".startswith(f"{d.id}-")
+            for i, (draft, headroom) in enumerate(settled)
+            if headroom is not None and f"{recommendation.id}-".startswith(f"{draft.id}-")
         )
         at = next(known, None)
-        if at is not None and gain > gains[at]:
-            if gain + sum(gains) - gains[at] > step_ms:
-                most = settled[int(np.argmax(gains))][0]
-                recommendation = replace(recommendation, id=most.id, cls=most.cls)
-            else:
-                gains[at] = gain
-        kept.append(recommendation)
-    return gains, kept
+        before = None if at is None else gains[at]
+        if at is None or before is None or gain <= before:
+            continue
+        total = sum(filter(None, gains)) - before + gain
+        gains[at] = gain if total <= step_ms else None
+    return gains
 
 
-def _lifted(settled: Settled, gains: list[float], step_ms: float) -> Settled:
-    """No headroom below what advice on the finding gains: what that takes from other findings is no
-    longer theirs."""
-    wanted = [
-        max(headroom or 0.0, gain) for (_, headroom), gain in zip(settled, gains, strict=True)
+def _lifted(settled: Settled, gains: Sequence[float | None], step_ms: float) -> list[float | None]:
+    """Headrooms, ms: none below what advice on the finding gains; what that takes from other
+    findings is no longer theirs. None where that is more than others leave."""
+    known = [
+        (headroom or 0.0, gain)
+        for (_, headroom), gain in zip(settled, gains, strict=True)
+        if gain is not None
     ]
-    spare = sum(wanted) - sum(gains)
-    over = max(sum(wanted) - step_ms, 0.0)
+    wanted = sum(max(headroom, gain) for headroom, gain in known)
+    spare = wanted - sum(gain for _, gain in known)
+    over = max(wanted - step_ms, 0.0)
     kept = 1.0 - min(over / spare, 1.0) if spare > 0 else 1.0
     return [
-        (draft, None if headroom is None else gain + kept * (want - gain))
-        for (draft, headroom), want, gain in zip(settled, wanted, gains, strict=True)
+        None if headroom is None or gain is None else gain + kept * max(headroom - gain, 0.0)
+        for (_, headroom), gain in zip(settled, gains, strict=True)
     ]
 
 
@@ -219,9 +218,15 @@ def _largest(m: Measurements, settled: Settled) -> BottleneckClass | None:
     return cls if headroom >= HIGH_SHARE * m.step.step_ms else None
 
 
-def _findings(m: Measurements, settled: Settled, bottleneck: BottleneckClass) -> list[Finding]:
+def _findings(
+    m: Measurements,
+    settled: Settled,
+    lifted: Sequence[float | None],
+    bottleneck: BottleneckClass,
+) -> list[Finding]:
     """By headroom; of idle time by something outside or few ops, and of GPU work not in the
-    verdict, it is unknown."""
+    verdict, it is unknown. What it would be alone says how severe a finding is whose headroom others
+    count."""
     unnamed = bottleneck == "inconclusive"
     promised = not m.memo(outside_cause) and not too_few_ops(m, m.memo(step_shares))
 
@@ -229,15 +234,12 @@ def _findings(m: Measurements, settled: Settled, bottleneck: BottleneckClass) ->
         bound = draft.id == GPU_BUSY and (draft.cls != bottleneck or unnamed)
         return not bound and (promised or draft.cls not in IDLE_CLASSES)
 
-    shown = [(draft, headroom if known(draft) else None) for draft, headroom in settled]
-    return [
-        Finding(
-            d.id,
-            d.cls,
-            d.title,
-            severity_of(left and left / max(left, m.step.step_ms)),
-            left,
-            d.evidence,
-        )
-        for d, left in _by_headroom(shown)
-    ]
+    found = []
+    for (draft, alone), headroom in zip(settled, lifted, strict=True):
+        left = headroom if known(draft) else None
+        costs = (alone if headroom is None else headroom) if known(draft) else None
+        severity = severity_of(costs and costs / max(costs, m.step.step_ms))
+        found.append(Finding(draft.id, draft.cls, draft.title, severity, left, draft.evidence))
+    return sorted(
+        found, key=lambda one: -1.0 if one.headroom_ms is None else one.headroom_ms, reverse=True
+    )

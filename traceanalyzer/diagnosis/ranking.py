@@ -11,6 +11,9 @@ from traceanalyzer.diagnosis.finding import BottleneckClass, Recommendation, Sum
 WORTH_SHOWING = 1.05
 """What gains less is within the spread of hosts and clocks: it stands behind what gains more, and
 not on the first screen."""
+CLEAR_GAIN = 1.1
+"""A change that alone gains less stands behind changes that gain more together."""
+UNKNOWN = 3  # the kind of gain of a change of which nothing is predicted
 AS_GOOD = 0.9
 """Share of the best speedup from which what answers the verdict is named first."""
 LITTLE_SAVED = 1 / 3
@@ -52,12 +55,23 @@ def is_worth_showing(advice: Recommendation) -> bool:
     return advice.predicted_speedup is None or advice.predicted_speedup >= WORTH_SHOWING
 
 
-def _tier(advice: Recommendation) -> tuple[bool, bool, float]:
+def _tier(advice: Recommendation) -> tuple[bool, bool, int, float]:
     return (
         advice.may_not_help,
         not is_worth_showing(advice),
+        _kind_of_gain(advice),
         advice.predicted_step_ms or math.inf,
     )
+
+
+def _kind_of_gain(advice: Recommendation) -> int:
+    """A change that alone gains clearly, then what gains with others or by more work, then what
+    alone gains little, then what is unknown."""
+    if advice.predicted_speedup is not None:
+        return 0 if advice.predicted_speedup >= CLEAR_GAIN else 2
+    more = advice.as_much_work or advice.together
+    is_clear = more is not None and (more.speedup or 1.0) >= CLEAR_GAIN
+    return 1 if is_clear else UNKNOWN
 
 
 def with_reason(
@@ -111,13 +125,14 @@ def _answer_first(
     advice: Sequence[Recommendation], named: set[BottleneckClass]
 ) -> list[Recommendation]:
     """The advice with what answers the verdict in front where it gains nearly as much as what gains
-    most."""
+    most. What may not help is in front only of a gain that is unknown."""
     best = advice[0].predicted_speedup
+    is_unknown = _kind_of_gain(advice[0]) == UNKNOWN
     for candidate in advice[1:]:
         as_good = best is None or (candidate.predicted_speedup or 0.0) >= AS_GOOD * best
         if (
             candidate.cls in named
-            and not candidate.may_not_help
+            and (is_unknown or not candidate.may_not_help)
             and as_good
             and advice[0].cls not in named
         ):

@@ -321,8 +321,9 @@ def _device_notes(m: Measurements) -> Iterator[str]:
             yield MinorNote(of_profiler)
         yield from _unprofiled_notes(m)
         if m.replay is not None and m.replay.hiccups:
+            were = "was an outlier" if m.replay.hiccups == 1 else "were outliers"
             yield (
-                f"{m.replay.hiccups} of {m.timed.steps.steady_count} steps were outliers of no recorded cause; "
+                f"{m.replay.hiccups} of {m.timed.steps.steady_count} steps {were} of no recorded cause; "
                 "left out of the step without the profiler."
             )
     if m.timed.device is not None and missing_kernels(m) > NOTED_MISSING:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.analysis.build import TraceBuilder
-from traceanalyzer.analysis.causes.frames import _parts
+from traceanalyzer.analysis.causes.frames import _named, _parts
 from traceanalyzer.analysis.joined.python_stacks import PythonStacks
 
 NAMES = ["f", "g", "f", "g"]
@@ -56,3 +56,13 @@ def test_stacks_of_any_depth_are_gone_through_once() -> None:
     stacks.__dict__["parent"] = Counting()
     _parts(stacks, np.arange(5000), stacks.end - stacks.start, -1, 20_000_000)
     assert len(asked) <= 5000
+
+
+def test_functions_are_named_without_folders_and_addresses() -> None:
+    named = {
+        "/opt/conda/lib/video.py(129): preprocess": "video.py(129): preprocess",
+        "<built-in method conv2d of type object at 0x7fc958507a00>": "conv2d",
+        "<built-in function linear>": "linear",
+        "nn.Module: Linear_0": "nn.Module: Linear_0",
+    }
+    assert {frame: _named(frame) for frame in named} == named

@@ -17,6 +17,7 @@ on."""
 PARTS = 3
 MAX_FRAMES = 20_000  # frames of one gap that are looked at, the longest
 BUILT_IN = "<built-in"
+_OF_C = re.compile(r"<built-in (?:method|function) (\S+?)(?: of .*)?>$")
 _SOURCE = re.compile(r"(?:^|[/\\])([^/\\]+\(\d+\): .+)$")
 
 
@@ -40,13 +41,21 @@ def python_frames(timed: Timed, thread: int, start: int, end: int) -> str:
     # innermost.
     place = int(rows[spent >= WHOLE_SHARE * (end - start)].max(initial=-1))
     parts = _parts(stacks, rows, spent, place, end - start)
-    told = ", ".join(f"{name.rpartition(': ')[2]} {time / 1e6:.3g} ms" for name, time in parts)
+    told = ", ".join(
+        f"{_named(name).rpartition(': ')[2]} {time / 1e6:.3g} ms" for name, time in parts
+    )
     if place < 0:
         return told
-    name = stacks.strings[stacks.name[place]]
-    source = _SOURCE.search(name)
-    where = source[1] if source else name
+    where = _named(stacks.strings[stacks.name[place]])
     return f"{where} (of it {told})" if told else where
+
+
+def _named(frame: str) -> str:
+    """`video.py(129): preprocess` without its folders, and of a function written in C its name
+    without the address of what it belongs to."""
+    source = _SOURCE.search(frame)
+    of_c = _OF_C.match(frame)
+    return source[1] if source else of_c[1] if of_c else frame
 
 
 def _parts(

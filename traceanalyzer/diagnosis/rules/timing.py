@@ -59,6 +59,7 @@ INPUT_CONFIDENCE = 0.5
 show."""
 MAX_CONFIDENCE = 0.8  # however large the share: the log shows the host's time, not the GPU's
 FIND_OUT = "Record a few steps with `traceanalyzer collect torch` and analyse the trace."
+UNNAMED = "other"  # the class of kernels whose names tell none: that most are says nothing
 SHOWN_STEPS = 5  # slow steps that are named
 
 
@@ -88,6 +89,8 @@ def profiled_notes(table: Profiled) -> Iterator[str]:
         step = f"A step takes {digits(table.step_ms)} ms on the CPU"
         yield f"{step}, with the profiler; GPU work is {share:.0%} of that at most."
     for share, cls in table.classes[:1]:
+        if cls == UNNAMED:
+            continue
         yield f"{share:.0%} of the kernels' time is in {cls} kernels."
     for row in table.rows:
         if row.name in SPENT_IN and row.calls and row.self_cpu_ms:

@@ -9,6 +9,7 @@ from typing import Any
 
 from traceanalyzer.analysis.names.kernel_names import function_name
 from traceanalyzer.base import MEMORY
+from traceanalyzer.diagnosis.classify import START_UP
 from traceanalyzer.diagnosis.finding import Evidence, Finding, Recommendation
 from traceanalyzer.diagnosis.ranking import answering, is_worth_showing
 from traceanalyzer.diagnosis.remedies import REMEDIES
@@ -29,6 +30,10 @@ from traceanalyzer.report.outline.opening import (
 USUALLY_AGAINST: dict[str | None, str] = {remedy.id: remedy.finding for remedy in REMEDIES}
 """The finding that a remedy is against; where gains of advice sum to more than the step, it may
 stand under a larger one."""
+RECORDERS = {"nsys": "nsys", "xplane": "jax"} | dict.fromkeys(
+    ("rocpd", "rocprofv3", "rocprofv3_csv", "rpd", "rocprof", "rocprof_csv"), "rocprofv3"
+)
+"""The recorder of `collect` by kind of recording, where it is not `torch`."""
 LEAST_LOADING = 0.02  # of a step on the CPU, from which loading data is named
 BUSY = 0.9  # share of the step from which a GPU counts as busy
 TABLES = {
@@ -54,7 +59,11 @@ KNOWS_NCU = (None, "nvidia")  # makers of GPUs that Nsight Compute knows, as far
 def headroom(report: Report, finding: Finding) -> str:
     """What removing the cause of a finding would save."""
     if finding.headroom_ms is None:
-        return "headroom unknown"
+        promised = any(
+            f"{advice.id}-".startswith(f"{finding.id}-") and advice.predicted_step_ms is not None
+            for advice in report.recommendations
+        )
+        return "headroom: what its advice gains" if promised else "headroom unknown"
     total = step_ms(report)
     share = (
         f", {figure(finding.headroom_ms / total, 'share')} of the {figure_unit(report)}"
@@ -93,9 +102,7 @@ def no_advice(report: Report) -> str:
         lacking = evidence.get("next step", "")
         return "No recommendation: the GPU was not recorded." if lacking in headline else lacking
     if report.findings and bottleneck == "inconclusive":
-        record = f"traceanalyzer collect torch -- {command(report)}"
-        next_step = evidence.get("next step", record)
-        return f"Not enough data. Next: {next_step}."
+        return f"Not enough data. Next: {evidence.get('next step', _recording_that_tells(report))}."
     busy = (
         bottleneck in OF_KERNELS
         and (getattr(report.metrics.utilisation, "gpu_busy_share", None) or 0.0) >= BUSY
@@ -113,6 +120,17 @@ def _loading(report: Report) -> str:
     return f"A GPU does not shorten the data loading: {figure(data_ms, 'ms')} of each step. "
 
 
+def _recording_that_tells(report: Report) -> str:
+    """What to record, with the recorder that made this recording where it is not PyTorch's."""
+    if START_UP in report.summary.headline:
+        return "traceanalyzer analyze CAPTURE REPLAYS"
+    if report.tables.get("iterations"):
+        return "record more iterations of the server, with its profiler's CPU and GPU activities"
+    recorder = RECORDERS.get(only_kind(report), "torch")
+    program = command(report) if recorder == "torch" else "COMMAND"
+    return f"traceanalyzer collect {recorder} -- {program}"
+
+
 def without_gain(report: Report) -> str | None:
     """Findings whose remedies would not shorten the step, in a sentence; None where there is
     none."""
@@ -120,7 +138,7 @@ def without_gain(report: Report) -> str | None:
     advised += [f"{USUALLY_AGAINST.get(advice.remedy, '')}-" for advice in report.recommendations]
     costly = [one.id for one in report.findings if one.headroom_ms and one.cls != "inconclusive"]
     left = [id_ for id_ in costly if not any(advice.startswith(f"{id_}-") for advice in advised)]
-    return f"Skipped, predicted gain under 1%: {', '.join(left)}." if left and advised else None
+    return f"Predicted to gain under 1% alone: {', '.join(left)}." if left and advised else None
 
 
 def explained(report: Report) -> Finding | None:

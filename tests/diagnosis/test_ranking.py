@@ -1,0 +1,64 @@
+"""The order of advice, and what findings count where advice on several gains more than the step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from traceanalyzer.diagnosis.diagnose import _gains, _lifted
+from traceanalyzer.diagnosis.draft import Draft
+from traceanalyzer.diagnosis.finding import (
+    AfterOthers,
+    BottleneckClass,
+    Recommendation,
+    Summary,
+)
+from traceanalyzer.diagnosis.ranking import ranked_advice, with_reason
+
+STEP_MS = 10.0
+
+
+def advice(id_: str, cls: BottleneckClass, step_ms: float | None = None) -> Recommendation:
+    """A change whose range holds no step as long as today's."""
+    speedup = None if step_ms is None else STEP_MS / step_ms
+    return Recommendation(id_, cls, "", step_ms, speedup, "", None, step_ms, step_ms)
+
+
+def ids(found: list[Recommendation]) -> list[str]:
+    return [one.id for one in found]
+
+
+def test_a_little_gain_stands_behind_a_large_one_of_two_changes() -> None:
+    """1.06x alone, 3.3x with another change, 1.25x alone, and one of which nothing is known."""
+    both = AfterOthers(["remove_syncs"], 3.0, 2.5, 3.5, STEP_MS / 3.0)
+    graph = replace(advice("graph", "launch"), together=both)
+    found = [advice("none", "compute"), advice("little", "memory", 9.4), graph]
+    assert ids(ranked_advice(found, STEP_MS)) == ["graph", "little", "none"]
+    clear = advice("clear", "memory", 8.0)
+    assert ids(ranked_advice([*found, clear], STEP_MS)) == ["clear", "graph", "little", "none"]
+
+
+def test_what_may_not_help_against_the_verdict_precedes_an_unknown_gain_for_something_else() -> (
+    None
+):
+    unknown = advice("undersized-kernels", "compute")
+    unsure = replace(advice("host-work", "host", 3.0), high_ms=STEP_MS)
+    summary = Summary("host", 0.8, "", "recorded", STEP_MS)
+    found = ranked_advice([unknown, unsure], STEP_MS)
+    assert ids(found) == ["undersized-kernels", "host-work"]
+    assert ids(with_reason(found, summary)) == ["host-work", "undersized-kernels"]
+
+
+def test_advice_on_findings_that_overlap_stays_with_its_own() -> None:
+    """8 and 3 of 10 ms: the second finding's 2 ms are counted with the first; a third one has what
+    is left of its 3 ms."""
+    settled = [
+        (Draft(name, "host", name, "none", None, []), headroom)
+        for name, headroom in (("shapes", 5.0), ("layout", 2.0), ("copies", 3.0))
+    ]
+    gains = _gains(
+        settled, [advice("shapes", "host", 2.0), advice("layout", "memory", 7.0)], STEP_MS
+    )
+    assert gains == [8.0, None, 0.0]
+    assert _lifted(settled, gains, STEP_MS) == [8.0, None, pytest.approx(2.0)]
