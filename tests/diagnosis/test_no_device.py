@@ -14,7 +14,7 @@ from traceanalyzer import analyze
 from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.report.markdown.issue import render_markdown
-from traceanalyzer.report.outline.breakdown import host_parts
+from traceanalyzer.report.outline.breakdown import cpu_phases
 from traceanalyzer.report.terminal.screen import render_screen
 
 
@@ -70,7 +70,7 @@ def test_a_first_trial_on_a_laptop_is_answered(tmp_path: Path) -> None:
     assert screen.startswith("CPU ALONE   step 100 us as recorded   4 steps\n")
     assert "  data         20.0 us  20.0%  ████████\n" in screen
     assert "A GPU does not shorten the data loading: 20.0 us of each step. On the GPU" in screen
-    assert sum(part.ms for part in host_parts(report)) == pytest.approx(0.1)
+    assert sum(part.ms for part in cpu_phases(report)) == pytest.approx(0.1)
 
 
 def test_the_stopwatch_of_a_laptop_counts(tmp_path: Path) -> None:

@@ -39,6 +39,14 @@ def test_a_little_gain_stands_behind_a_large_one_of_two_changes() -> None:
     assert ids(ranked_advice([*found, clear], STEP_MS)) == ["clear", "graph", "little", "none"]
 
 
+def test_what_needs_a_change_that_is_advised_stands_behind_it() -> None:
+    """Syncs first, 1.08x alone, then a graph, 3.3x with it."""
+    both = AfterOthers(["remove_syncs"], 3.0, 2.5, 3.5, STEP_MS / 3.0)
+    graph = replace(advice("graph", "launch"), together=both)
+    syncs = replace(advice("host-waits", "sync", 9.2), remedy="remove_syncs")
+    assert ids(ranked_advice([graph, syncs], STEP_MS)) == ["host-waits", "graph"]
+
+
 def test_what_may_not_help_against_the_verdict_precedes_an_unknown_gain_for_something_else() -> (
     None
 ):

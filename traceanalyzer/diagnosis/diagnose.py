@@ -170,22 +170,26 @@ def _gains(
     """What advice on each finding gains, ms. None where all together would be more than the step:
     advice on it gains what others count."""
     gains: list[float | None] = [0.0] * len(settled)
-    for recommendation in advice:
-        if recommendation.predicted_step_ms is None:
+    for recommended in advice:
+        index = _finding_of(settled, recommended)
+        if index is None or recommended.predicted_step_ms is None:
             continue
-        gain = step_ms - recommendation.predicted_step_ms
-        known = (
-            i
-            for i, (draft, headroom) in enumerate(settled)
-            if headroom is not None and f"{recommendation.id}-".startswith(f"{draft.id}-")
-        )
-        at = next(known, None)
-        before = None if at is None else gains[at]
-        if at is None or before is None or gain <= before:
-            continue
-        total = sum(filter(None, gains)) - before + gain
-        gains[at] = gain if total <= step_ms else None
+        gain = step_ms - recommended.predicted_step_ms
+        before = gains[index]
+        if before is not None and gain > before:
+            total = sum(filter(None, gains)) - before + gain
+            gains[index] = gain if total <= step_ms else None
     return gains
+
+
+def _finding_of(settled: Settled, advice: Recommendation) -> int | None:
+    """Which of the findings with headroom the advice is against; None where it is none of them."""
+    known = (
+        i
+        for i, (draft, headroom) in enumerate(settled)
+        if headroom is not None and f"{advice.id}-".startswith(f"{draft.id}-")
+    )
+    return next(known, None)
 
 
 def _lifted(settled: Settled, gains: Sequence[float | None], step_ms: float) -> list[float | None]:
@@ -234,12 +238,17 @@ def _findings(
         bound = draft.id == GPU_BUSY and (draft.cls != bottleneck or unnamed)
         return not bound and (promised or draft.cls not in IDLE_CLASSES)
 
-    found = []
-    for (draft, alone), headroom in zip(settled, lifted, strict=True):
-        left = headroom if known(draft) else None
-        costs = (alone if headroom is None else headroom) if known(draft) else None
-        severity = severity_of(costs and costs / max(costs, m.step.step_ms))
-        found.append(Finding(draft.id, draft.cls, draft.title, severity, left, draft.evidence))
+    found = [
+        _finding(m, draft, alone, headroom) if known(draft) else _finding(m, draft, None, None)
+        for (draft, alone), headroom in zip(settled, lifted, strict=True)
+    ]
     return sorted(
         found, key=lambda one: -1.0 if one.headroom_ms is None else one.headroom_ms, reverse=True
     )
+
+
+def _finding(m: Measurements, draft: Draft, alone: float | None, headroom: float | None) -> Finding:
+    """A draft with what removing its cause saves, ms; `alone`: what it would be without others."""
+    costs = alone if headroom is None else headroom
+    severity = severity_of(costs and costs / max(costs, m.step.step_ms))
+    return Finding(draft.id, draft.cls, draft.title, severity, headroom, draft.evidence)

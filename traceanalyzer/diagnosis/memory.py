@@ -19,6 +19,9 @@ from traceanalyzer.diagnosis.finding import (
     severity_of,
 )
 
+AGAINST_A_LEAK = "free_tensors"
+UNKNOWN_KIND = {"other": "of no known kind"}
+"""Categories that are no words for what is allocated."""
 LEAST_GAIN = 0.02  # share of the peak that a remedy has to bring to be recommended
 FRAGMENTED = 0.2
 """Share of the reserved bytes, at the peak of the allocated ones, from which holes are worth a
@@ -133,9 +136,10 @@ def memory_headline(devices: Sequence[MemoryOfDevice]) -> str:
     top = max(devices, key=lambda device: device.peak_bytes)
     where = f" in the {top.peak_phase} phase" if top.peak_phase else ""
     largest = max(top.at_peak, key=lambda name: top.at_peak[name])
+    kind = UNKNOWN_KIND.get(largest, largest.replace("_", " "))
     text = (
         f"{binary(top.peak_bytes)} allocated at the peak of GPU {top.device}{where}, "
-        f"{binary(top.at_peak[largest])} of it {largest.replace('_', ' ')}; {binary(top.reserved_bytes)} reserved."
+        f"{binary(top.at_peak[largest])} of it {kind}; {binary(top.reserved_bytes)} reserved."
     )
     growth = top.growth
     if growth.verdict in GROWTHS and growth.bytes_per_step:
@@ -279,7 +283,7 @@ def _against_growth(growth: Growth) -> tuple[str, str]:
     site = growth.sites[0].site if growth.sites else "the growing line"
     if growth.verdict == "leak":
         return (
-            "free_tensors",
+            AGAINST_A_LEAK,
             f"Keep no tensor of {site} across steps: store .item() or .detach().cpu()",
         )
     change = (
@@ -342,10 +346,10 @@ def _fragmentation(device: MemoryOfDevice) -> Iterator[MemoryFinding]:
 def memory_recommendations(
     devices: Sequence[MemoryOfDevice], forward_ms: float | None = None, step_ms: float | None = None
 ) -> list[MemoryRecommendation]:
-    """Remedies against what was found, the lowest predicted peak first. Times where a trace has
-    them."""
+    """Remedies against what was found: first against a leak, which fills any GPU, then the lowest
+    predicted peak. Times where a trace has them."""
     advice = [a for device in devices for a in _advice(device, forward_ms, step_ms)]
-    return sorted(advice, key=lambda a: -a.saved_bytes)
+    return sorted(advice, key=lambda a: (a.remedy != AGAINST_A_LEAK, -a.saved_bytes))
 
 
 def in_a_report(devices: Sequence[MemoryOfDevice]) -> tuple[list[Finding], list[Recommendation]]:

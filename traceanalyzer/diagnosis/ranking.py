@@ -39,7 +39,8 @@ WORDS = {
 def ranked_advice(advice: Sequence[Recommendation], step_ms: float) -> list[Recommendation]:
     """The advice in the order in which it is shown, what may not help marked."""
     marked = [replace(one, may_not_help=holds_no_gain(one, step_ms)) for one in advice]
-    return sorted(marked, key=_tier)
+    alone = {one.remedy for one in marked if one.predicted_speedup is not None}
+    return sorted(marked, key=lambda one: _tier(one, alone))
 
 
 def holds_no_gain(advice: Recommendation, step_ms: float) -> bool:
@@ -55,11 +56,13 @@ def is_worth_showing(advice: Recommendation) -> bool:
     return advice.predicted_speedup is None or advice.predicted_speedup >= WORTH_SHOWING
 
 
-def _tier(advice: Recommendation) -> tuple[bool, bool, int, float]:
+def _tier(advice: Recommendation, alone: set[str | None]) -> tuple[bool, bool, int, float]:
+    """`alone`: the changes that are advised by themselves; what needs one of them comes after."""
+    needed = set() if advice.together is None else set(advice.together.remedies)
     return (
         advice.may_not_help,
         not is_worth_showing(advice),
-        _kind_of_gain(advice),
+        UNKNOWN if needed & alone else _kind_of_gain(advice),
         advice.predicted_step_ms or math.inf,
     )
 

@@ -320,16 +320,22 @@ def _device_notes(m: Measurements) -> Iterator[str]:
         if of_profiler:
             yield MinorNote(of_profiler)
         yield from _unprofiled_notes(m)
-        if m.replay is not None and m.replay.hiccups:
-            were = "was an outlier" if m.replay.hiccups == 1 else "were outliers"
-            yield (
-                f"{m.replay.hiccups} of {m.timed.steps.steady_count} steps {were} of no recorded cause; "
-                "left out of the step without the profiler."
-            )
+        yield from _outlier_notes(m)
     if m.timed.device is not None and missing_kernels(m) > NOTED_MISSING:
         yield (
             f"The kernels of {missing_kernels(m):.1%} of the launches are missing (lost, or cut off): "
             "idle time is overstated by them."
+        )
+
+
+def _outlier_notes(m: Measurements) -> Iterator[str]:
+    """How many steps the estimate leaves out."""
+    outliers = 0 if m.replay is None else m.replay.hiccups
+    if outliers:
+        were = "was an outlier" if outliers == 1 else "were outliers"
+        yield (
+            f"{outliers} of {m.timed.steps.steady_count} steps {were} of no recorded cause; left out of the step "
+            "without the profiler."
         )
 
 

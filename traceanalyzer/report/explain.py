@@ -16,6 +16,29 @@ from traceanalyzer.report.outline.breakdown import OF_COMMUNICATION, OF_COPIES
 from traceanalyzer.report.outline.step_facts import GLOSSARY
 from traceanalyzer.report.table_entries import TABLES
 
+WITHOUT_A_REPLAY = {
+    "accumulate_gradients": (
+        "half the batch, and two of them for each update",
+        "memory-activations",
+    ),
+    "checkpoint": ("activations recomputed in the backward pass, not kept", "memory-activations"),
+    "chunked_loss": ("logits and loss computed for some rows at a time", "memory-large-loss"),
+    "expandable_segments": (
+        "segments that grow in place of many fixed ones",
+        "memory-fragmentation",
+    ),
+    "fix_compile_error": ("what cannot be compiled is mended, or left out", "compile-failed"),
+    "free_tensors": ("no tensor of the leaking line is kept across steps", "memory-leak"),
+    "mark_dynamic": (
+        "a size that changes is declared, so that one graph fits all",
+        "recompilation",
+    ),
+    "remove_graph_breaks": ("the line that splits the graph goes", "graph-break"),
+    "shard": ("ranks hold a part each of state, gradients, parameters", "oom-optimizer-state"),
+    "warm_cache": ("compiled code is kept from start to start", "compile-cache"),
+}
+"""Changes against findings on memory and compilation: what each is, and the finding."""
+
 
 @dataclass(frozen=True)
 class Explanation:
@@ -36,7 +59,14 @@ def explanations() -> list[Explanation]:
     )
     known = (*GLOSSARY, *glossary.items(), *OF_COMMUNICATION.items(), *OF_COPIES.items())
     words = [Explanation(word, "word", "", meaning) for word, meaning in known]
-    return [*words, *_changes(), *_tables(), *_figures(Report, ""), *_columns()]
+    return [
+        *words,
+        *_changes(),
+        *_changes_elsewhere(),
+        *_tables(),
+        *_figures(Report, ""),
+        *_columns(),
+    ]
 
 
 def _changes() -> Iterator[Explanation]:
@@ -50,6 +80,13 @@ def _changes() -> Iterator[Explanation]:
         basis = "" if "{" in assumed else f" Its replay assumes: {' '.join(assumed.split())}."
         meaning = f"a change that is recommended {offered}{basis} See `explain {remedy.finding}`."
         yield Explanation(remedy.id, "whatif", "", meaning)
+
+
+def _changes_elsewhere() -> Iterator[Explanation]:
+    """Changes whose gain is in bytes, or in the time of a start."""
+    for name, (what, finding) in WITHOUT_A_REPLAY.items():
+        meaning = f"a change that is recommended: {what}. See `explain {finding}`."
+        yield Explanation(name, "advice", "", meaning)
 
 
 def _tables() -> Iterator[Explanation]:

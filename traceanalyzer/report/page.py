@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from traceanalyzer.report.html import Details
     from traceanalyzer.report.model import Report
 
-SEE_COMPILE = "      traceanalyzer analyze TRACE LOG --full says what torch.compile did\n"
+OF_COMPILE = "      --full has all that torch.compile did{}.\n"
+WITH_TRACE = "; `analyze TRACE LOG` what it means for a step"
 
 
 @dataclass(frozen=True)
@@ -44,16 +45,20 @@ class ReportPage(Result):
         text = (render_terminal if self.full else render_screen)(self.report, width, colour)
         if self.compiled is None:
             return text
-        more = SEE_COMPILE
+        more = self._see_compile()
         if self.full:
             more = f"\n{Printed(Document('', self._more())).terminal(width, colour)}"
         return f"{text.rstrip()}\n{more}"
+
+    def _see_compile(self) -> str:
+        """Where more stands on compilation: also with a trace, where the log was alone."""
+        return OF_COMPILE.format("" if self.report.devices else WITH_TRACE)
 
     def markdown(self) -> str:
         """For an issue."""
         from traceanalyzer.report.markdown.issue import BRIEF, GITHUB_LIMIT, ROOM, render_markdown
 
-        more = "" if self.compiled is None else f"\n{SEE_COMPILE.strip()}\n"
+        more = "" if self.compiled is None else f"\n{self._see_compile().strip()}\n"
         if more and self.full:
             more = f"\n{Printed(Document('', self._more())).markdown()}"
         usual = GITHUB_LIMIT - ROOM if self.full else BRIEF - len(more)

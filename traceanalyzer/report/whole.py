@@ -18,7 +18,7 @@ from traceanalyzer.report.format import (
     scaled,
 )
 from traceanalyzer.report.model import Report
-from traceanalyzer.report.outline import gains, step_facts
+from traceanalyzer.report.outline import gains, opening, step_facts
 from traceanalyzer.report.parts.effort import effort_of
 
 TITLE = "Key figures"
@@ -128,7 +128,8 @@ def memory_sentence(report: Report) -> str:
         [f"{number(scaled(memory_used.reserved, scale))} reserved"] if memory_used.reserved else []
     )
     text = f"GPU memory ({scale.label}): {', '.join(parts)}."
-    if memory_used.growth not in GROWS:
+    # on a snapshot alone the headline says what grows
+    if memory_used.growth not in GROWS or opening.companion(report):
         return text
     where = f": {memory_used.growth_at}" if memory_used.growth_at else ""
     return f"{text} {GROWS[memory_used.growth]} {figure(memory_used.growth_per_step, MEMORY)} per step{where}."

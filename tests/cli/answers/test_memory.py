@@ -13,6 +13,9 @@ from click.testing import CliRunner
 from traceanalyzer.base.errors import RefusedSnapshotError
 from traceanalyzer.cli import cli
 from traceanalyzer.diagnosis.pages import finding_page
+from traceanalyzer.ingest.memory import read_snapshot
+from traceanalyzer.report.explain import explained
+from traceanalyzer.report.memory.build import memory_report
 
 DATA = Path(__file__).parents[2] / "data" / "memory"
 SAMPLES = Path(__file__).parents[3] / "sample_traces"
@@ -138,7 +141,8 @@ def test_the_answer_is_one_screen_and_analyze_has_one_too(file: Path) -> None:
     assert len(text.splitlines()) <= 24
     assert "Next: traceanalyzer analyze" in text
     same = CliRunner().invoke(cli, ["analyze", str(file)], catch_exceptions=False).stdout
-    assert same.startswith("GPU MEMORY\n")
+    failed = file.name.startswith("oom_")
+    assert same.startswith("OUT OF MEMORY\n" if failed else "GPU MEMORY")
     assert len(same.splitlines()) <= 24
     assert len(run(str(file), "--full").splitlines()) > 24
 
@@ -148,3 +152,12 @@ def test_the_headline_of_a_failure_is_what_frees_most() -> None:
     assert "125 MiB (131,072,000 bytes) did not fit in step 32" in " ".join(run(LEAK).split())
     fragmented = " ".join(run(FRAGMENTED).split())
     assert "Without fragmentation it fails 3 steps later, in step 9" in fragmented
+
+
+def test_advice_is_explained_by_the_name_that_it_has() -> None:
+    """A leak comes first, and each name on the screen has a page."""
+    report = memory_report(read_snapshot(Path(LEAK)))
+    assert report.recommendations[0].remedy == "free_tensors"
+    assert "[free_tensors]" in run(LEAK)
+    for advice in report.recommendations:
+        assert explained(advice.remedy)

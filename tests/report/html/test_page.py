@@ -14,11 +14,13 @@ from tests.report.html.conftest import SAMPLES, report_and_details
 from tests.report.html.timelines import timeline
 from tests.report.privacy.secret_report import OWN_KERNEL, PATTERNS, SECRETS, secret
 from tests.report.reports import HOSTILE, empty, full, hostile
+from traceanalyzer.report.document import Document, Section, TextTable
 from traceanalyzer.report.html import Details, frame, render_html
 from traceanalyzer.report.html import sections as module
 from traceanalyzer.report.html.frame import POLICY, heading
 from traceanalyzer.report.html.markup import Markup
 from traceanalyzer.report.outline import step_facts
+from traceanalyzer.report.printed import Printed
 from traceanalyzer.report.privacy.redact import redact_with
 from traceanalyzer.report.timeline.distributions import CollectiveMessage
 from traceanalyzer.report.timeline.icicle import IcicleBox
@@ -231,3 +233,19 @@ def test_nothing_hidden_is_left_on_the_page(monkeypatch):
     assert colourless.boxes[2].sort == "copy"
     assert colourless.messages[0].kind == "all_reduce"
     assert [s for s in SECRETS if s.lower() in text and s != "4242"] == []
+
+
+def test_a_title_is_seen_once():
+    """A table of the section's title has it for screen readers; one of another title is titled."""
+    rows = [("a", "1")]
+    document = Document(
+        "Page",
+        [
+            Section("Summary", ["x"]),
+            Section("Lines", [TextTable(("name", "size"), (False, True), rows)]),
+            Section("Other", [TextTable(("name", "size"), (False, True), rows, "Peaks")]),
+        ],
+    )
+    page = Printed(document).html()
+    assert '<caption class="said">Lines</caption>' in page
+    assert "<caption>Peaks</caption>" in page

@@ -144,7 +144,7 @@ def diagnose_compile(compiled: "Compiled", step_ms: float | None) -> CompileDiag
 
 def compile_headline(compiled: "Compiled") -> str:
     """The answer in two sentences."""
-    sentences = []
+    sentences = [f"Compilation failed: {error}." for error in compiled.errors[:1]]
     if compiled.compile_s is not None:
         most = max(compiled.stages_s, key=lambda stage: compiled.stages_s[stage], default="")
         sentences.append(

@@ -66,7 +66,16 @@ def _section(id_: str, section: doc.Section, body: Markup, heading: str) -> Mark
     if section.untitled:
         return tag("section", body, id=id_, tabindex=-1, aria_label=section.title)
     title = tag(heading, section.title, id=f"{id_}-title")
-    return tag("section", title, body, id=id_, tabindex=-1, aria_labelledby=f"{id_}-title")
+    shown = _titled_once(section.title, body)
+    return tag("section", title, shown, id=id_, tabindex=-1, aria_labelledby=f"{id_}-title")
+
+
+def _titled_once(title: str, body: Markup) -> Markup:
+    """What stands under a title; tables and charts of the same title say it to screen readers
+    alone."""
+    for name in ("caption", "h3"):
+        body = Markup(body.replace(tag(name, title), tag(name, title, class_="said")))
+    return body
 
 
 def _drawn(part: doc.Part, title: str, rows: int) -> Markup | None:
@@ -140,7 +149,11 @@ def _table(part: doc.Table, title: str, rows: int) -> Markup | None:
         more=more,
     )
     return (
-        tag("details", tag("summary", f"{title} ({figure(len(part.rows))})"), drawn)
+        tag(
+            "details",
+            tag("summary", f"{title} ({figure(len(part.rows))})"),
+            _titled_once(title, drawn),
+        )
         if part.folded
         else drawn
     )

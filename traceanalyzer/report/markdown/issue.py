@@ -84,7 +84,7 @@ def _budget(report: Report) -> list[str]:
     step_ms = step_times.step_ms(report) or 0.0
     unit = step_times.figure_unit(report)
     if not parts:
-        parts = breakdown.host_parts(report)
+        parts = breakdown.cpu_phases(report)
         step_ms = step_times.recorded_ms(report) or 0.0
         unit = f"recorded {unit}"
     if not parts:

@@ -136,7 +136,7 @@ def _change(advice: MemoryRecommendation) -> str:
     if advice.predicted_step_ms is not None and advice.predicted_speedup:
         now = advice.predicted_step_ms * advice.predicted_speedup
         text += f", step {figure(now, 'ms')} → {figure(advice.predicted_step_ms, 'ms')}"
-    return f"{text}  {advice.action}"
+    return f"{text} [{advice.remedy}]  {advice.action}"
 
 
 def _saved(advice: MemoryRecommendation) -> str:
@@ -280,7 +280,7 @@ def _finding(finding: MemoryFinding) -> Item:
 
 
 def _advice(advice: MemoryRecommendation) -> Item:
-    details = [f"Basis: {advice.basis}."]
+    details = [f"Id: {advice.remedy}. Basis: {advice.basis}."]
     if advice.predicted_step_ms is not None:
         details.append(f"The step would take {figure(advice.predicted_step_ms, 'ms')}.")
     return Item(f"{advice.action}: {_saved(advice)}", details=details)

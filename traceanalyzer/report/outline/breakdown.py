@@ -68,7 +68,13 @@ def budget(report: Report) -> list[BudgetShare]:
     return parts + sorted(causes, key=lambda cause: -cause.ms)
 
 
-def host_parts(report: Report) -> list[BudgetShare]:
+def shown_parts(report: Report) -> list[BudgetShare]:
+    """The parts of the step that are worth a line: of the CPU alone its phases."""
+    every = budget(report) or cpu_phases(report)
+    return [part for part in every if part.share >= SHOWN_SHARE]
+
+
+def cpu_phases(report: Report) -> list[BudgetShare]:
     """The recorded step of the CPU alone by phase, and the rest of it; empty where a GPU worked, no
     phase is known, or threads ran phases at the same time."""
     phases = report.metrics.phases

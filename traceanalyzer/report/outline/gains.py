@@ -81,7 +81,6 @@ def command(report: Report) -> str:
 def no_advice(report: Report) -> str:
     """Why nothing is recommended, or what to record."""
     bottleneck = report.summary.bottleneck
-    headline = report.summary.headline
     evidence = {
         e.metric: str(e.value) for f in reversed(report.findings) for e in reversed(f.evidence)
     }
@@ -92,15 +91,8 @@ def no_advice(report: Report) -> str:
         return "Nothing to change."
     if kind in SUMS:
         return "No recommendation: sums by name do not tell what waits for what."
-    if verdict(report) == CPU_ALONE:
-        return (
-            f"{_loading(report)}On the GPU host: traceanalyzer collect torch -- {command(report)}"
-        )
-    if verdict(report) == STEP_TIMES:
-        return "No recommendation: step times do not tell what to change."
     if not report.devices:
-        lacking = evidence.get("next step", "")
-        return "No recommendation: the GPU was not recorded." if lacking in headline else lacking
+        return _without_a_gpu(report, evidence.get("next step", ""))
     if report.findings and bottleneck == "inconclusive":
         return f"Not enough data. Next: {evidence.get('next step', _recording_that_tells(report))}."
     busy = (
@@ -109,6 +101,18 @@ def no_advice(report: Report) -> str:
     )
     why = "Nothing to fix: the GPU is busy." if busy else "No known remedy is predicted to help."
     return f"{why} To go further: traceanalyzer {TABLES.get(bottleneck, 'show kernels')} PATH"
+
+
+def _without_a_gpu(report: Report, lacking: str) -> str:
+    """What can be said where no GPU was recorded; `lacking`: what a finding says to record."""
+    if verdict(report) == CPU_ALONE:
+        record = f"traceanalyzer collect torch -- {command(report)}"
+        return f"{_loading(report)}On the GPU host: {record}"
+    if verdict(report) == STEP_TIMES:
+        return "No recommendation: step times do not tell what to change."
+    if lacking in report.summary.headline:
+        return "No recommendation: the GPU was not recorded."
+    return lacking
 
 
 def _loading(report: Report) -> str:

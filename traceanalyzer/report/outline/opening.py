@@ -30,6 +30,8 @@ TEXTS = {
 }  # texts that were pasted: their last note says what to record
 SUMS = ("key_averages", "nsys_stats", "nvprof", "rocprof_stats", "proton")
 """Tables of sums by name."""
+FAILURES = {"memory-leak": "GPU memory leak", "memory-growth": "GPU memory grows"}
+"""What a snapshot is on, by its finding."""
 CPU_ALONE = "CPU alone"
 STEP_TIMES = "step times"
 TIMING_LOG = "timing_log"
@@ -92,6 +94,10 @@ def step_times_in_words(report: Report) -> str:
 def companion(report: Report) -> str:
     """What a report without any recording of time is on; empty for others."""
     kind = only_kind(report)
+    if kind == "memory_snapshot":
+        worst = (FAILURES[one.id] for one in report.findings if one.id in FAILURES)
+        failed = any(one.id.startswith("oom-") for one in report.findings)
+        return "out of memory" if failed else next(worst, COMPANIONS[kind])
     return COMPANIONS.get(kind) or TEXTS.get(kind, "")
 
 

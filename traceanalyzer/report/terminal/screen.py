@@ -106,8 +106,7 @@ def _culprit(page: TerminalPage, report: Report) -> None:
 
 
 def _budget(page: TerminalPage, report: Report) -> None:
-    every = breakdown.budget(report) or breakdown.host_parts(report)
-    parts = [part for part in every if part.share >= breakdown.SHOWN_SHARE]
+    parts = breakdown.shown_parts(report)
     if not parts:
         return
     page.line("")
