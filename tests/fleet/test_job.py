@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from traceanalyzer.analysis.ranks.matches import match_collectives
 from traceanalyzer.analysis.ranks.skew import arrivals
 from traceanalyzer.base.errors import UnreadableInputError
 from traceanalyzer.fleet.digests.files import DigestedRank, LeftOut
-from traceanalyzer.fleet.job.answer import job_answer
+from traceanalyzer.fleet.job.answer import NO_ONE_RANK, NOBODY, _nobody, job_answer
 from traceanalyzer.fleet.job.document import gone, job_page
 from traceanalyzer.fleet.job.heat import MOST_ROWS
 from traceanalyzer.fleet.job.model import range_ms
@@ -341,3 +342,13 @@ def test_the_rack_of_several_slow_hosts(tmp_path):
     (tmp_path / "racks.txt").write_text("a r1\nb\n")
     with pytest.raises(UnreadableInputError, match="line 2 is not a host and its rack"):
         racks_in(tmp_path / "racks.txt")
+
+
+@pytest.mark.parametrize(
+    ("waiting_ms", "words"), [(0.0, NOBODY), (0.5, NOBODY), (2.0, NO_ONE_RANK)]
+)
+def test_ranks_that_are_late_by_turns_are_no_contradiction(waiting_ms: float, words: str) -> None:
+    """The rank that is spoken of waits so long in a step of 6 ms, and nobody is named."""
+    compared = SimpleNamespace(critical=0, rows=[SimpleNamespace(waiting_ms=waiting_ms)])
+    job = SimpleNamespace(compared=compared, digests=[SimpleNamespace(mean_step_ns=6e6)])
+    assert _nobody(job) == words

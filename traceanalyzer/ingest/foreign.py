@@ -36,6 +36,11 @@ _KNOWN = (
         "a recording of Linux perf, which knows the CPU alone; record the GPU with "
         "`traceanalyzer collect torch -- python train.py`",
     ),
+    (
+        rb"PAR1",
+        "a Parquet file; a digest or an operations log in it is read where pyarrow is installed: "
+        "pip install 'pyarrow>=15'",
+    ),
     (rb"PK\x03\x04", "a ZIP archive; unpack it and name the recording in it"),
     (rb"\x28\xb5\x2f\xfd", "compressed with zstd; decompress it first (zstd -d)"),
     (rb"\xfd7zXZ\x00", "compressed with xz; decompress it first (xz -d)"),

@@ -52,6 +52,11 @@ _OF_HOST = [IdleCause.LAUNCH, IdleCause.SYNC, IdleCause.HOST, IdleCause.OTHER]
 MOST_RANKS = 16
 """Recordings that are analyzed together: more cost more than they tell beyond the late ranks and
 their neighbours."""
+NOBODY = "No rank holds up the job"
+NO_ONE_RANK = "No single rank holds up the job"
+BY_TURNS = (
+    0.1  # share of the step that is waiting for other ranks, from which some are late by turns
+)
 SHOWN = 4  # ranks named in a sentence
 UNNAMED = ("profiler", "other", "unexplained")  # parts of the step that are no bottleneck
 _NAMES = {
@@ -394,7 +399,7 @@ def summary_of(
     """Class, confidence and headline: those of `analyze` where its recordings are there, else by
     the largest part of the recorded step of the rank that is not waited on."""
     if analysis is not None and analysis.summary.step_ms is not None:
-        headline = f"No rank holds up the job. {analysis.summary.headline}"
+        headline = f"{_nobody(job)}. {analysis.summary.headline}"
         if culprits:
             headline = _headline(job, culprits, _cost(job, culprits, analysis), analysis)
         return replace(analysis.summary, headline=headline)
@@ -414,6 +419,14 @@ def summary_of(
     if culprits:
         headline = _headline(job, culprits, _cost(job, culprits, None))
     return Summary(cls, confidence, headline, "recorded", step_ms)
+
+
+def _nobody(job: JobRanks) -> str:
+    """That no one rank is to blame, in words that go with ranks that wait for each other by
+    turns."""
+    waiting_ms = job.compared.rows[job.compared.critical].waiting_ms or 0.0
+    step_ms = ms(job.digests[job.compared.critical].mean_step_ns)
+    return NO_ONE_RANK if waiting_ms >= BY_TURNS * step_ms else NOBODY
 
 
 def _recorded_parts(job: JobRanks, why: Why) -> dict[str, float]:
@@ -437,10 +450,7 @@ def _recorded_parts(job: JobRanks, why: Why) -> dict[str, float]:
 def _all_alike(part: str, part_ms: float, step_ms: float) -> str:
     what = _NAMES.get(part, "what the digests do not tell")
     share = f"{digits(part_ms)} ms ({part_ms / step_ms:.0%})"
-    return (
-        f"No rank holds up the job: {what} takes {share} of each {digits(step_ms)} ms step, "
-        "on all ranks alike."
-    )
+    return f"{NOBODY}: {what} takes {share} of each {digits(step_ms)} ms step, on all ranks alike."
 
 
 def _headline(

@@ -5,7 +5,7 @@ from dataclasses import fields
 from functools import partial
 from typing import Any
 
-from traceanalyzer.base import digits
+from traceanalyzer.base import digits, plural
 from traceanalyzer.fleet.job.model import Heat, Job, JobChange, JobCulprit, ends_of
 from traceanalyzer.fleet.pipeline.document import slowdown_facts
 from traceanalyzer.report.document import (
@@ -45,7 +45,7 @@ def _answer(job: Job) -> Verdict:
     steady = sum(step.steady for step in job.steps)
     about = [
         f"{ranks.read:,} of {ranks.expected:,} ranks",
-        f"{steady} steps" if steady else "no shared steps",
+        f"{steady} {plural('step', steady)}" if steady else "no shared steps",
     ]
     if job.slowdown.s is not None:
         alike = "as fast as the median" if job.pipeline is None else "and stages alike"
