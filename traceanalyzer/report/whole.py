@@ -25,6 +25,8 @@ TITLE = "Key figures"
 TOLD_FROM_STEPS = 10  # steady steps that first ones cost more, to be on the first screen
 GROWS = {"leak": "Leaks", "growth": "Grows"}
 CONDITIONS = "conditions"
+NAMED = 5  # of these that are named on that line
+FEW = 3  # figures of a group that are zero or unknown: below, each has its line
 """A table without a command of its own, all of which a reader of a report has to see."""
 TABLE_ROWS = 5
 """Rows of a table within the report in a terminal; the table's own command prints all."""
@@ -267,9 +269,24 @@ def figures_of_step(report: Report) -> Section:
 def groups_of_figures(report: Report) -> list[Section]:
     """Figures that belong together."""
     return [
-        _facts(title, facts, Weight.GROUP, folded=True)
+        _facts(title, _with_nothing_on_a_line(facts), Weight.GROUP, folded=True)
         for title, facts in step_facts.step_groups(report)
     ]
+
+
+def _with_nothing_on_a_line(facts: Sequence[Fact]) -> list[Fact]:
+    """The figures, of which many are zero or unknown on one line at the end."""
+    nothing = [fact for fact in facts if _is_nothing(fact)]
+    if len(nothing) < FEW:
+        return list(facts)
+    known = [fact for fact in facts if not _is_nothing(fact)]
+    named = ", ".join(fact.label for fact in nothing[:NAMED])
+    left = len(nothing) - NAMED
+    return [*known, Fact("zero or unknown", f"{named} and {left} more" if left > 0 else named)]
+
+
+def _is_nothing(fact: Fact) -> bool:
+    return fact.value.split(" ")[0] in ("0", "0%", NOT_AVAILABLE)
 
 
 def devices_overall(report: Report) -> list[Section]:

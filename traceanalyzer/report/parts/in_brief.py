@@ -3,6 +3,7 @@ collectives with the most time, and how to make the report again."""
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 from traceanalyzer.base import dataclass
@@ -92,7 +93,7 @@ def _tables() -> tuple[Top, ...]:
                 _ms("GPU time of its own", lambda row: row.device_self_ms),
                 _ms("CPU time of its own", lambda row: row.host_self_ms),
             ),
-            lambda row: not row.name.startswith(OWN_RANGES) and bool(row.device_self_ms),
+            lambda row: not row.name.startswith(OWN_RANGES),
         ),
         Top(
             "Syncs",
@@ -126,7 +127,8 @@ def tops(report: Report) -> list[Section]:
     for top in _tables():
         rows = list(filter(top.is_shown, report.tables.get(top.table, [])))
         if top.table == "ops":
-            rows.sort(key=lambda row: -row.device_self_ms)
+            own_ms = attrgetter("device_self_ms" if report.devices else "host_self_ms")
+            rows = sorted(filter(own_ms, rows), key=own_ms, reverse=True)
         if rows:
             cells = [[column.text(row) for column in top.columns] for row in rows[:TOP]]
             headers = [column.header for column in top.columns]
