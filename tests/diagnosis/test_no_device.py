@@ -91,3 +91,14 @@ def test_step_times_are_not_called_a_recording(tmp_path: Path) -> None:
     log = tmp_path / "log.txt"
     log.write_text("".join(f"step {i} time {8 if i % 10 else 30} ms\n" for i in range(60)))
     assert render_screen(analyze(log)).startswith("STEP TIMES   step ")
+
+
+def test_where_a_gpu_was_seen_its_work_is_missing(tmp_path: Path) -> None:
+    """The recorder lists an H200: the CPU alone was recorded, or the file was cut."""
+    path = on_a_laptop(tmp_path)
+    content = json.loads(path.read_text())
+    content["deviceProperties"] = [{"id": 0, "name": "NVIDIA H200"}]
+    path.write_text(json.dumps(content))
+    report = analyze(path)
+    assert report.summary.headline.startswith("Inconclusive: the recording holds no GPU work.")
+    assert render_screen(report).startswith("INCONCLUSIVE   step ")

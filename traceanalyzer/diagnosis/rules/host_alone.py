@@ -11,9 +11,11 @@ SHOWN_SHARE = 0.01  # of the step: phases below it are not in the sentence
 
 
 def is_cpu_alone(m: Measurements) -> bool:
-    """Whether steps of a program were recorded that gave a GPU nothing to do."""
+    """Whether steps of a program were recorded that gave a GPU nothing to do. Where the recorder
+    saw a GPU, or the file is cut off, its work is missing instead."""
     launched = m.launches is not None and bool(m.launches.launch_calls)
-    return m.timed.device is None and m.timed.steps.known and not launched
+    missing = bool(m.trace.devices) or m.trace.health.truncated or launched
+    return m.timed.device is None and m.timed.steps.known and not missing
 
 
 def cpu_summary(m: Measurements) -> Summary | None:

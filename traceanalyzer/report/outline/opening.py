@@ -60,7 +60,8 @@ def _without_verdict(report: Report) -> str:
     if not report.devices and report.metrics.step_time_ms is not None:
         if only_kind(report) == TIMING_LOG:
             return STEP_TIMES
-        if any(finding.id == CPU_ONLY for finding in report.findings):
+        missing = any(item.devices or item.health.truncated for item in report.inputs)
+        if not missing and any(finding.id == CPU_ONLY for finding in report.findings):
             return CPU_ALONE
     return "inconclusive"
 
