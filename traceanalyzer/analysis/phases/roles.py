@@ -155,9 +155,10 @@ def _time(timed: Timed, of_node: Bool, of_op: Bool) -> PhaseTime | None:
     if not len(rows) and not len(ops_of_role):
         return None
     steps = timed.steps.steady_count
+    end = timed.until_steady_end(table.end[rows])
     blocks = timed.joined.blocks & of_node[tree.node_of_call[:]] & timed.steady_calls
     return PhaseTime(
-        host_ms=ms(union(table.start[rows], timed.until_steady_end(table.end[rows])).total / steps),
+        host_ms=ms(union(table.start[rows], end).total / steps),
         device_ms=None
         if timed.device is None
         else ms(union(ops.start[ops_of_role], ops.end[ops_of_role]).total / steps),

@@ -170,7 +170,8 @@ def _next(page: TerminalPage, report: Report) -> None:
     )
     ways = [way for shown in (path, OF_A_PATH) for way in _ways_on(report, shown)]
     texts = [f"Next: traceanalyzer {' | '.join(commands)}" for commands in ways]
-    page.line(next((text for text in texts if cell_len(text) <= page.width), texts[-1]), "dim")
+    fitting = (text for text in texts if cell_len(text) <= page.width)
+    page.line(next(fitting, texts[-1]), "dim")
 
 
 def _ways_on(report: Report, path: str) -> list[list[str]]:
