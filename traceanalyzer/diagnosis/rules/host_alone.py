@@ -7,6 +7,7 @@ from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.rules.evidence import top_operators
 
 SHOWN_OPERATORS = 3
+OF_PYTORCH = ("kineto", "pftrace")  # recorders of the CPU, too: others are there for the GPU
 SHOWN_SHARE = 0.01  # of the step: phases below it are not in the sentence
 
 
@@ -15,7 +16,8 @@ def is_cpu_alone(m: Measurements) -> bool:
     saw a GPU, or the file is cut off, its work is missing instead."""
     launched = m.launches is not None and bool(m.launches.launch_calls)
     missing = bool(m.trace.devices) or m.trace.health.truncated or launched
-    return m.timed.device is None and m.timed.steps.known and not missing
+    of_pytorch = m.trace.source in OF_PYTORCH
+    return m.timed.device is None and m.timed.steps.known and of_pytorch and not missing
 
 
 def cpu_summary(m: Measurements) -> Summary | None:

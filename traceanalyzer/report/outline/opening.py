@@ -32,6 +32,7 @@ SUMS = ("key_averages", "nsys_stats", "nvprof", "rocprof_stats", "proton")
 """Tables of sums by name."""
 FAILURES = {"memory-leak": "GPU memory leak", "memory-growth": "GPU memory grows"}
 """What a snapshot is on, by its finding."""
+OF_PYTORCH = ("kineto", "pftrace")  # recorders of the CPU, too
 CPU_ALONE = "CPU alone"
 STEP_TIMES = "step times"
 TIMING_LOG = "timing_log"
@@ -60,7 +61,10 @@ def _without_verdict(report: Report) -> str:
     if not report.devices and report.metrics.step_time_ms is not None:
         if only_kind(report) == TIMING_LOG:
             return STEP_TIMES
-        missing = any(item.devices or item.health.truncated for item in report.inputs)
+        missing = any(
+            item.devices or item.health.truncated or item.kind not in OF_PYTORCH
+            for item in report.inputs
+        )
         if not missing and any(finding.id == CPU_ONLY for finding in report.findings):
             return CPU_ALONE
     return "inconclusive"
