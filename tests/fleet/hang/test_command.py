@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import time
 from pathlib import Path
 
 import pytest
@@ -122,3 +123,36 @@ def test_what_waits_for_a_moment_is_no_hang(tmp_path: Path) -> None:
     )
     assert found["cpu_behind"]
     assert "Nothing wrong is seen" in run(str(folder)).output
+
+
+def test_a_page_of_thousands_of_missing_ranks_takes_time_in_proportion(tmp_path: Path) -> None:
+    """Two dumps of a job of 6,000: all others are culprits. It took half a minute."""
+    ranks = 6000
+    entry = {
+        "record_id": 0,
+        "pg_id": 0,
+        "process_group": ("0", "default_pg"),
+        "collective_seq_id": 1,
+        "p2p_seq_id": 0,
+        "op_id": 1,
+        "profiling_name": "nccl:all_reduce",
+        "time_created_ns": 1_700_000_000_000_000_000,
+        "input_sizes": ((4,),),
+        "input_dtypes": ["Float"],
+        "output_sizes": ((4,),),
+        "output_dtypes": ["Float"],
+        "state": "scheduled",
+        "retired": False,
+        "timeout_ms": 1,
+        "is_p2p": False,
+        "frames": [],
+    }
+    groups = {"0": {"name": "0", "desc": "default_pg", "ranks": str(list(range(ranks)))}}
+    for rank in range(2):
+        dump = {"version": "2.4", "pg_config": groups, "entries": [entry]}
+        (tmp_path / f"rank_{rank}").write_bytes(pickle.dumps(dump, 2))
+    page = tmp_path / "hang.html"
+    before = time.process_time()
+    assert run(str(tmp_path), "-o", str(page)).exit_code == 0
+    assert time.process_time() - before < 8
+    assert "victim" in page.read_text() or "ranks share a column" in page.read_text()

@@ -277,7 +277,8 @@ def _matrix(hang: Hang) -> Markup | None:
     if not purposes or not ranks:
         return None
     wide = math.ceil((ranks[-1] + 1) / MOST_COLUMNS)
-    marks = [_rects(hang, purposes, state, wide) for state in COLOURS]
+    worst = [_worst_of_columns(hang, purpose, wide) for purpose in purposes]
+    marks = [_rects(worst, purposes, state, wide) for state in COLOURS]
     columns = math.ceil((ranks[-1] + 1) / wide)
     names = [str(column * wide) for column in range(columns)]
     caption = "The state of each rank in its group of each purpose" + (
@@ -292,25 +293,27 @@ def _matrix(hang: Hang) -> Markup | None:
     return chart_place(Chart("hang", "Ranks and groups", caption, plot, 90 + 26 * len(purposes)))
 
 
-def _shown_state(hang: Hang, rank: int, recorded: str) -> str:
-    """A rank that is behind and named by nobody is a victim of those who are."""
+def _worst_of_columns(hang: Hang, purpose: str, wide: int) -> dict[int, str]:
+    """The worst state of the ranks of each column. A rank that is behind and named by nobody is a
+    victim of those who are."""
     named = {culprit.rank for culprit in hang.culprits}
-    is_behind = recorded in ("gpu", "cpu")
-    return "victim" if is_behind and named and rank not in named else recorded
-
-
-def _rects(hang: Hang, purposes: Sequence[str], state: str, wide: int) -> Rects:
     worst = list(COLOURS)
+    columns: dict[int, str] = {}
+    for rank, recorded in hang.cells[purpose].items():
+        is_victim = recorded in ("gpu", "cpu") and named and rank not in named
+        state = "victim" if is_victim else recorded
+        before = columns.get(rank // wide, "complete")
+        columns[rank // wide] = max(before, state, key=worst.index)
+    return columns
+
+
+def _rects(
+    worst: Sequence[dict[int, str]], purposes: Sequence[str], state: str, wide: int
+) -> Rects:
     name, colour = COLOURS[state]
-    places: list[tuple[int, int]] = []
-    for y, purpose in enumerate(purposes):
-        columns: dict[int, str] = {}
-        for rank, recorded in hang.cells[purpose].items():
-            found = _shown_state(hang, rank, recorded)
-            columns[rank // wide] = max(
-                columns.get(rank // wide, "complete"), found, key=worst.index
-            )
-        places += [(x, y) for x, found in columns.items() if found == state]
+    places = [
+        (x, y) for y, columns in enumerate(worst) for x, found in columns.items() if found == state
+    ]
 
     def box(x: int, y: int) -> Box:
         last = f" to {x * wide + wide - 1}" if wide > 1 else ""
