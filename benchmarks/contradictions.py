@@ -208,16 +208,20 @@ def on_gaps(answers: Answers) -> Iterator[str]:
 
 def _gap_list(gaps: list[dict[str, Any]], report: Report) -> Iterator[str]:
     """The gaps of steady steps are no longer than the recorded idle time of their cause: what is idle
-    before the first and behind the last operation is no gap."""
-    steady = {row.step for row in report.tables.get("steps", []) if not row.warmup}
+    before the first and behind the last of these steps is none of theirs."""
+    rows = [row for row in report.tables.get("steps", []) if not row.warmup]
+    steady = {row.step for row in rows}
     time = report.metrics.step_time_ms
     idle = report.metrics.idle_ms
     if time is None or idle is None or len(steady) != time.count:
         return
+    begin = min(row.start_ns for row in rows)
+    end = max(row.end_ns for row in rows)
     of_cause: Counter[str] = Counter()
     for gap in gaps:
         if gap["step"] in steady:
-            of_cause[gap["cause"]] += gap["duration_ns"]
+            gap_end = gap["start_ns"] + gap["duration_ns"]
+            of_cause[gap["cause"]] += max(min(gap_end, end) - max(gap["start_ns"], begin), 0)
     for cause, expected in vars(idle).items():
         total_ms = of_cause[cause] / 1e6 / time.count
         if total_ms > expected + CUT_GAPS * time.mean:
