@@ -37,6 +37,11 @@ def test_what_differs_is_said_with_the_bases_own_difference():
     assert re.fullmatch(r"loss at step \d differs by 3.08 %, two base runs by 0.02 %", why)
 
 
+def test_one_base_run_does_not_say_what_two_differ_by():
+    why = compare(run("x", factor=1.031), [run()], [Numerics.ORDER]).why
+    assert re.fullmatch(r"loss at step \d differs by 3.10 %, only one base run", why)
+
+
 def test_a_base_that_differs_from_run_to_run_allows_three_times_that():
     noisy = [run(), run(factor=1.02)]
     assert compare(run("x", factor=1.05), noisy, [Numerics.EXACT]).same

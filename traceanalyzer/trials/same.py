@@ -106,7 +106,7 @@ def compare(
         found = _closest(trial, bases, differences)
         own = _own(bases, others, differences)
         if found.weight > max(OWN_FACTOR * own, share):
-            return _differs(found, own)
+            return _differs(found, own if len(bases) + len(others) > 1 else None)
     values = _closest(trial, bases, _values)
     exact = max(OWN_FACTOR * _own(bases, others, _values), ALLOWED[Numerics.EXACT].value)
     if allowed.value > ALLOWED[Numerics.ORDER].value and values.weight > exact:
@@ -171,8 +171,10 @@ def _from_the_second_step(run: TrialRun) -> TrialRun:
     return replace(run, ranks=ranks)
 
 
-def _differs(found: LargestDifference, own: float) -> Sameness:
-    why = f"{found.described()}, two base runs by {_percent(own)}"
+def _differs(found: LargestDifference, own: float | None) -> Sameness:
+    """What differs, and by how much base runs do by themselves; None: there is only one of them."""
+    by_themselves = "only one base run" if own is None else f"two base runs by {_percent(own)}"
+    why = f"{found.described()}, {by_themselves}"
     return Sameness(same=False, numerics=False, why=why)
 
 
