@@ -36,6 +36,8 @@ KIND_OF_PART: dict[str, Kind] = {
 """The kind of entry that each part of the budget is, but idle time."""
 OTHERS = "(others)"
 MOST_PLACES = 40
+_CAUSES = {int(cause): cause.label for cause in IdleCause}
+_DETAILS = {int(detail): detail.label or None for detail in IdleDetail}
 """Places that are told apart for a kind and a cause: what is behind the longest of them together is
 hardly anything."""
 
@@ -289,11 +291,10 @@ def _add(result: dict[_IdlePlace, float], causes: Causes, gap: I64, time: F64) -
     names = place_names(timed)
     code = causes.memo(place_codes_all)[gap].astype(np.int32)
     alike = Groups.of(gaps.cause[gap], code, gaps.detail[gap])
-    sums = alike.sum(time).tolist()
-    for first, spent in zip(alike.first.tolist(), sums, strict=True):
-        row = int(gap[first])
-        detail = IdleDetail(gaps.detail[row]).label or None
-        key = (IdleCause(int(gaps.cause[row])).label, names[code[first]], detail)
+    first = gap[alike.first]
+    kinds = (gaps.cause[first], code[alike.first], gaps.detail[first], alike.sum(time))
+    for cause, place, detail, spent in zip(*(column.tolist() for column in kinds), strict=True):
+        key = (_CAUSES[cause], names[place], _DETAILS[detail])
         result[key] = result.get(key, 0.0) + spent
 
 

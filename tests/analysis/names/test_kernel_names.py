@@ -113,3 +113,8 @@ def test_a_mangled_name_that_was_cut_anywhere_is_read_without_an_error() -> None
     name = "_ZN7cutlass6deviceKILi5ELb1EN4cute5tupleIJNS4_1CILi64EEEEEEvT_"
     for end in range(len(name)):
         assert isinstance(demangled(name[:end]), str)
+
+
+def test_a_plain_name_is_short_as_it_is() -> None:
+    assert short_name("triton_poi_fused_add_0") == "triton_poi_fused_add_0"
+    assert short_name("k" * 200) == "k" * 119 + "…"

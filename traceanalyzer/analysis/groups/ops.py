@@ -7,7 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import Groups, at, compact, isin_few, stable_order
+from traceanalyzer.analysis.algebra import (
+    Groups,
+    at,
+    compact,
+    first_alike,
+    isin_few,
+    stable_order,
+)
 from traceanalyzer.analysis.joined.joined import HostAttribution
 from traceanalyzer.analysis.joined.launched import is_nested
 from traceanalyzer.analysis.joined.linked import TraceJoins
@@ -122,10 +129,13 @@ def with_text(linked: TraceJoins, column: I32 | I64, pattern: re.Pattern[str]) -
 
 
 def _in_text(linked: TraceJoins, codes: I32 | I64, pattern: re.Pattern[str]) -> Bool:
-    """By code whether it is one of these and the pattern is found in its text; False for -1."""
+    """By code whether the pattern is found in its text, as far as it is one of these; False for
+    -1. Texts that are equal but for their numbers are looked at once."""
+    alike = first_alike(linked.trace.strings)[codes]
     found = np.zeros(len(linked.trace.strings) + 1, bool)
-    for code in codes.tolist():
+    for code in distinct(alike).tolist():
         found[code] = code >= 0 and pattern.search(linked.trace.strings[code]) is not None
+    found[codes] = found[alike]
     return found
 
 

@@ -68,11 +68,17 @@ def own_name(name: str) -> str:
     return name[begin:] if "<" in name[:begin] else name
 
 
-@lru_cache(maxsize=8192)
 def short_name(name: str) -> str:
     """The name without namespaces of the common libraries, parameters and template arguments, but
     with what of these tells kernels of one template apart (`elementwise_kernel<MulFunctor>`); at
     most 120 characters."""
+    if name.isidentifier():  # as those of Triton and cuBLAS: there is nothing to leave out
+        return cut(name, MAX_LENGTH)
+    return _shortened(name)
+
+
+@lru_cache(maxsize=8192)
+def _shortened(name: str) -> str:
     plain = _UNNAMED.sub("", own_name(name)[:MAX_LOOKED_AT])
     nested = 1
     while nested:

@@ -197,6 +197,8 @@ class KernelMeasures:
     def columns(self, group: int) -> dict[str, Any]:
         """The columns for a group."""
         found = self._counted.get(group, [])
+        if not found and self._samples is None:
+            return _NOT_MEASURED
         stall, share = _main_stall(found)
         samples = None if self._samples is None else float(self._samples[group])
         return vars(
@@ -214,6 +216,9 @@ class KernelMeasures:
 
     def _mean(self, role: str, group: int, samples: float | None) -> float | None:
         return float(self._sums[role][group]) / samples if samples and role in self._sums else None
+
+
+_NOT_MEASURED = vars(MeasuredRow())
 
 
 def _weighted(found: list[tuple[int, list[KernelCounters]]], figure: str) -> float | None:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.analysis.algebra import Groups, at, isin_few
+from traceanalyzer.analysis.algebra import Groups, at, first_alike, isin_few
 from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.names.collectives import KINDS, bus_factor
 from traceanalyzer.analysis.roofline.kernel_tables import kernel_tables
@@ -28,7 +28,7 @@ from traceanalyzer.analysis.roofline.op_models import OpWork, WorkColumn
 from traceanalyzer.analysis.roofline.op_models.tensors import FLOAT
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_S
-from traceanalyzer.trace import F64, I32, I64, Bool, CopyKind, DeviceOpKind
+from traceanalyzer.trace import F64, I32, I64, Bool, CopyKind, DeviceOpKind, distinct
 
 # Time that kernels need to issue their instructions, where that is not the arithmetic that FLOPs
 # count.  Conversions, indices, special functions and random numbers take instructions too. An SM
@@ -74,11 +74,17 @@ HOST_COPIES = (
 )
 
 
-def by_name(linked: TraceJoins, figure: Callable[[str], Any]) -> NDArray[Any]:
-    """What this function says of the name of each device op."""
+def by_name(
+    linked: TraceJoins, figure: Callable[[str], Any], *, numbers: bool = True
+) -> NDArray[Any]:
+    """What this function says of the name of each device op; `numbers`: whether it may say something
+    else of a name that differs in nothing but its numbers."""
     groups = Groups.of(linked.trace.device_ops.name)
-    names = linked.trace.device_ops.name[groups.first].tolist()
-    figures = [figure(linked.trace.text(code) or "") for code in names]
+    names = linked.trace.device_ops.name[groups.first]
+    if not numbers:
+        names = first_alike(linked.trace.strings)[names]
+    known = {code: figure(linked.trace.text(code) or "") for code in distinct(names).tolist()}
+    figures = [known[code] for code in names.tolist()]
     return np.array(figures)[groups.index]
 
 
@@ -95,7 +101,7 @@ def issue_time(linked: TraceJoins, work: OpWork, row: I64) -> F64:
         entry = next(found, None)
         return (np.nan,) * 4 if entry is None else entry[1:]
 
-    element, block, thread, operation = by_name(linked, slots).T
+    element, block, thread, operation = by_name(linked, slots, numbers=False).T
     blocks = np.maximum(ops.blocks, 0).astype(np.float64)
     threads = np.maximum(ops.threads, 0)
     elements, operations = (
@@ -111,22 +117,23 @@ def passes_of(linked: TraceJoins, row: I64) -> I64:
     is part of."""
     kernels = linked.trace.device_ops.name
     names = at(linked.trace.host_ranges.name, row, -1)
-    text = linked.trace.text
     groups = Groups.of(kernels, names)
-    places = []
-    for code, name in zip(
-        kernels[groups.first].tolist(), names[groups.first].tolist(), strict=True
-    ):
-        kernel = text(code) or ""
-        operator = text(name)
-        fits = (
-            i
-            for i, p in enumerate(PASSES)
-            if p.operator in (None, operator) and p.kernel.search(kernel)
-        )
-        places.append(next(fits, -1))
-    place = np.array(places, np.int64)[groups.index]
+    alike = first_alike(linked.trace.strings)
+    columns = (alike[column[groups.first]].tolist() for column in (kernels, names))
+    pairs = list(zip(*columns, strict=True))
+    known = {pair: _pass_of(*map(linked.trace.text, pair)) for pair in set(pairs)}
+    place = np.array([known[pair] for pair in pairs], np.int64)[groups.index]
     return np.where(linked.is_kernel & (row >= 0), place, -1)
+
+
+def _pass_of(kernel: str | None, operator: str | None) -> int:
+    """The place in `PASSES` of a kernel that works for this operator, -1 for most."""
+    fits = (
+        i
+        for i, p in enumerate(PASSES)
+        if p.operator in (None, operator) and p.kernel.search(kernel or "")
+    )
+    return next(fits, -1)
 
 
 class OperatorFigures(NamedTuple):
@@ -170,7 +177,7 @@ def expected_traffic(
     beyond = operators.inputs / operators.entries > cache
     missed = 1 - cache / np.where(operators.inputs > 0, operators.inputs, np.nan)
     gemm = linked.op_class == linked.classes.index("gemm")
-    looking_up = by_name(linked, lambda name: LOOK_UPS.search(name) is not None)
+    looking_up = by_name(linked, lambda name: LOOK_UPS.search(name) is not None, numbers=False)
     for rows, reads in (
         (gemm, _wave_reads(linked, operators, flops, resident)),
         (looking_up, operators.written * missed),

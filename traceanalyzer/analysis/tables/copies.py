@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import Groups, at, shared_time
+from traceanalyzer.analysis.algebra import Groups, at, shared_time, texts_where
 from traceanalyzer.analysis.joined.joined import HostAttribution
 from traceanalyzer.analysis.tables.syncs import op_path
 from traceanalyzer.analysis.time.timed import Timed
@@ -141,9 +141,7 @@ def _waited_for(joined: HostAttribution, rows: I64) -> Bool:
     """Which of these copies make the host wait until they are done."""
     ops = joined.trace.device_ops
     names = at(joined.trace.api_calls.name, joined.linked.launch[rows], -1)
-    ordered = np.array(
-        [*(bool(_STREAM_ORDERED.search(text)) for text in joined.trace.strings), True]
-    )[names]
+    ordered = texts_where(joined.trace.strings, _STREAM_ORDERED.search)[names] | (names < 0)
     staged = (ops.copy_kind[rows] == CopyKind.HOST_TO_DEVICE) & (ops.bytes[rows] <= STAGED_BYTES)
     within = ops.copy_kind[rows] == CopyKind.DEVICE_TO_DEVICE
     kinds = np.stack((ops.source_memory[rows], ops.target_memory[rows]))

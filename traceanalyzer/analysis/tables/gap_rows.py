@@ -301,6 +301,8 @@ def gap_places(
 
 
 def _with_new(row: GapPlaceRow, new_ms: float) -> GapPlaceRow:
+    if not new_ms:
+        return row
     return replace(row, unprofiled_idle_ms=(row.unprofiled_idle_ms or 0.0) + new_ms)
 
 
@@ -331,12 +333,13 @@ def _recorded_places(causes: Causes, min_us: float, left: IdleLeft | None) -> li
     names = place_names(timed)
     outermost = timed.linked.tree.outermost(is_named(timed))
     left_ms = None if left is None else groups.sum(left.of_gap[chosen])
+    labels = [cause.label for cause in IdleCause]
 
     def row(group: int) -> GapPlaceRow:
         gap = int(longest[group])
         return GapPlaceRow(
             rank=timed.trace.rank,
-            cause=IdleCause(int(gaps.cause[chosen[gap]])).label,
+            cause=labels[int(gaps.cause[chosen[gap]])],
             name=names[name[gap]],
             within=within(timed.linked, outermost, int(node[gap])),
             python=_source_line(timed, int(node[gap])),

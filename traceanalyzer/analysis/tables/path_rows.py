@@ -129,24 +129,25 @@ def _rows(timed: Timed, sums: _Sums) -> list[PathRow]:
     node = _longest_nodes(sums, used, index[used], len(names))
     outermost = timed.linked.tree.outermost(is_named(timed))
     steps = timed.steps.steady_count
+    labels = [kind.label for kind in PathKind]
     all_ns = float(total.sum())
-    rows = []
-    for cell in np.argsort(-total.ravel(), kind="stable").tolist():
-        name, kind = divmod(cell, kinds)
-        if not count[name, kind]:
-            continue
-        rows.append(
-            PathRow(
-                rank=timed.trace.rank,
-                kind=PathKind(kind).label,
-                name=names[name],
-                within=within(timed.linked, outermost, int(node[name, kind])),
-                segments=float(count[name, kind]) / steps,
-                total_ms=ms(total[name, kind] / steps),
-                share_of_step=float(total[name, kind] / all_ns),
-            )
+    cells = np.argsort(-total.ravel(), kind="stable")
+    cells = cells[count.ravel()[cells] > 0]
+    columns = (cells, node.ravel()[cells], count.ravel()[cells], total.ravel()[cells])
+    return [
+        PathRow(
+            rank=timed.trace.rank,
+            kind=labels[cell % kinds],
+            name=names[cell // kinds],
+            within=within(timed.linked, outermost, longest),
+            segments=segments / steps,
+            total_ms=ms(time_ns / steps),
+            share_of_step=time_ns / all_ns,
         )
-    return rows
+        for cell, longest, segments, time_ns in zip(
+            *(column.tolist() for column in columns), strict=True
+        )
+    ]
 
 
 def _longest_nodes(sums: _Sums, codes: I64, name: I32, names: int) -> I64:
