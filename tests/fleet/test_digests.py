@@ -201,3 +201,25 @@ print(len(released))
 def test_what_arrow_keeps_is_handed_back_before_a_fork():
     done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True)
     assert done.stdout == "1\n", done.stderr
+
+
+def test_a_refusal_is_made_again_by_another_program(tmp_path, monkeypatch):
+    job = tmp_path / "job"
+    paths = write_job(job, {})
+    folder = tmp_path / "digests"
+    places = places_in([str(job)])[0]
+    monkeypatch.setattr(
+        make, "digests_of", lambda path, url: [files.LeftOut(url, "a mistake of the reader")]
+    )
+    with reading_as(jobs=1):
+        make_all(places, str(folder))
+    monkeypatch.undo()
+    assert [one.found for one in make_all(places, str(folder))] == [True] * len(paths)
+
+    monkeypatch.setattr(files, "program_state", lambda _: "the program, mended")
+    assert [one.found for one in make_all(places, str(folder))] == [False] * len(paths)
+    ranks_found = list(read_digests(places_in([str(folder)], files.SUFFIX)[0]))
+    assert [type(one) for one in ranks_found] == [files.DigestedRank] * len(paths)
+
+    monkeypatch.setattr(files, "program_state", lambda _: "the program, changed again")
+    assert [one.found for one in make_all(places, str(folder))] == [True] * len(paths)

@@ -33,6 +33,7 @@ from traceanalyzer.base import TraceAnalyzerError, UnreadableInputError, datacla
 from traceanalyzer.base.extras import how_to_install
 from traceanalyzer.base.files import note_read
 from traceanalyzer.fleet.parquet_pages import made_bytes
+from traceanalyzer.ingest.cache.identity import program_state
 from traceanalyzer.ingest.places import RecordingPlace, contents
 from traceanalyzer.ingest.side_files import NOT_JSON
 from traceanalyzer.trace import I64, Table
@@ -307,6 +308,19 @@ def digest_name(url: str, stamp: str) -> str:
     """The name of the digest of a recording: of its address, and of what changes when it does."""
     stem = re.sub(r"[^A-Za-z0-9._-]", "_", PurePath(url).name)[:LONGEST_STEM]
     return f"{stem}-{_short(url)}-{_short(f'{stamp} {SCHEMA} {__version__}')}"
+
+
+def digest_names(stem: str, ranks: Sequence[DigestedRank | LeftOut]) -> tuple[str, ...]:
+    """The names of the digests of a recording, one a rank. A refusal has the name of the program as
+    it is: one that was mended may read the recording."""
+    if len(ranks) == 1 and isinstance(ranks[0], LeftOut):
+        return (refusal_name(stem),)
+    return tuple(f"{stem}-{i}{SUFFIX}" for i in range(len(ranks)))
+
+
+def refusal_name(stem: str) -> str:
+    """The name of the digest that says why a recording cannot be read."""
+    return f"{stem}-{_short(program_state('.'))}{SUFFIX}"
 
 
 def _short(text: str) -> str:

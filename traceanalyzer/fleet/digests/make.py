@@ -7,11 +7,11 @@ from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.base.reading import reading_as
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.fleet.digests.files import (
-    SUFFIX,
     DigestedRank,
     LeftOut,
     Made,
     digest_name,
+    digest_names,
     encoded,
 )
 from traceanalyzer.ingest import load
@@ -56,8 +56,7 @@ def make(place: RecordingPlace, folder: str) -> Made:
     except TraceAnalyzerError as error:
         named = rank_in_name(Path(place.url))
         ranks = [LeftOut(plain(place.url), plain(str(error)), named)]
-    stem = digest_name(place.url, place.stamp)
-    names = tuple(f"{stem}-{i}{SUFFIX}" for i in range(len(ranks)))
+    names = digest_names(digest_name(place.url, place.stamp), ranks)
     for name, rank in reversed(list(zip(names, ranks, strict=True))):
         write_to(folder, name, encoded(rank))
     return Made(place.url, names, ranks[0].why if isinstance(ranks[0], LeftOut) else "")

@@ -10,7 +10,7 @@ from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.base.parallel import free_memory_bytes, most_at_once
 from traceanalyzer.base.parallel.children import WorkQueue, children, shared_queue
 from traceanalyzer.base.reading import reading, reading_as
-from traceanalyzer.fleet.digests.files import SUFFIX, Made, arrow, digest_name
+from traceanalyzer.fleet.digests.files import SUFFIX, Made, arrow, digest_name, refusal_name
 from traceanalyzer.ingest.folders import ANALYZED, needed_bytes
 from traceanalyzer.ingest.places import RecordingPlace, names_in, remove_from
 from traceanalyzer.ingest.stream import text_bytes
@@ -38,19 +38,20 @@ def make_all(
     by_stem = stems_in(folder)
     by_place: dict[RecordingPlace, Made | None] = {}
     for place in places:
-        names = by_stem.get(digest_name(place.url, place.stamp), ())
+        stem = digest_name(place.url, place.stamp)
+        names = by_stem.get(stem, ())
         is_complete = any(name.endswith(f"-0{SUFFIX}") for name in names)
-        by_place[place] = Made(place.url, tuple(sorted(names)), found=True) if is_complete else None
+        is_known = is_complete or refusal_name(stem) in names
+        by_place[place] = Made(place.url, tuple(sorted(names)), found=True) if is_known else None
     todo = [place for place, one in by_place.items() if one is None]
 
     def report(more: int) -> None:
         if done is not None:
             done(len(places) - len(todo) + more, len(places))
 
-    by_place.update(
-        zip(todo, (via or _by_processes)(todo, folder, report) if todo else [], strict=True)
-    )
-    _remove_older(folder, todo, by_stem)
+    outcomes = (via or _by_processes)(todo, folder, report) if todo else []
+    by_place.update(zip(todo, outcomes, strict=True))
+    _remove_older(folder, dict(zip(todo, outcomes, strict=True)), by_stem)
     return [one for one in by_place.values() if one is not None]
 
 
@@ -67,15 +68,17 @@ def stems_in(folder: str) -> dict[str, list[str]]:
 
 
 def _remove_older(
-    folder: str, places: Sequence[RecordingPlace], by_stem: dict[str, list[str]]
+    folder: str, outcomes: dict[RecordingPlace, Made], by_stem: dict[str, list[str]]
 ) -> None:
+    """Remove what was there of recordings that were digested again, as they were or are."""
     new = {
-        digest_name(place.url, place.stamp).rpartition("-")[0]: digest_name(place.url, place.stamp)
-        for place in places
+        digest_name(place.url, place.stamp).rpartition("-")[0]: one.digests
+        for place, one in outcomes.items()
     }
     for stem, names in by_stem.items():
-        if new.get(stem.rpartition("-")[0], stem) != stem:
-            for name in names:
+        kept = new.get(stem.rpartition("-")[0], names)
+        for name in names:
+            if name not in kept:
                 with suppress(OSError, TraceAnalyzerError):
                     remove_from(folder, name)
 
