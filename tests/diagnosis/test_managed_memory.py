@@ -56,3 +56,11 @@ def test_gaps_are_named_by_what_they_mostly_are() -> None:
     for pause, detail in ((1000, IdleDetail.MANAGED_LOOP), (40, IdleDetail.PAGE_MIGRATION)):
         gaps = touched(pause, 5).causes.gaps
         assert set(gaps.detail[gaps.next_op > 0].tolist()) == {detail}
+
+
+def test_idle_time_that_is_gone_makes_no_step_longer() -> None:
+    m = touched(1000, 200)
+    migrations = next(one for one in diagnose(m).recommendations if one.remedy == "keep_on_device")
+    assert migrations.predicted_step_ms == pytest.approx(193, abs=0.01)  # of 203: 200 faults
+    assert migrations.high_ms == m.step.step_ms
+    assert migrations.may_not_help

@@ -232,7 +232,7 @@ def _estimate(
     if base > MOST_SPEEDUP * step:
         return unknown
     low = step * (1.0 - SCENARIO_SPREAD)
-    high = max(base, step * (1.0 + SCENARIO_SPREAD))
+    high = max(base, step)  # idle time that is gone makes no step longer than today's
     return replace(unknown, step_ms=step, low_ms=low, high_ms=high)
 
 
