@@ -98,8 +98,11 @@ def finding(
     )
 
 
-def share(m: Measurements, value_ms: float, what: str, threshold: float | None = None) -> Evidence:
-    """Evidence that something takes a share of the step that the report speaks of."""
+def share(
+    m: Measurements, value_ms: float, what: str, threshold: float | None = None, less: str = ""
+) -> Evidence:
+    """Evidence that something takes a share of the step that the report speaks of. `less`: what the
+    budget has in the part of this name, and this share has not."""
     unit = m.timed.steps.unit
     recorded = "mean steady-state step" if m.timed.steps.found else unit
     share_of = (
@@ -107,9 +110,9 @@ def share(m: Measurements, value_ms: float, what: str, threshold: float | None =
         if m.step.basis == "unprofiled"
         else f"of the {recorded}"
     )
-    return Evidence(
-        what, value_ms / m.step.step_ms if m.step.step_ms else None, "share", share_of, threshold
-    )
+    where = f"{share_of}, less {less}" if less else share_of
+    value = value_ms / m.step.step_ms if m.step.step_ms else None
+    return Evidence(what, value, "share", where, threshold)
 
 
 def times(top: list[tuple[str, float]], metric: str = "time") -> list[Evidence]:

@@ -70,10 +70,12 @@ def exposed_communication(m: Measurements, _free: Bool) -> Iterator[Draft]:
     budget = m.step.budget
     if budget is None or m.communication is None or budget.exposed_communication <= 0:
         return
-    exposed_ms = budget.exposed_communication - waiting_ms(m)
+    waiting_for_ranks_ms = waiting_ms(m)
+    exposed_ms = budget.exposed_communication - waiting_for_ranks_ms
+    less = "waiting for other ranks" if waiting_for_ranks_ms > 0 else ""
     overlap = m.communication.overlap_share
     evidence = [
-        share(m, exposed_ms, "communication that does not overlap with compute"),
+        share(m, exposed_ms, "communication that does not overlap with compute", less=less),
         Evidence(
             "overlap of communication",
             overlap,

@@ -48,7 +48,8 @@ def launch_bound(m: Measurements, _free: Bool) -> Iterator[Draft]:
     idle = m.step.idle.launch - _between_queued_ms(m)
     if idle <= 0:
         return
-    evidence = [share(m, idle, "idle while the CPU launches")]
+    less = "pauses between queued ops" if idle < m.step.idle.launch else ""
+    evidence = [share(m, idle, "idle while the CPU launches", less=less)]
     if m.host is not None:
         where = "launching threads" + ", per recorded step" * m.timed.steps.found
         evidence.append(Evidence("CPU time spent launching", m.host.dispatch_ms, "ms", where))
