@@ -20,6 +20,7 @@ from traceanalyzer.report.format import (
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import gains, opening, step_facts
 from traceanalyzer.report.parts.effort import effort_of
+from traceanalyzer.report.parts.in_brief import rows_in_report
 
 TITLE = "Key figures"
 TOLD_FROM_STEPS = 10  # steady steps that first ones cost more, to be on the first screen
@@ -309,6 +310,7 @@ def tables_with_rows(
     chart: Callable[[str, Sequence[Any]], Sequence[str]] | None = None,
 ) -> list[Section]:
     """The tables that have rows, with what `chart` makes of a name and its rows."""
+    tables = {name: rows_in_report(report, name) for name in report.tables}
     return [
         _table(
             step_facts.table_title(name),
@@ -320,7 +322,7 @@ def tables_with_rows(
             chart=chart(name, rows) if chart else (),
             limit=None if name == CONDITIONS else TABLE_ROWS,
         )
-        for name, rows in report.tables.items()
+        for name, rows in tables.items()
         if rows and name not in left_out
     ]
 

@@ -36,7 +36,7 @@ from traceanalyzer.report.html.table_parts import Link, definition_list, term
 from traceanalyzer.report.html.timeline_section import SCRIPTS, timeline
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import opening, step_facts
-from traceanalyzer.report.parts.in_brief import environment, how_to_reproduce
+from traceanalyzer.report.parts.in_brief import environment, how_to_reproduce, rows_in_report
 from traceanalyzer.report.whole import NO_FINDING, figures_quoted
 
 RECORDED = "In the recording, with the profiler:"
@@ -160,7 +160,7 @@ def _table(
     folded: bool = False,
 ) -> Table:
     return Table(
-        report.tables.get(name, []),
+        rows_in_report(report, name),
         step_facts.table_title(name),
         command=step_facts.command_of_table(name),
         origin_ns=step_facts.moments_origin(report),

@@ -32,8 +32,8 @@ ENVIRONMENT = (
     "usable CPU cores",
 )
 """Conditions that say what ran, in this order; the table of conditions has all."""
-OWN_RANGES = ("ProfilerStep",)
-"""Ranges that the recorder opens around everything: no operator of the program."""
+MARKERS = ("ProfilerStep",)
+"""Names that begin so are a recorder's marks of steps: no operator of the program."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def _tables() -> tuple[Top, ...]:
                 _ms("GPU time of its own", lambda row: row.device_self_ms),
                 _ms("CPU time of its own", lambda row: row.host_self_ms),
             ),
-            lambda row: not row.name.startswith(OWN_RANGES),
+            lambda row: not row.name.startswith(MARKERS),
         ),
         Top(
             "Syncs",
@@ -141,17 +141,33 @@ def tops(report: Report) -> list[Section]:
 
 def environment(report: Report) -> list[Section]:
     """What the recording ran on and with, as far as it says."""
+    facts = _environment_facts(report)
+    if not facts:
+        return []
+    part = Facts(facts, is_table=True)
+    return [Section("Environment", [part], is_minor=True, weight=Weight.ADVICE)]
+
+
+def _environment_facts(report: Report) -> list[Fact]:
     known = {row.name: row.value for row in report.tables.get("conditions", [])}
     facts = _gpu_facts(report, known)
     facts += [Fact(name, known[name]) for name in ENVIRONMENT if name in known]
     program = report.metrics.program
     if program is not None and program.mode is not None:
         facts.append(Fact("mode", program.mode))
-    if not facts:
-        return []
-    shown = [Fact(fact.label, shorten(plain(fact.value), LONGEST_VALUE)) for fact in facts]
-    part = Facts(shown, is_table=True)
-    return [Section("Environment", [part], is_minor=True, weight=Weight.ADVICE)]
+    return [Fact(fact.label, shorten(plain(fact.value), LONGEST_VALUE)) for fact in facts]
+
+
+def rows_in_report(report: Report, name: str) -> list[Any]:
+    """The rows of a table that a report has beside its environment: conditions that stand there are
+    not said twice, unless they spoil figures, and marks of steps are no operators."""
+    rows = report.tables.get(name, [])
+    if name == "ops":
+        return [row for row in rows if not row.name.startswith(MARKERS)]
+    if name != "conditions":
+        return rows
+    in_environment = {(fact.label, fact.value) for fact in _environment_facts(report)}
+    return [row for row in rows if row.spoils or (row.name, plain(row.value)) not in in_environment]
 
 
 def _gpu_facts(report: Report, known: Mapping[str, str]) -> list[Fact]:
