@@ -33,9 +33,11 @@ def made_bytes(file: BinaryIO, metadata: Any) -> int:
 
 
 def _made_of_chunk(file: BinaryIO, chunk: Any) -> int:
-    at = chunk.data_page_offset
-    if chunk.dictionary_page_offset:
-        at = min(at, chunk.dictionary_page_offset)
+    # 0 is where no page begins: a column without values has a dictionary alone
+    begins = [at for at in (chunk.data_page_offset, chunk.dictionary_page_offset) if at]
+    at = min(begins, default=0)
+    if not at:
+        return 0
     end = at + chunk.total_compressed_size
     total = 0
     while at < end:

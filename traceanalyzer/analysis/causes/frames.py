@@ -17,7 +17,9 @@ on."""
 PARTS = 3
 MAX_FRAMES = 20_000  # frames of one gap that are looked at, the longest
 BUILT_IN = "<built-in"
-_OF_C = re.compile(r"<built-in (?:method|function) (\S+?)(?: of .*)?>$")
+_OF_C = re.compile(
+    r"<built-in (?:method|function) (\S+?)( of (?!type )\S+)?(?: object at .*| of .*)?>$"
+)
 _SOURCE = re.compile(r"(?:^|[/\\])([^/\\]+\(\d+\): .+)$")
 
 
@@ -51,11 +53,13 @@ def python_frames(timed: Timed, thread: int, start: int, end: int) -> str:
 
 
 def _named(frame: str) -> str:
-    """`video.py(129): preprocess` without its folders, and of a function written in C its name
-    without the address of what it belongs to."""
+    """`video.py(129): preprocess` without its folders, and of a function written in C its name and
+    the type that it belongs to, without an address: `acquire of _thread.lock`."""
     source = _SOURCE.search(frame)
+    if source:
+        return source[1]
     of_c = _OF_C.match(frame)
-    return source[1] if source else of_c[1] if of_c else frame
+    return "".join(of_c.groups(default="")) if of_c else frame
 
 
 def _parts(
