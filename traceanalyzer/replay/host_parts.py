@@ -3,7 +3,7 @@ faster host is so everywhere alike; a change of the program shows in certain pla
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import Groups, at, union
+from traceanalyzer.analysis.algebra import Groups, at, largest, union
 from traceanalyzer.base import NS_PER_MS, NS_PER_US, dataclass, metric
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import F64, I32, I64, Bool
@@ -49,20 +49,22 @@ def host_parts(recorded: Tape, usual: Tape) -> list[HostPart]:
     def each(values: I64 | Bool) -> F64:
         return groups.sum(values) / usual.steps
 
+    dispatch_ms = each(usual.dispatch) / NS_PER_MS
+    stretch_ms = each(other) / NS_PER_MS
     columns = (
         groups.count / usual.steps,
         each(usual.waits),
-        each(usual.dispatch) / NS_PER_MS,
+        dispatch_ms,
         median / NS_PER_US,
         between / NS_PER_US,
         each(other > 0),
-        each(other) / NS_PER_MS,
+        stretch_ms,
     )
-    operators = map(trace.text, name[groups.first].tolist())
-    calls = map(trace.text, call[groups.first].tolist())
-    rows = zip(operators, calls, np.stack(columns).T.tolist(), strict=True)
-    parts = [HostPart(operator, api_call, *row) for operator, api_call, row in rows]
-    return sorted(parts, key=lambda part: -(part.dispatch_ms + part.stretch_ms))[:MAX_ROWS]
+    most = largest(dispatch_ms + stretch_ms, MAX_ROWS)
+    operators = map(trace.text, name[groups.first[most]].tolist())
+    calls = map(trace.text, call[groups.first[most]].tolist())
+    rows = zip(operators, calls, np.stack(columns).T[most].tolist(), strict=True)
+    return [HostPart(operator, api_call, *row) for operator, api_call, row in rows]
 
 
 def _operator_names(tape: Tape) -> I32 | I64:

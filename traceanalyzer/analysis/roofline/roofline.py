@@ -149,8 +149,8 @@ def _needs(timed: Timed, work: OpWork, row: I64) -> _Needs:
     linked = timed.linked
     passes = compact(flow.passes_of(linked, row))
     flops, traffic, precision = _share_out(linked, work, row, passes)
-    tensor = np.where(linked.is_matrix, flow.by_name(linked, tensor_cores), UNKNOWN)
-    tensor = tensor.astype(np.int8)
+    tensor = np.full(len(linked.trace.device_ops), UNKNOWN, np.int8)
+    tensor[linked.is_matrix] = flow.by_name(linked, tensor_cores, linked.is_matrix)
     # fp32 operands on tensor cores are rounded to TF32
     precision[(precision == Precision.FP32) & (tensor == YES)] = Precision.TF32
     waves = waves_of(linked)

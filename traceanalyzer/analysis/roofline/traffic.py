@@ -75,12 +75,17 @@ HOST_COPIES = (
 
 
 def by_name(
-    linked: TraceJoins, figure: Callable[[str], Any], *, numbers: bool = True
+    linked: TraceJoins,
+    figure: Callable[[str], Any],
+    rows: Bool | slice = slice(None),
+    *,
+    numbers: bool = True,
 ) -> NDArray[Any]:
-    """What this function says of the name of each device op; `numbers`: whether it may say something
+    """What this function says of the name of each of these device ops; `numbers`: whether it may say something
     else of a name that differs in nothing but its numbers."""
-    groups = Groups.of(linked.trace.device_ops.name)
-    names = linked.trace.device_ops.name[groups.first]
+    name = linked.trace.device_ops.name[rows]
+    groups = Groups.of(name)
+    names = name[groups.first]
     if not numbers:
         names = first_alike(linked.trace.strings)[names]
     known = {code: figure(linked.trace.text(code) or "") for code in distinct(names).tolist()}

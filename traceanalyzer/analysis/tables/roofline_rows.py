@@ -1,7 +1,6 @@
 """Steps and groups of device ops against the roofline: MFU, HFU, bandwidth use, what bounds them,
 their ideal time."""
 
-import math
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -258,7 +257,9 @@ Columns = dict[str, list[Any]]  # columns of rows by name, an entry a row
 
 def without_nan(values: F64) -> list[float | None]:
     """These values, None for NaN."""
-    return [None if math.isnan(value) else value for value in values.tolist()]
+    result = values.astype(object)
+    result[np.isnan(values)] = None
+    return result.tolist()
 
 
 def entry(columns: Columns, row: int) -> dict[str, Any]:

@@ -232,14 +232,16 @@ def _fill_lists(joined: HostAttribution, table: _Table) -> None:
 def _fill_iterations(joined: HostAttribution, table: _Table) -> None:
     """Model attention over a cache by the lengths that the marker of the iteration around it
     says."""
+    rows = table.ranges_of(OVER_CACHES)
+    if not len(rows):
+        return
     tree = joined.linked.tree
     texts = joined.trace.strings
     iterations = ((code, iteration(text)) for code, text in enumerate(texts))
     iterations_by_name = {
         code: found for code, found in iterations if found and found.pairs is not None
     }
-    rows = table.ranges_of(OVER_CACHES)
-    if not iterations_by_name or not len(rows):
+    if not iterations_by_name:
         return
     names = tree.names(np.arange(len(tree.start)))
     marked = tree.innermost(np.isin(names, list(iterations_by_name)))
