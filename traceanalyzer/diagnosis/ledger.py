@@ -292,8 +292,10 @@ def _add(result: dict[_IdlePlace, float], causes: Causes, gap: I64, time: F64) -
     code = causes.memo(place_codes_all)[gap].astype(np.int32)
     alike = Groups.of(gaps.cause[gap], code, gaps.detail[gap])
     first = gap[alike.first]
-    kinds = (gaps.cause[first], code[alike.first], gaps.detail[first], alike.sum(time))
-    for cause, place, detail, spent in zip(*(column.tolist() for column in kinds), strict=True):
+    places = code[alike.first]
+    kinds = (gaps.cause[first], places, gaps.detail[first], alike.sum(time))
+    rows = zip(*(column.tolist() for column in kinds), strict=True)
+    for cause, place, detail, spent in rows:
         key = (_CAUSES[cause], names[place], _DETAILS[detail])
         result[key] = result.get(key, 0.0) + spent
 

@@ -49,18 +49,16 @@ def host_parts(recorded: Tape, usual: Tape) -> list[HostPart]:
     def each(values: I64 | Bool) -> F64:
         return groups.sum(values) / usual.steps
 
-    dispatch_ms = each(usual.dispatch) / NS_PER_MS
-    stretch_ms = each(other) / NS_PER_MS
     columns = (
         groups.count / usual.steps,
         each(usual.waits),
-        dispatch_ms,
+        each(usual.dispatch) / NS_PER_MS,
         median / NS_PER_US,
         between / NS_PER_US,
         each(other > 0),
-        stretch_ms,
+        each(other) / NS_PER_MS,
     )
-    most = largest(dispatch_ms + stretch_ms, MAX_ROWS)
+    most = largest(each(usual.dispatch) + each(other), MAX_ROWS)
     operators = map(trace.text, name[groups.first[most]].tolist())
     calls = map(trace.text, call[groups.first[most]].tolist())
     rows = zip(operators, calls, np.stack(columns).T[most].tolist(), strict=True)

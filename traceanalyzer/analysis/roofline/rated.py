@@ -198,7 +198,7 @@ class KernelMeasures:
         """The columns for a group."""
         found = self._counted.get(group, [])
         if not found and self._samples is None:
-            return _NOT_MEASURED
+            return vars(MeasuredRow())
         stall, share = _main_stall(found)
         samples = None if self._samples is None else float(self._samples[group])
         return vars(
@@ -216,9 +216,6 @@ class KernelMeasures:
 
     def _mean(self, role: str, group: int, samples: float | None) -> float | None:
         return float(self._sums[role][group]) / samples if samples and role in self._sums else None
-
-
-_NOT_MEASURED = vars(MeasuredRow())
 
 
 def _weighted(found: list[tuple[int, list[KernelCounters]]], figure: str) -> float | None:

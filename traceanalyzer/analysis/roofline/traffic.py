@@ -88,7 +88,8 @@ def by_name(
     names = name[groups.first]
     if not numbers:
         names = first_alike(linked.trace.strings)[names]
-    known = {code: figure(linked.trace.text(code) or "") for code in distinct(names).tolist()}
+    kinds = distinct(names).tolist()
+    known = {code: figure(linked.trace.text(code) or "") for code in kinds}
     figures = [known[code] for code in names.tolist()]
     return np.array(figures)[groups.index]
 

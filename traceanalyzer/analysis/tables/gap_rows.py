@@ -33,6 +33,8 @@ from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_US, cut, dataclass, maybe, metric, ms
 from traceanalyzer.trace import I32, I64, Bool, narrowed
 
+_CAUSES = [cause.label for cause in IdleCause]
+
 
 @dataclass(frozen=True)
 class GapRow:
@@ -333,20 +335,17 @@ def _recorded_places(causes: Causes, min_us: float, left: IdleLeft | None) -> li
     names = place_names(timed)
     outermost = timed.linked.tree.outermost(is_named(timed))
     left_ms = None if left is None else groups.sum(left.of_gap[chosen])
-    labels = [cause.label for cause in IdleCause]
-    rank = timed.trace.rank
-    steps = timed.steps.steady_count
 
     def row(group: int) -> GapPlaceRow:
         gap = int(longest[group])
         return GapPlaceRow(
-            rank=rank,
-            cause=labels[int(gaps.cause[chosen[gap]])],
+            rank=timed.trace.rank,
+            cause=_CAUSES[int(gaps.cause[chosen[gap]])],
             name=names[name[gap]],
             within=within(timed.linked, outermost, int(node[gap])),
             python=_source_line(timed, int(node[gap])),
-            gaps=float(groups.count[group]) / steps,
-            idle_ms=ms(total[group] / steps),
+            gaps=float(groups.count[group]) / timed.steps.steady_count,
+            idle_ms=ms(total[group] / timed.steps.steady_count),
             share_of_idle=float(total[group] / idle),
             longest_us=float(length[gap]) / NS_PER_US,
             unprofiled_idle_ms=None if left_ms is None else float(left_ms[group]),

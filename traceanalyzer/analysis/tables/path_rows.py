@@ -2,8 +2,10 @@
 most of it."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from traceanalyzer.analysis.algebra import Column, at, blockwise, isin_few, run_lengths, texts_where
 from traceanalyzer.analysis.causes.critical_path import CriticalPath, PathKind, SegmentPart
@@ -20,6 +22,7 @@ PART_NAMES = {
     SegmentPart.HOST: "outside operators and calls",
 }
 """Names of segments that no kernel, operator or call gives one."""
+_KINDS = [kind.label for kind in PathKind]
 
 
 @dataclass(frozen=True)
@@ -128,26 +131,32 @@ def _rows(timed: Timed, sums: _Sums) -> list[PathRow]:
     np.add.at(count, index[used], sums.count[used])
     node = _longest_nodes(sums, used, index[used], len(names))
     outermost = timed.linked.tree.outermost(is_named(timed))
-    steps = timed.steps.steady_count
-    labels = [kind.label for kind in PathKind]
-    all_ns = float(total.sum())
     cells = np.argsort(-total.ravel(), kind="stable")
     cells = cells[count.ravel()[cells] > 0]
-    columns = (cells, node.ravel()[cells], count.ravel()[cells], total.ravel()[cells])
+    rows = _by_row(
+        cells,
+        node.ravel()[cells],
+        count.ravel()[cells] / timed.steps.steady_count,
+        total.ravel()[cells] / timed.steps.steady_count,
+        total.ravel()[cells] / total.sum(),
+    )
     return [
         PathRow(
             rank=timed.trace.rank,
-            kind=labels[cell % kinds],
+            kind=_KINDS[cell % kinds],
             name=names[cell // kinds],
             within=within(timed.linked, outermost, longest),
-            segments=segments / steps,
-            total_ms=ms(time_ns / steps),
-            share_of_step=time_ns / all_ns,
+            segments=segments,
+            total_ms=ms(ns),
+            share_of_step=share,
         )
-        for cell, longest, segments, time_ns in zip(
-            *(column.tolist() for column in columns), strict=True
-        )
+        for cell, longest, segments, ns, share in rows
     ]
+
+
+def _by_row(*columns: NDArray[Any]) -> Iterable[tuple[Any, ...]]:
+    """The rows of these columns, as Python's numbers."""
+    return zip(*(column.tolist() for column in columns), strict=True)
 
 
 def _longest_nodes(sums: _Sums, codes: I64, name: I32, names: int) -> I64:
