@@ -185,6 +185,12 @@ def test_idle_time_between_few_ops_is_shown_without_a_promise(report: Report) ->
     assert [one for one in report.findings if one.headroom_ms] == []
 
 
+@of("one_kernel")
+def test_few_ops_are_said_with_what_the_gpu_waits_for(report: Report) -> None:
+    # 1.5 us of 5,000 us: nothing is launched after it, and the CPU goes on
+    assert report.summary.headline.endswith("while the CPU does other work.")
+
+
 @of("no_kernel")
 def test_without_kernels_nothing_is_said_of_them(report: Report) -> None:
     assert not {"launch-latency", "above-roofline"} & set(ids(report))

@@ -74,6 +74,7 @@ REMOVES = {
 
 PART_OF: dict[BottleneckClass | None, str] = {"compute": "device", "memory": "device"}
 """The part of the step that a class is, where it has another name."""
+_IDLE_PARTS = ("launch", "sync", "input", "host", "unexplained")
 _REASONS = {
     "compute": (
         "the GPU computes for {}, mostly in kernels limited by arithmetic",
@@ -301,13 +302,8 @@ def _shares(m: Measurements) -> Shares | str:
     if shares is None or not count:
         return "none of the recorded GPU work belongs to a measured step."
     if too_few_ops(m, shares):
-        idle = span(m.step.step_ms * (1 - _busy(shares)), m.step.step_ms)
         seen = _busy(shares) < BUSY
-        why = (
-            f"the GPU is idle for {idle} of {_whole(m)}"
-            if seen
-            else "what came before it is not known"
-        )
+        why = _why_idle(m, shares) if seen else "what came before it is not known"
         return f"only {count} GPU operation{'s were' if count > 1 else ' was'} recorded; {why}."
     unseen, launched = m.linked.memo(unseen_graphs)
     if unseen > MOSTLY * launched:
@@ -321,6 +317,17 @@ def _shares(m: Measurements) -> Shares | str:
     if missing > TOO_MANY_MISSING:
         return f"the kernels of {missing:.0%} of the launches are not in the recording."
     return shares
+
+
+def _why_idle(m: Measurements, shares: Shares) -> str:
+    """How long the GPU is idle, with the cause of most of it where there is one."""
+    idle = 1 - _busy(shares)
+    parts = {part: getattr(shares, part) for part in _IDLE_PARTS}
+    cause = max(parts, key=lambda part: parts[part])
+    named = parts[cause] > MOSTLY * idle
+    told = span(m.step.step_ms * (parts[cause] if named else idle), m.step.step_ms)
+    words = _REASONS[cause][0] if named else "the GPU is idle for {}"
+    return words.format(f"{told} of {_whole(m)}")
 
 
 def _trust_in_steps(count: int) -> float:
