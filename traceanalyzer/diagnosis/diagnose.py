@@ -21,6 +21,7 @@ from traceanalyzer.diagnosis.finding import (
     Finding,
     Recommendation,
     Summary,
+    begins_with_id,
     severity_of,
 )
 from traceanalyzer.diagnosis.measurements import Measurements
@@ -187,7 +188,7 @@ def _finding_of(settled: Settled, advice: Recommendation) -> int | None:
     known = (
         i
         for i, (draft, headroom) in enumerate(settled)
-        if headroom is not None and f"{advice.id}-".startswith(f"{draft.id}-")
+        if headroom is not None and begins_with_id(advice.id, draft.id)
     )
     return next(known, None)
 

@@ -27,6 +27,12 @@ from here."""
 HIGH_SHARE = 0.2  # findings from this share of the step on are `high`: worth a day's work
 
 
+def begins_with_id(own: str, other: str) -> bool:
+    """Whether an id is the other one, or goes on from it: advice `host-waits-1` is against the
+    finding `host-waits`."""
+    return f"{own}-".startswith(f"{other}-")
+
+
 @dataclass(frozen=True)
 class Words:
     """What to do, as a program in each framework can do it; None where it has no such thing."""

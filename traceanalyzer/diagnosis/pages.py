@@ -11,7 +11,7 @@ from importlib.resources import files
 from typing import Any, cast
 
 from traceanalyzer.base import dataclass
-from traceanalyzer.diagnosis.finding import BottleneckClass, Words, written
+from traceanalyzer.diagnosis.finding import BottleneckClass, Words, begins_with_id, written
 
 WORDS = re.compile(r"<!--\n(.*?)-->\n", re.DOTALL)
 MARKS = re.compile(r"^<!-- .* -->\n", re.MULTILINE)
@@ -44,9 +44,7 @@ def finding_pages() -> dict[str, FindingPage]:
 def finding_page(finding_id: str) -> FindingPage | None:
     """The page of a finding or recommendation, the one with the longest fitting id; None if there
     is none."""
-    fitting = [
-        page for name, page in finding_pages().items() if f"{finding_id}-".startswith(f"{name}-")
-    ]
+    fitting = [page for name, page in finding_pages().items() if begins_with_id(finding_id, name)]
     return max(fitting, key=lambda page: len(page.id), default=None)
 
 

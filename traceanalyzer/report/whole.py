@@ -26,9 +26,9 @@ TITLE = "Key figures"
 TOLD_FROM_STEPS = 10  # steady steps that first ones cost more, to be on the first screen
 GROWS = {"leak": "Leaks", "growth": "Grows"}
 CONDITIONS = "conditions"
-NAMED = 5  # of these that are named on that line
-FEW = 3  # figures of a group that are zero or unknown: below, each has its line
 """A table without a command of its own, all of which a reader of a report has to see."""
+FEW = 3  # figures of a group that are zero or unknown: below, each has its line
+NAMED = 5  # of these that are named on one line
 TABLE_ROWS = 5
 """Rows of a table within the report in a terminal; the table's own command prints all."""
 QUOTED_MFU = 0.01  # below, matmuls are not what the program is about

@@ -19,6 +19,7 @@ from traceanalyzer.trace import I64, U8, Bool, RangeKind, Trace
 
 NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+")  # in which names of instances of one phase may differ
 ROLES = tuple(role for role in Role if role is not Role.NONE)
+RECOMPUTATION = "recomputation"
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,6 +114,14 @@ class PhaseTimes:
         "null where none does"
     )
 
+    def host_ms(self) -> dict[str, float]:
+        """The host's time a step by phase, ms; recomputation is part of the backward pass."""
+        return {
+            name: time.host_ms
+            for name, time in vars(self).items()
+            if time is not None and name != RECOMPUTATION
+        }
+
 
 def find_phases(timed: Timed) -> Phases:
     """The phases of a trace, and what belongs to them."""
@@ -141,7 +150,7 @@ def phase_times(timed: Timed, phases: Phases) -> PhaseTimes | None:
         role.label: _time(timed, phases.of_node == role, phases.of_op == role) for role in ROLES
     }
     again = timed.joined.run_again
-    found["recomputation"] = _time(timed, again[:-1], again[timed.joined.launch_node])
+    found[RECOMPUTATION] = _time(timed, again[:-1], again[timed.joined.launch_node])
     return PhaseTimes(**found) if any(found.values()) else None
 
 

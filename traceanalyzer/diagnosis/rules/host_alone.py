@@ -5,9 +5,9 @@ from traceanalyzer.base import span
 from traceanalyzer.diagnosis.finding import Summary
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.rules.evidence import top_operators
+from traceanalyzer.trace.run import TORCH_PROFILER
 
 SHOWN_OPERATORS = 3
-OF_PYTORCH = ("kineto", "pftrace")  # recorders of the CPU, too: others are there for the GPU
 SHOWN_SHARE = 0.01  # of the step: phases below it are not in the sentence
 
 
@@ -16,7 +16,7 @@ def is_cpu_alone(m: Measurements) -> bool:
     saw a GPU, or the file is cut off, its work is missing instead."""
     launched = m.launches is not None and bool(m.launches.launch_calls)
     missing = bool(m.trace.devices) or m.trace.health.truncated or launched
-    of_pytorch = m.trace.source in OF_PYTORCH
+    of_pytorch = m.trace.source in TORCH_PROFILER  # others are there for the GPU
     return m.timed.device is None and m.timed.steps.known and of_pytorch and not missing
 
 
@@ -38,12 +38,8 @@ def cpu_summary(m: Measurements) -> Summary | None:
 def _phases(m: Measurements) -> str:
     """The phases by their share of the recorded step."""
     step_ms = m.mean_step_ms
-    known = {} if m.phase_times is None or not step_ms else vars(m.phase_times)
-    shares = {
-        name: time.host_ms / step_ms
-        for name, time in known.items()
-        if time is not None and name != "recomputation"  # which is part of the backward pass
-    }
+    known = {} if m.phase_times is None or not step_ms else m.phase_times.host_ms()
+    shares = {name: ms / step_ms for name, ms in known.items()}
     longest = sorted(shares.items(), key=lambda item: -item[1])
     return ", ".join(f"{name} {share:.0%}" for name, share in longest if share >= SHOWN_SHARE)
 

@@ -7,7 +7,6 @@ from traceanalyzer.report.figures.step_times import recorded_ms, step_ms
 from traceanalyzer.report.format import label
 from traceanalyzer.report.model import Report
 
-PART_OF_BACKWARD = "recomputation"
 SHOWN_SHARE = 0.01  # parts of the step below this are not on the first screen
 OF_COMMUNICATION = {
     "transfer": "time in collectives at which all ranks had arrived",
@@ -81,11 +80,7 @@ def cpu_phases(report: Report) -> list[BudgetShare]:
     total = recorded_ms(report)
     if report.devices or phases is None or not total:
         return []
-    known = {
-        name: time.host_ms
-        for name, time in vars(phases).items()
-        if time is not None and name != PART_OF_BACKWARD
-    }
+    known = phases.host_ms()
     rest = total - sum(known.values())
     if rest < 0:
         return []

@@ -10,7 +10,7 @@ from typing import Any
 from traceanalyzer.analysis.names.kernel_names import function_name
 from traceanalyzer.base import MEMORY
 from traceanalyzer.diagnosis.classify import START_UP
-from traceanalyzer.diagnosis.finding import Evidence, Finding, Recommendation
+from traceanalyzer.diagnosis.finding import Evidence, Finding, Recommendation, begins_with_id
 from traceanalyzer.diagnosis.ranking import answering, is_worth_showing
 from traceanalyzer.diagnosis.remedies import REMEDIES
 from traceanalyzer.diagnosis.rules.device import GPU_BUSY
@@ -60,7 +60,7 @@ def headroom(report: Report, finding: Finding) -> str:
     """What removing the cause of a finding would save."""
     if finding.headroom_ms is None:
         promised = any(
-            f"{advice.id}-".startswith(f"{finding.id}-") and advice.predicted_step_ms is not None
+            begins_with_id(advice.id, finding.id) and advice.predicted_step_ms is not None
             for advice in report.recommendations
         )
         return "headroom: what its advice gains" if promised else "headroom unknown"

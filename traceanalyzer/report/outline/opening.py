@@ -8,6 +8,7 @@ from traceanalyzer.report.figures.step_times import figure_unit, recorded_ms
 from traceanalyzer.report.format import NOT_AVAILABLE, figure, is_figure, plain, shorten
 from traceanalyzer.report.model import Input, Report
 from traceanalyzer.report.outline.step_facts import STEPS_FOR_P95
+from traceanalyzer.trace.run import TORCH_PROFILER
 
 COMPANIONS = {
     "memory_snapshot": "GPU memory",
@@ -32,7 +33,6 @@ SUMS = ("key_averages", "nsys_stats", "nvprof", "rocprof_stats", "proton")
 """Tables of sums by name."""
 FAILURES = {"memory-leak": "GPU memory leak", "memory-growth": "GPU memory grows"}
 """What a snapshot is on, by its finding."""
-OF_PYTORCH = ("kineto", "pftrace")  # recorders of the CPU, too
 CPU_ALONE = "CPU alone"
 STEP_TIMES = "step times"
 TIMING_LOG = "timing_log"
@@ -62,7 +62,7 @@ def _without_verdict(report: Report) -> str:
         if only_kind(report) == TIMING_LOG:
             return STEP_TIMES
         missing = any(
-            item.devices or item.health.truncated or item.kind not in OF_PYTORCH
+            item.devices or item.health.truncated or item.kind not in TORCH_PROFILER
             for item in report.inputs
         )
         if not missing and any(finding.id == CPU_ONLY for finding in report.findings):
