@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.base import NS_PER_MS
-from traceanalyzer.collect.host import cuda, progress
+from traceanalyzer.collect.host import cuda, forks, progress
 from traceanalyzer.collect.on_import import on_import
 from traceanalyzer.collect.plan import CapturePlan
 
@@ -62,7 +62,7 @@ class Attached:
         if not self._plan.on_signal:
             self._look()
         atexit.register(self._report)
-        os.register_at_fork(after_in_child=self._forked)
+        forks.in_each_child(self._forked)
         main = threading.current_thread() is threading.main_thread()
         # without the option it is the script's: libraries look whether somebody has it
         if self._plan.on_signal and main and signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL:
