@@ -149,6 +149,32 @@ def test_members_of_an_ensemble_are_one_network(many: int, activation: str) -> N
     assert int((joined.duration > 0).sum()) == 4 * tape.steps
 
 
+def test_networks_that_learn_in_turn_are_one_network() -> None:
+    def step(p: Program) -> None:
+        for _ in range(20):
+            one_member(p, "aten::silu", 17, 4)
+            within(p, "aten::broadcast_tensors", lambda p: p.spend(2), shapes="[[[256, 4]]]")
+            for name, shapes in (
+                ("aten::mse_loss", "[[256, 4], [256, 4], []]"),
+                ("aten::add", "[[], [], []]"),
+            ):
+                values = p.code('["", "", "1"]')
+                within(
+                    p,
+                    name,
+                    lambda p: p.spend(10).launch(ADD, 2),
+                    shapes=shapes,
+                    concrete=values,
+                )
+
+    tape = tape_of(step)
+    joined = ensembles_joined(tape)
+    assert joined is not None
+    assert int((joined.duration > 0).sum()) == 5 * tape.steps
+    spent_on_one = (20 + 10 + 20 + 2 + 10 + 10) * 1_000
+    assert spent_on_one <= joined.dispatch.sum() / tape.steps <= 2 * spent_on_one
+
+
 def recurrence(p: Program) -> None:
     linear(p, "[256, 17]", "[64, 17]")
     linear(p, "[256, 64]", "[64, 64]")

@@ -99,3 +99,48 @@ def test_calls_that_share_their_weights_only(
     assert not share_weights_only(operators, steps, run), (
         "another step's operator collects nothing of this one"
     )
+
+
+def added_up(*middle: Operator) -> list[Call]:
+    """Calls that each add their probabilities to those of the calls before."""
+    return [
+        [*crop(), *middle, op("softmax", [8, 16]), op("add", [8, 16], [8, 16])] for _ in range(5)
+    ]
+
+
+LOSS = op("mse_loss", [8, 16], [8, 16], [], values=["", "", "1"])
+NO_LOSS = op("mse_loss", [8, 16], [8, 16], [], values=["", "", "0"])
+SUM = op("add", [], [], [], values=["", "", "1"])
+
+
+@pytest.mark.parametrize(
+    ("calls", "after", "found"),
+    [
+        ([[*crop(), op("softmax", [8, 16])] for _ in range(5)], collected(*[8] * 5), True),
+        (added_up(), op("div", [8, 16]), True),
+        (added_up()[:3], op("div", [8, 16]), False),
+        ([[*crop(), LOSS, SUM] for _ in range(5)], op("ones_like", []), True),
+        ([[*crop(), NO_LOSS] for _ in range(5)], op("ones_like", []), False),
+        ([[*crop(), op("lerp", [8, 24], [8, 24]), *added_up()[0][-2:]]] * 5, SUM, False),
+        (
+            [[*crop(), linear(8, 16, 64), op("add", [8, 64], [8, 64])] for _ in range(5)],
+            SUM,
+            False,
+        ),
+    ],
+    ids=[
+        "probabilities",
+        "added up",
+        "three of them",
+        "losses",
+        "losses of each",
+        "a state",
+        "layers",
+    ],
+)
+def test_results_that_are_added_up_are_collected(
+    calls: list[Call], after: Operator, found: bool
+) -> None:
+    operators, run = run_of(*calls, after=[after])
+    steps = np.zeros(len(operators), np.int32)
+    assert share_weights_only(operators, steps, run) == found

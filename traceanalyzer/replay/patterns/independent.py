@@ -5,9 +5,9 @@ Either no call gives what the next one takes, as where views of one picture are 
 input's shape is not met any more once the model has taken it, and its result has another size. Or
 the calls give what they take, but the program works on these tensors between runs of calls only,
 and then puts the results of a run together. Or as many results as there are calls (crops,
-documents, molecules) are put into one tensor, and nothing is carried from call to call: a recurrent
-product takes a tensor that nothing before it in the call has given. Where the items' sizes go up
-and down, no state of that size goes from one to the next."""
+documents, molecules) are put into one tensor, or each is added to those before it, and nothing is
+carried from call to call: a recurrent product takes a tensor that nothing before it in the call has
+given. Where the items' sizes go up and down, no state of that size goes from one to the next."""
 
 import math
 import re
@@ -37,6 +37,8 @@ REDUCES = re.compile(
 )
 """Operators that give fewer elements than they take."""
 PUTS_TOGETHER = re.compile(r"^aten::(add|sub|mul|div|lerp|addcmul|rsub)_?$")
+ADDS = re.compile(r"^aten::(add_?|maximum|logaddexp)$")
+"""Takes what a call gives, and what those before it gave together."""
 Run = Sequence[Operator]
 
 
@@ -79,11 +81,16 @@ def put_together(operators: Run, run: Repeat) -> bool:
 def share_weights_only(operators: Run, steps: I32, run: Repeat) -> bool:
     """Whether these calls share only their weights, and what they give is put together in the same
     step."""
-    if run.times < FEWEST_ITEMS or not is_collected(operators, steps, run):
+    if run.times < FEWEST_ITEMS:
         return False
     starts = range(run.first, run.stop, run.period)
     calls = [operators[at : at + run.period] for at in starts]
-    if any(_weights(call) != _weights(calls[0]) for call in calls) or _carries(calls[0]):
+    added_up = all(map(_adds_up, calls))
+    if not added_up and not is_collected(operators, steps, run):
+        return False
+    if any(_weights(call) != _weights(calls[0]) for call in calls):
+        return False
+    if _carries(calls[0], through_any=added_up):
         return False
     with_weights = (next(filter(has_weights, call)) for call in calls)
     taken = [next(iter(data_and_weights(operator)[0]), ()) for operator in with_weights]
@@ -122,18 +129,30 @@ def is_collected(operators: Run, steps: I32, run: Repeat) -> bool:
     )
 
 
+def _adds_up(call: Run) -> bool:
+    """Whether a call ends by adding its result to that of the calls before it."""
+    last = call[-1]
+    if not last.named(ADDS):
+        return False
+    if not last.shapes:
+        return output_shape(last) is not None
+    return len(last.shapes) == 2 and last.shapes[0] == last.shapes[1]
+
+
 def _gives_other_size(call: Run, taken: Shape) -> bool:
     """Whether a call gives nothing of the size that it takes."""
     given = output_shape(call[-1])
-    if given is None:
-        return call[-1].named(REDUCES) and not _met_again(call, taken)
-    return math.prod(given) != math.prod(taken) and not _met_again(call, taken)
+    if given is None and not call[-1].named(REDUCES):
+        return False
+    if given is not None and math.prod(given) == math.prod(taken):
+        return False
+    return not _met_again(call, taken)
 
 
-def _carries(call: Run) -> bool:
-    """Whether a product or a joint of tensors takes one, of as many rows as the call's input, that
-    nothing before it in the call can have given: a state. What an operator gives is known of some;
-    one of others may have given anything."""
+def _carries(call: Run, *, through_any: bool) -> bool:
+    """Whether a product or a joint of tensors, or any operator, takes one, of as many rows as the
+    call's input, that nothing before it in the call can have given: a state. What an operator gives
+    is known of some; one of others may have given anything."""
     data = list(map(_by_size, call))
     rows = next(chain.from_iterable(map(dict.values, data)), (0,))[0]
     known = set[int]()
@@ -142,7 +161,8 @@ def _carries(call: Run) -> bool:
         unexplained = [shape[0] for size, shape in found.items() if size not in known][
             given_anything:
         ]
-        if operator.named(CELL) or (rows in unexplained and operator.named(TAKES_STATE)):
+        takes_state = through_any or operator.named(TAKES_STATE)
+        if operator.named(CELL) or (rows in unexplained and takes_state):
             return True
         shape = output_shape(operator)
         given_anything = shape is None or (given_anything and found.keys() <= known)

@@ -87,10 +87,21 @@ PRODUCTS = (
 """Places of an operator's data and weights among its tensors, and of its results' size among those
 of weights."""
 SAME_SIZE = re.compile(
-    r"^aten::(relu_?|leaky_relu_?|elu_?|gelu|silu_?|mish|tanh_?|sigmoid_?|softplus|hardtanh_?|dropout|layer_norm|square"
-    r"|abs|exp_?|clamp_?|detach|contiguous)$"
+    r"^aten::(relu_?|leaky_relu_?|elu_?|gelu|silu_?|mish|tanh_?|sigmoid_?|softplus|hardtanh_?|hardswish_?|selu_?"
+    r"|dropout|(layer|group|instance|batch|rms)_norm|(log_)?softmax|square|abs|exp_?|clamp_?|detach|contiguous|to)$"
 )
 """Operators that give as many elements as they take, and take one tensor that is no weight."""
+LOSSES = (
+    (re.compile(r"^aten::(mse_loss|l1_loss|smooth_l1_loss|huber_loss)$"), 2),
+    (re.compile(r"^aten::(cross_entropy_loss|nll_loss|nll_loss_nd|binary_cross_entropy)$"), 3),
+    (re.compile(r"^aten::binary_cross_entropy_with_logits$"), 4),
+)
+"""Losses of what a network says, their first tensor, and the place of the reduction among their
+values."""
+NO_REDUCTION = "0"
+NUMBERS = re.compile(r"^aten::(add|sub|mul|div)_?$")  # of numbers alone gives a number
+MEAN = re.compile(r"^aten::(mean|sum)$")  # of all of a tensor, where it has no second value
+BROADCAST = re.compile(r"^aten::broadcast_tensors$")  # launches nothing, and gives what it takes
 PART = re.compile(r"^aten::(select|slice|narrow)$")
 COPY = re.compile(r"^aten::copy_$")  # writes its second tensor into the first
 WRITES = re.compile(
@@ -160,7 +171,23 @@ def flow(operator: Operator) -> Flow:
             return Flow(shapes[data], (*shapes[data][:-1], shapes[weights][gives]))
     if len(shapes) > 1 and operator.named(WRITES):
         return Flow(shapes[1], shapes[0])
+    if _is_reduced(operator):
+        return Flow(operator.first, ())
     return Flow(shapes[0], shapes[0]) if shapes and operator.named(SAME_SIZE) else Flow(None, None)
+
+
+def _is_reduced(operator: Operator) -> bool:
+    """Whether an operator gives one number: a loss, a mean of all, or what is counted of numbers."""
+    values = operator.values
+    if not values:
+        return False
+    if not operator.shapes:
+        return operator.named(NUMBERS)
+    if operator.named(MEAN):
+        return not any(values)
+    places = (place for named, place in LOSSES if operator.named(named))
+    place = next(places, len(values))
+    return place < len(values) and values[place] != NO_REDUCTION
 
 
 def output_shape(operator: Operator) -> Shape | None:
@@ -180,7 +207,7 @@ def is_chain(run: Sequence[Operator]) -> bool:
     """Whether each of these operators takes what the one before it gives, one at least is a
     product, and the last does not give what the first takes. Parts of other tensors may be taken:
     to begin with, which tells that no run takes what another gives, or to write the result to."""
-    steps = [one for one in run if not one.named(PART)]
+    steps = [one for one in run if not one.named(PART, BROADCAST)]
     if count(steps, SAME_SIZE) + count(steps, WRITES) == len(steps):
         return False
     begun = run.index(steps[0])
