@@ -26,6 +26,13 @@ from traceanalyzer.export.perfetto.chrome_trace import LONGEST_NAME, overlay_pie
 from traceanalyzer.export.perfetto.overlay import build_overlay
 from traceanalyzer.fleet.digests import files
 from traceanalyzer.fleet.digests.files import LeftOut, encoded, read_digests
+from traceanalyzer.fleet.parquet_pages import (
+    CHUNK_BYTES,
+    CHUNK_VALUES,
+    DATA_AT,
+    DICTIONARY_AT,
+    chunks,
+)
 from traceanalyzer.fleet.pipeline.document import read_operations
 from traceanalyzer.ingest import load, produced
 from traceanalyzer.ingest.flight_recorder.digest import _elements
@@ -307,3 +314,77 @@ def test_operations_are_numbers_whatever_lists_they_may_hide(tmp_path: Path) -> 
     pq.write_table(log.set_column(at, "step", listed), path)
     with pytest.raises(UnreadableInputError, match="step is list"):
         read_operations(path)
+
+
+def with_a_shorter_histogram(data: bytes) -> bytes:
+    """A Parquet file whose end counts one level fewer than there are, where it counts two (Arrow's
+    `SizeStatistics`)."""
+    length = int.from_bytes(data[-8:-4], "little")
+    start = len(data) - 8 - length
+    two_counts = b"\x19\x26"  # the next field: a list of two 64-bit numbers
+    end = data[start:-8]
+    if two_counts not in end:
+        pytest.skip("this Arrow writes no histograms")
+    at = end.rindex(two_counts)
+    end = end[: at + 1] + b"\x16" + end[at + 3 :]
+    return data[:start] + end + len(end).to_bytes(4, "little") + b"PAR1"
+
+
+def test_statistics_that_do_not_fit_their_column_end_no_process(tmp_path: Path) -> None:
+    """Arrow is not asked for a column's facts: there, what it throws reaches nobody."""
+    digested = tmp_path / "rank0-0.digest.parquet"
+    digested.write_bytes(with_a_shorter_histogram(digest_with("calls", pa.array([0, 7]))))
+    (read,) = read_digests(places_in([str(digested)])[0])
+    assert isinstance(read, LeftOut)
+    assert read.why.startswith("a damaged digest")
+    log = tmp_path / "a.parquet"
+    stored = (Path(__file__).parents[1] / "data" / "stragglers" / "ST.parquet").read_bytes()
+    sink = io.BytesIO()
+    pq.write_table(pq.read_table(io.BytesIO(stored)).slice(0, 4), sink)
+    log.write_bytes(with_a_shorter_histogram(sink.getvalue()))
+    with pytest.raises(UnreadableInputError, match="histogram size mismatch"):
+        read_operations(log)
+
+
+def test_the_end_of_a_file_is_read_as_arrow_reads_it() -> None:
+    """Groups of rows, lists, texts without values, moments and decimals, by each compression."""
+    table = pa.table(
+        {
+            "text": ["a", None, "a"] * 100,
+            "lists": [[1, 2], [], None] * 100,
+            "moment": pa.array([0, 1, 2] * 100, pa.timestamp("us", "UTC")),
+            "nothing": pa.array([None] * 300, pa.float64()),
+            "struct": [{"x": 1.5, "y": [{"z": b"1"}]}] * 300,
+            "yes": [True, False, None] * 100,
+        }
+    )
+    ways: tuple[dict[str, Any], ...] = ({}, {"compression": "zstd"}, {"use_dictionary": False})
+    for options in ways:
+        sink = io.BytesIO()
+        pq.write_table(table, sink, row_group_size=70, **options)
+        told = pq.read_metadata(io.BytesIO(sink.getvalue()))
+        columns = [
+            told.row_group(group).column(i)
+            for group in range(told.num_row_groups)
+            for i in range(told.num_columns)
+        ]
+        values, size, data, dictionary = (
+            [chunk.get(field, 0) for chunk in chunks(sink)]
+            for field in (CHUNK_VALUES, CHUNK_BYTES, DATA_AT, DICTIONARY_AT)
+        )
+        assert values == [one.num_values for one in columns]
+        assert size == [one.total_compressed_size for one in columns]
+        assert data == [one.data_page_offset for one in columns]
+        assert dictionary == [one.dictionary_page_offset or 0 for one in columns]
+        assert len(values) == 5 * 7
+
+
+def test_columns_that_share_their_pages_are_refused() -> None:
+    """One chunk that many groups of rows name takes as often as long to measure."""
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"a": list(range(1000))}), sink)
+    data = sink.getvalue()
+    (size,) = (chunk[CHUNK_BYTES] for chunk in chunks(sink))
+    longer = with_another_count(data, size, 10 * size)
+    with pytest.raises(ValueError, match="share their pages"):
+        chunks(io.BytesIO(longer))

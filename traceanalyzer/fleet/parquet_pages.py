@@ -1,13 +1,18 @@
 """How much a Parquet file becomes in memory, by the headers of its pages: what it says of itself at
 its end need not be true.
 
-A page header is a Thrift struct in the compact protocol (apache/parquet-format, `PageHeader`)."""
+Its end (`FileMetaData`) and a page's header (`PageHeader`) are Thrift structs in the compact protocol
+(apache/parquet-format). Both are read here: Arrow, asked for a column's facts, ends the process where
+they are damaged."""
 
+from collections.abc import Mapping
 from typing import Any, BinaryIO
 
 NUMBER_BYTES = 8
 LONGEST_HEADER = 1 << 16
-DEEPEST = 3  # a page header, that of its kind, its statistics
+DEEPEST = 10  # the end of a file: row groups, columns, their facts, statistics, bounds
+MAGIC = b"PAR1"
+LENGTH_BYTES = 4  # of the number before it: how long the end is
 UNCOMPRESSED, COMPRESSED = 2, 3
 OF_KIND = (5, 7, 8)  # the header of a data page, a dictionary page, a data page of version 2
 VALUES = 1
@@ -15,30 +20,58 @@ ENCODING = {5: 2, 7: 2, 8: 4}
 DELTA_BYTE_ARRAY = 7
 """Each text is written as what it shares with the one before and what follows: a file of some kB
 may hold as much text as one likes."""
-_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY = range(1, 9)
+GROUPS, COLUMNS, FACTS = 4, 1, 3
+CHUNK_VALUES, CHUNK_BYTES, DATA_AT, DICTIONARY_AT = 5, 7, 9, 11
+_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST = range(1, 10)
 _STRUCT = 12
+LONG_LIST = 15  # in place of a count: it follows
 Fields = dict[int, Any]
+Wanted = Mapping[int, Any]
+"""The fields of a struct that are kept, each with those of the structs in it; of a list, in a list."""
+NOTHING: Wanted = {}
+OF_PAGE: Wanted = {
+    UNCOMPRESSED: NOTHING,
+    COMPRESSED: NOTHING,
+    **{kind: {VALUES: NOTHING, ENCODING[kind]: NOTHING} for kind in OF_KIND},
+}
+OF_CHUNK: Wanted = dict.fromkeys((CHUNK_VALUES, CHUNK_BYTES, DATA_AT, DICTIONARY_AT), NOTHING)
+OF_FILE: Wanted = {GROUPS: [{COLUMNS: [{FACTS: OF_CHUNK}]}]}
 
 
-def made_bytes(file: BinaryIO, metadata: Any) -> int:
-    """What all columns take once they are read. Raises ValueError for headers that are none, and
-    for an encoding without bounds."""
+def made_bytes(file: BinaryIO) -> int:
+    """What all columns take once they are read. Raises ValueError for an end or headers that are
+    none, for columns that share their pages, and for an encoding without bounds."""
     total = 0
-    for group in range(metadata.num_row_groups):
-        for column in range(metadata.num_columns):
-            chunk = metadata.row_group(group).column(column)
-            total += max(NUMBER_BYTES * chunk.num_values, _made_of_chunk(file, chunk))
+    for chunk in chunks(file):
+        total += max(NUMBER_BYTES * chunk.get(CHUNK_VALUES, 0), _made_of_chunk(file, chunk))
     file.seek(0)
     return total
 
 
-def _made_of_chunk(file: BinaryIO, chunk: Any) -> int:
+def chunks(file: BinaryIO) -> list[Fields]:
+    """The facts of each column of each group of rows. Raises ValueError."""
+    size = file.seek(0, 2)
+    tail = LENGTH_BYTES + len(MAGIC)
+    file.seek(max(size - tail, 0))
+    told = file.read(tail)
+    length = int.from_bytes(told[:LENGTH_BYTES], "little")
+    if told[LENGTH_BYTES:] != MAGIC or length > size - tail:
+        raise ValueError("no Parquet file")
+    file.seek(size - tail - length)
+    groups = _read(file.read(length), OF_FILE)[0].get(GROUPS, [])
+    found = [column.get(FACTS, {}) for group in groups for column in group.get(COLUMNS, [])]
+    if sum(max(chunk.get(CHUNK_BYTES, 0), 0) for chunk in found) > size:
+        raise ValueError("columns that share their pages")
+    return found
+
+
+def _made_of_chunk(file: BinaryIO, chunk: Fields) -> int:
     # 0 is where no page begins: a column without values has a dictionary alone
-    begins = [at for at in (chunk.data_page_offset, chunk.dictionary_page_offset) if at]
+    begins = [chunk[at] for at in (DATA_AT, DICTIONARY_AT) if chunk.get(at)]
     at = min(begins, default=0)
     if not at:
         return 0
-    end = at + chunk.total_compressed_size
+    end = at + chunk.get(CHUNK_BYTES, 0)
     total = 0
     while at < end:
         file.seek(at)
@@ -55,15 +88,19 @@ def _made_of_chunk(file: BinaryIO, chunk: Any) -> int:
 
 
 def page_header(data: bytes) -> tuple[Fields, int]:
-    """The fields of a header, structs as the same, and how many bytes it takes. Raises ValueError
-    where the bytes are none."""
+    """The fields of a header that are needed, structs as the same, and how many bytes it takes.
+    Raises ValueError where the bytes are none."""
+    return _read(data, OF_PAGE)
+
+
+def _read(data: bytes, wanted: Wanted) -> tuple[Fields, int]:
     try:
-        return _struct(data, 0, DEEPEST)
+        return _struct(data, 0, wanted, DEEPEST)
     except IndexError as error:
-        raise ValueError("the header of a page is cut") from error
+        raise ValueError("a header is cut") from error
 
 
-def _struct(data: bytes, at: int, deeper: int) -> tuple[Fields, int]:
+def _struct(data: bytes, at: int, wanted: Wanted, deeper: int) -> tuple[Fields, int]:
     found: Fields = {}
     number = 0
     while data[at]:
@@ -73,11 +110,17 @@ def _struct(data: bytes, at: int, deeper: int) -> tuple[Fields, int]:
             number += delta
         else:
             number, at = _number(data, at)
-        found[number], at = _value(data, at, kind, deeper)
+        if number in found:  # readers differ in which of the two holds
+            raise ValueError("a field stands twice")
+        value, at = _value(data, at, kind, wanted.get(number, NOTHING), deeper)
+        if number in wanted:
+            found[number] = value
     return found, at + 1
 
 
-def _value(data: bytes, at: int, kind: int, deeper: int) -> tuple[Any, int]:
+def _value(data: bytes, at: int, kind: int, wanted: Any, deeper: int) -> tuple[Any, int]:
+    if wanted and kind != (_LIST if isinstance(wanted, list) else _STRUCT):
+        raise ValueError("a field is of another type")
     if kind in (_TRUE, _FALSE):
         return kind == _TRUE, at
     if kind == _BYTE:
@@ -89,9 +132,27 @@ def _value(data: bytes, at: int, kind: int, deeper: int) -> tuple[Any, int]:
     if kind == _BINARY:
         length, at = _varint(data, at)
         return None, at + length
+    if kind == _LIST and deeper:
+        return _list(data, at, wanted[0] if wanted else NOTHING, deeper - 1)
     if kind == _STRUCT and deeper:
-        return _struct(data, at, deeper - 1)
-    raise ValueError("a page header holds no such value")
+        return _struct(data, at, wanted, deeper - 1)
+    raise ValueError("a header holds no such value")
+
+
+def _list(data: bytes, at: int, wanted: Wanted, deeper: int) -> tuple[list[Any], int]:
+    """Its elements where they are structs of which something is kept."""
+    count, kind = divmod(data[at], 16)
+    at += 1
+    if count == LONG_LIST:
+        count, at = _varint(data, at)
+    if kind in (_TRUE, _FALSE):  # a byte each, unlike one that is a field
+        return [], at + count
+    found = []
+    for _ in range(count):
+        value, at = _value(data, at, kind, wanted, deeper)
+        if wanted:
+            found.append(value)
+    return found, at
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:

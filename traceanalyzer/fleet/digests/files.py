@@ -401,7 +401,7 @@ def _read_parquet(
             )
         if file.metadata.num_rows != 1:
             return f"a digest of {file.metadata.num_rows:,} rows, which has one: make it again"
-        full_size = made_bytes(source, file.metadata)
+        full_size = made_bytes(source)
         if full_size > max(LEAST_MADE, MOST_RATIO * size):
             return f"a digest of {size:,} bytes that would take {full_size:,}: make it again"
         file = pa.parquet.ParquetFile(source, metadata=file.metadata, read_dictionary=TEXTS)

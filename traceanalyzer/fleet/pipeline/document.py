@@ -252,7 +252,7 @@ def _check_columns(file: Any, path: Path) -> None:
         if name != KIND and not (types.is_integer(kind) or types.is_floating(kind)):
             raise ValueError(f"{name} is {kind}")
     with path.open("rb") as opened:
-        full_size = made_bytes(opened, file.metadata)
+        full_size = made_bytes(opened)
     if full_size > max(limits().size, limits().ratio * path.stat().st_size):
         raise UnreadableInputError(
             f"{full_size:,} bytes of operations are too many; raise it with --limit size=N"
