@@ -290,10 +290,22 @@ def test_numbers_with_more_digits_are_no_new_kind() -> None:
     same(chunk, joined(long, short), short)
 
 
+@pytest.mark.parametrize("bandwidth", ["0.03125", "0.005208333333333333", "0.00012345678901234567"])
+def test_figures_with_many_decimals_repeat(bandwidth: str) -> None:
+    copy = (
+        '{"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy HtoD", "pid": 0, "tid": 7, "ts": 5.25, "dur": 1.5, '
+        '"args": {"bytes": 64, "memory bandwidth (GB/s)": %s, "correlation": 5}}'
+    )
+    events = RepeatingEvents(KinetoRows(), is_worthwhile=True)
+    assert events.decode((copy % bandwidth).encode()) == []
+    assert events.decode((copy % bandwidth.replace("5", "6")).encode()) == []
+    assert len(events._numbers) == 1
+
+
 def test_fields_are_those_that_are_masked() -> None:
     """A key whose end is looked for, and that is no field, would cost its chunk the short way."""
     events = json.dumps([{"ph": "X", **dict.fromkeys(map(bytes.decode, FIELDS), 5)}])
     (kind,) = [masked_text(events[1:-1].encode())]
     assert kind is not None
-    assert len(kind.times.starts) + len(kind.ids.starts) == len(FIELDS)
-    assert np.all(np.concatenate((kind.times.widths, kind.ids.widths)) == 1)
+    assert len(kind.numbers.starts) == len(FIELDS)
+    assert np.all(kind.numbers.widths == 1)

@@ -10,6 +10,7 @@ from traceanalyzer.trace import I64
 
 Words = NDArray[np.uint64]
 WORD = 8
+ALL_BITS = np.uint64(0xFFFFFFFFFFFFFFFF)
 _ZEROS = np.uint64(0x3030303030303030)
 _TO_PAIRS = np.uint64(10 * (1 << 8) + 1)
 _TO_FOURS = np.uint64(100 * (1 << 16) + 1)
@@ -17,11 +18,12 @@ _TO_EIGHT = np.uint64(10_000 * (1 << 32) + 1)
 """Multiplied with it, neighbours are put together: ten times the first plus the second."""
 _PAIRS = np.uint64(0x00FF00FF00FF00FF)
 _FOURS = np.uint64(0x0000FFFF0000FFFF)
-_8, _16, _32 = map(np.uint64, (8, 16, 32))
-_LONGEST = 3 * WORD
-_BYTES_BEFORE = [max(WORD - count, 0) for count in range(_LONGEST + 1)]
-_LAST_BYTES = np.array([(1 << 64) - (1 << 8 * before) for before in _BYTES_BEFORE], np.uint64)
-"""By how many bytes are wanted: the last of a word."""
+_1, _7, _8, _16, _32, _56, _64 = map(np.uint64, (1, 7, 8, 16, 32, 56, 64))
+_LOWEST = np.uint64(0x0101010101010101)
+_HIGHEST = np.uint64(0x8080808080808080)
+"""One bit of each byte."""
+_BEYOND_NINE = np.uint64(0x7676767676767676)
+"""Added to the lower seven bits of each byte, it sets the highest where they are more than nine."""
 
 
 def words_at_each(text: Any) -> Words:
@@ -34,6 +36,18 @@ def digits_of(words: Words) -> Words:
     return words ^ _ZEROS
 
 
+def leading_digits(digits: Words) -> Words:
+    """All bits of those bytes of each word that are before the first that is no digit."""
+    others = ((digits & ~_HIGHEST) + _BEYOND_NINE | digits) & _HIGHEST
+    first = others & (~others + _1)
+    return (first >> _7) - _1
+
+
+def bytes_in(mask: Words) -> I64:
+    """How many bytes of each word have all bits; the others have none."""
+    return ((mask & _LOWEST) * _LOWEST >> _56).astype(np.int64)
+
+
 def eight_digits(digits: Words) -> I64:
     """The numbers of eight digits each, the first one the highest."""
     pairs = (digits * _TO_PAIRS >> _8) & _PAIRS
@@ -41,17 +55,16 @@ def eight_digits(digits: Words) -> I64:
     return (fours * _TO_EIGHT >> _32).astype(np.int64)
 
 
-def last_digits(words: Words, count: I64) -> Words:
-    """The values of so many bytes at the end of each word, which are digits; 0 for those before
-    them."""
-    return digits_of(words) & _LAST_BYTES[count]
-
-
-def integers_before(words: Words, ends: I64, widths: I64) -> I64:
-    """The integers of at most sixteen digits that end before these places of a text."""
-    values = eight_digits(last_digits(words[ends - WORD], widths))
+def integers(first: Words, second: Words, widths: I64) -> I64:
+    """The integers of so many digits, at most sixteen: the first eight in one word, those behind in
+    another, zeros after them."""
+    bits = widths.astype(np.uint64) * _8
+    before: Words = _64 - np.minimum(bits, _64)
+    values = eight_digits(first << before)
     longer = np.flatnonzero(widths > WORD)
     if len(longer):
-        high = words[ends[longer] - 2 * WORD]
-        values[longer] += 10**WORD * eight_digits(last_digits(high, widths[longer] - WORD))
+        high = first[longer]
+        past = bits[longer] - _64
+        values[longer] = eight_digits(high >> past | second[longer] << (_64 - past))
+        values[longer] += 10**WORD * eight_digits(high << (_64 - past))
     return values

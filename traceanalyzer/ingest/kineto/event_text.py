@@ -12,9 +12,7 @@ from traceanalyzer.ingest.kineto.masked import (
     PAD,
     MaskedText,
     Numbers,
-    ids_of,
     masked_text,
-    nanoseconds_of,
 )
 from traceanalyzer.ingest.kineto.repair import decode_strictly
 from traceanalyzer.trace import I64
@@ -36,6 +34,9 @@ FIELDS = {
 """Columns of numbers that differ from event to event, by their keys; empty: no table has it."""
 TIMES = ("start", "duration")
 IDS = ("external_id", "sequence", "correlation", "record")
+NUMBERS = (*TIMES, *IDS)
+_MOST_NUMBERS = 1 << 12
+"""Of an event of a kind: its ordinals fit 16 bits."""
 _LONGEST_DURATION = 12
 """Digits before the point, within `MAX_DURATION_US`."""
 _LONGEST_KEY = max(map(len, FIELDS)) + len(b'"": ')
@@ -69,86 +70,59 @@ class EventText:
         is_last = number + 2 == len(self.places)
         return text if is_last else _without(_without(text, b"{"), b",")
 
-    def numbers(self, events: I64, kinds: NDArray[np.void]) -> dict[str, I64]:
-        """For each column of numbers those of these events, which are of these kinds; 0 where their
-        text has none. Raises UnlikeAnyKindError."""
-        begins = self.text.events[events]
-        times = np.searchsorted(self.text.times.starts, begins)
-        ids = np.searchsorted(self.text.ids.starts, begins)
-        found = {name: self._values(name, times, kinds[name]) for name in TIMES}
-        return found | {name: self._values(name, ids, kinds[name]) for name in IDS}
-
-    def _values(self, name: str, first: I64, ordinal: NDArray[np.int8]) -> I64:
-        """Numbers of a column, by the first of an event's and by which of them it is; 0 for -1."""
-        stated = np.flatnonzero(ordinal >= 0)
-        places = first[stated] + ordinal[stated]
-        result = np.zeros(len(first), np.int64)
-        result[stated] = self._times_at(places) if name in TIMES else self._ids_at(places)
-        return result
-
-    def _times_at(self, places: I64) -> I64:
-        """Times, in ns, by their places among all. Raises UnlikeAnyKindError."""
-        times = nanoseconds_of(self.text.text, self.text.times.select(places))
-        if times is None:
+    def numbers(self, events: I64, ordinals: NDArray[np.int16]) -> I64:
+        """The numbers of these events in the columns of `NUMBERS`, shape (events, columns), by which of
+        the numbers in its text each is; 0 for -1. Raises UnlikeAnyKindError."""
+        numbers = self.text.numbers
+        first = np.searchsorted(numbers.starts, self.text.events[events])
+        values = numbers.values.take(first[:, None] + ordinals, mode="clip")
+        values[ordinals < 0] = 0
+        if values.min(initial=0) < 0:
             raise UnlikeAnyKindError
-        return times
+        return values
 
-    def _ids_at(self, places: I64) -> I64:
-        """Ids, by their places among all."""
-        return ids_of(self.text.text, self.text.ids.select(places))
-
-    def ordinals(self, events: I64) -> list[dict[str, int]]:
-        """For the columns of numbers of each event: which of its times or ids they are. Raises
-        UnlikeAnyKindError."""
-        times = self._columns(self._within(self.text.times, events))
-        ids = self._columns(self._within(self.text.ids, events))
-        return [one | other for one, other in zip(times, ids, strict=True)]
+    def ordinals(self, events: I64) -> list[list[int]]:
+        """For each event and each column of `NUMBERS`, which of the numbers in its text that is; -1
+        where there is none. Raises UnlikeAnyKindError."""
+        return [self._ordinals(numbers) for numbers in self._within(events)]
 
     def without_widths(self, events: I64) -> list[bytes]:
         """The masked text of each event by itself, with one zero for the digits of each number: for
         those of a time before its point, which are at most those of a duration. Raises
         UnlikeAnyKindError."""
-        times = self._within(self.text.times, events)
-        ids = self._within(self.text.ids, events)
         return [
-            self._without_widths(number, of_event)
-            for number, *of_event in zip(events.tolist(), times, ids, strict=True)
+            self._without_widths(number, numbers)
+            for number, numbers in zip(events.tolist(), self._within(events), strict=True)
         ]
 
-    def _without_widths(self, number: int, of_event: list[Numbers]) -> bytes:
-        """The text of one event, with its times and its ids."""
-        cuts = [
-            (start, start + width)
-            for numbers in of_event
-            for start, width in numbers.whole_parts()
-            if 0 < width <= _LONGEST_DURATION
-        ]
+    def _without_widths(self, number: int, numbers: Numbers) -> bytes:
+        """The text of one event, with its numbers."""
         begin, end = self.places[number : number + 2]
         parts = []
-        for cut_begin, cut_end in sorted(cuts):
-            parts.append(self.text.masked[begin:cut_begin])
-            begin = cut_end
+        for start, width in numbers.whole_parts():
+            if 0 < width <= _LONGEST_DURATION:
+                parts.append(self.text.masked[begin:start])
+                begin = start + width
         return b"0".join((*parts, self._alone(number, self.text.masked[begin:end])))
 
-    def _within(self, numbers: Numbers, events: I64) -> list[Numbers]:
+    def _within(self, events: I64) -> list[Numbers]:
         """The numbers of each event."""
+        numbers = self.text.numbers
         begins = self.text.events[events]
         ends = np.append(self.text.events, self.places[-1])[events + 1]
         first = np.searchsorted(numbers.starts, begins).tolist()
         end = np.searchsorted(numbers.starts, ends).tolist()
         return [numbers.select(slice(*bounds)) for bounds in zip(first, end, strict=True)]
 
-    def _columns(self, of_events: list[Numbers]) -> list[dict[str, int]]:
-        """For the columns of each event the places of their numbers among those of the event."""
-        names = []
-        for numbers in of_events:
-            places = zip(numbers.starts.tolist(), numbers.widths.tolist(), strict=True)
-            names.append([self._column(start, width) for start, width in places])
-        if any(name and of_event.count(name) > 1 for of_event in names for name in of_event):
+    def _ordinals(self, numbers: Numbers) -> list[int]:
+        """For each column of numbers its place among those of an event; -1 for none. Raises
+        UnlikeAnyKindError."""
+        places = zip(numbers.starts.tolist(), numbers.widths.tolist(), strict=True)
+        names = [self._column(start, width) for start, width in places]
+        found = {name: ordinal for ordinal, name in enumerate(names) if name}
+        if len(found) < sum(map(bool, names)) or len(names) > _MOST_NUMBERS:
             raise UnlikeAnyKindError
-        return [
-            {name: ordinal for ordinal, name in enumerate(of_event) if name} for of_event in names
-        ]
+        return [found.get(name, -1) for name in NUMBERS]
 
     def _column(self, start: int, width: int) -> str:
         """Which column a number belongs to; empty for none. Raises UnlikeAnyKindError."""

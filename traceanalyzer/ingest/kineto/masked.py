@@ -6,28 +6,34 @@ key that is need not be known here, since the text keeps it.
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from traceanalyzer.base import dataclass
 from traceanalyzer.ingest.kineto.digits import (
+    ALL_BITS,
     WORD,
+    Words,
+    bytes_in,
     digits_of,
     eight_digits,
-    integers_before,
+    integers,
+    leading_digits,
     words_at_each,
 )
 from traceanalyzer.ingest.kineto.times import LARGEST_US
-from traceanalyzer.trace import I64, U8
+from traceanalyzer.trace import I64, U8, Bool
 
-PAD = b" " * 32
+PAD = b" " * 48
 """Before and behind the text, so that what is looked at around a number is text, too."""
 DECIMALS = 3
 """Of times in microseconds: nanoseconds."""
-LONGEST_WHOLE = 16
+AT_ONCE = 2 * WORD
+"""Digits that are looked at together."""
+LONGEST_WHOLE = AT_ONCE
 """Digits of a time before the point: today's have so many since 1970."""
-LONGEST_TIME = LONGEST_WHOLE + 1 + DECIMALS
 LONGEST_ID = 9
 """Digits of a number, which fit 32 bits. A longer number stays as it is."""
+BEYOND_ALL_TIMES = -1
+"""The value of such a number, which is no time."""
 _ZERO, _POINT, _COLON, _BLANK = b"0.: "
 _EVENT = b'"ph"'
 _TIMES = (b'"ts"', b'"dur"', b' (GB/s)"')
@@ -46,13 +52,9 @@ _LAST_LETTERS = b"".join(key[-3:-1] for key in (_EVENT, *_TIMES, *_IDS))
 _MAY_BE_KEY = np.zeros(1 << 16, bool)
 """By the last two letters of a key: whether it may be one of these."""
 _MAY_BE_KEY[np.frombuffer(_LAST_LETTERS, np.uint16)] = True
-_FIRST = {
-    longest: np.arange(longest + 1) < np.arange(longest + 1)[:, None]
-    for longest in (LONGEST_TIME, LONGEST_ID)
-}
-"""By a number's width: which bytes of a window that begins with it are its."""
-_DECIMALS_AT_END = np.array([0, 0xFF << 40, 0xFFFF << 40, 0xFFFFFF << 40], np.uint64)
-"""By how many decimals a time has: their bytes in a word that ends where three would."""
+_TWO_WORDS = np.dtype((np.void, AT_ONCE))
+_BEHIND_DECIMALS = np.uint64(8 * (WORD - DECIMALS))
+"""Bits of a word whose first bytes are decimals: without them these are its last."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,10 +65,16 @@ class Numbers:
     starts: I64
     widths: I64
     integer_widths: I64  # in bytes: what is before the point
+    values: I64  # ns of times, of which three decimals count; ids as they are
 
-    def select(self, places: I64 | slice) -> "Numbers":
+    def select(self, places: slice) -> "Numbers":
         """Those at these places among them."""
-        return Numbers(self.starts[places], self.widths[places], self.integer_widths[places])
+        return Numbers(
+            self.starts[places],
+            self.widths[places],
+            self.integer_widths[places],
+            self.values[places],
+        )
 
     def whole_parts(self) -> Iterator[tuple[int, int]]:
         """Where each begins, and the bytes before its point."""
@@ -80,8 +88,7 @@ class MaskedText:
     text: bytes
     masked: bytes
     events: I64  # where each begins: at the key `"ph"`
-    times: Numbers
-    ids: Numbers
+    numbers: Numbers  # times and ids, in the order of the text
 
 
 def masked_text(*parts: bytes | memoryview) -> MaskedText | None:
@@ -94,70 +101,78 @@ def masked_text(*parts: bytes | memoryview) -> MaskedText | None:
     last_letters = letters.take(colons - 3) | letters.take(colons - 2).astype(np.uint16) << 8
     colons = colons.compress(_MAY_BE_KEY.take(last_letters))
     words = words_at_each(buffer)[colons - WORD]
-    times, ids = (
-        _masked(letters, _values_behind(letters, colons[_any_of(words, keys)]), longest)
-        for keys, longest in ((_TIMES, LONGEST_TIME), (_IDS, LONGEST_ID))
-    )
-    if times is None or ids is None:
+    is_time = _is_any_of(words, _TIMES)
+    keys = np.flatnonzero(is_time | _is_any_of(words, _IDS))
+    numbers = _masked(letters, _values_behind(letters, colons[keys]), is_time[keys])
+    if numbers is None:
         return None
-    events = colons[_any_of(words, (_EVENT,))] - len(_EVENT)
-    return MaskedText(text, bytes(buffer), events, times, ids)
+    events = colons[_is_any_of(words, (_EVENT,))] - len(_EVENT)
+    return MaskedText(text, bytes(buffer), events, numbers)
 
 
-def _any_of(words: NDArray[np.uint64], keys: tuple[bytes, ...]) -> NDArray[np.intp]:
-    """Which of the last eight bytes of keys are those of one of these keys."""
+def _is_any_of(words: Words, keys: tuple[bytes, ...]) -> Bool:
+    """Whether the last eight bytes of each key are those of one of these keys."""
     found = np.zeros(len(words), bool)
     for key in keys:
         unknown = np.uint64(8 * (WORD - len(key)))  # bits of what stands before a short key
         known = words >> unknown if unknown else words
         found |= known == np.uint64(int.from_bytes(key, "little"))
-    return np.flatnonzero(found)
+    return found
 
 
 def _values_behind(letters: U8, colons: I64) -> I64:
     """Where the values of these keys begin, with one blank before them or none."""
-    return colons + 1 + (letters[colons + 1] == _BLANK)
+    return colons + 1 + (letters.take(colons + 1) == _BLANK)
 
 
-def _masked(letters: U8, starts: I64, longest: int) -> Numbers | None:
-    """Writes zeros over the digits of numbers that begin there. None where one has zeros in front."""
-    windows = _windows(letters, longest + 1)
-    found = windows[starts]
-    digits = found - np.uint8(_ZERO)
-    is_digit = digits <= 9
-    integer_widths = is_digit.argmin(axis=1)  # 0, too, where all of it are digits
-    widths = integer_widths
-    if longest == LONGEST_TIME:
-        widths = (is_digit | (found == _POINT)).argmin(axis=1)
-    if ((digits[:, 0] == 0) & is_digit[:, 1]).any():
+def _masked(letters: U8, starts: I64, is_time: Bool) -> Numbers | None:
+    """Writes zeros over the digits of the numbers that begin there. None where one has zeros in
+    front."""
+    begins_with_zero = letters.take(starts) == _ZERO
+    integer_widths, first, second = _zeroed(
+        letters, starts, np.where(is_time, LONGEST_WHOLE, LONGEST_ID)
+    )
+    if (begins_with_zero & (integer_widths > 1)).any():
         return None
-    digits *= is_digit & _FIRST[longest][widths]
-    windows[starts] = (
-        found - digits
-    )  # in order: what a window has of the next number, that rewrites
-    return Numbers(starts, widths, np.minimum(integer_widths, widths))
+    values = integers(first, second, integer_widths)
+    values[is_time & (values >= LARGEST_US)] = BEYOND_ALL_TIMES
+    widths = integer_widths.copy()
+    times = np.flatnonzero(is_time)
+    values[times] *= 1000
+    has_point = (letters.take((starts + widths)[times]) == _POINT) & (widths[times] > 0)
+    with_decimals = times.compress(has_point)
+    decimal_widths, decimals = _decimals(letters, (starts + widths)[with_decimals] + 1)
+    widths[with_decimals] += 1 + decimal_widths
+    values[with_decimals] += decimals
+    return Numbers(starts, widths, integer_widths, values)
 
 
-def _windows(letters: U8, width: int) -> U8:
-    """The bytes from each place on, as rows of one memory."""
-    return np.ndarray((len(letters) - width, width), np.uint8, letters.data, strides=(1, 1))
+def _decimals(letters: U8, starts: I64) -> tuple[I64, I64]:
+    """Writes zeros over the decimals that begin there: how many each number has, and the first three
+    as an integer."""
+    widths, first, _ = _zeroed(letters, starts)
+    longer = np.flatnonzero(widths == AT_ONCE)
+    if len(longer):
+        widths[longer] += _zeroed(letters, starts[longer] + AT_ONCE)[0]
+    return widths, eight_digits(first << _BEHIND_DECIMALS)
 
 
-def ids_of(text: bytes, numbers: Numbers) -> I64:
-    """The values of ids."""
-    return integers_before(words_at_each(text), numbers.starts + numbers.widths, numbers.widths)
-
-
-def nanoseconds_of(text: bytes, numbers: Numbers) -> I64 | None:
-    """The values of times in microseconds, of which three decimals count; None where one is beyond all
-    times."""
-    words = words_at_each(text)
-    points = numbers.starts + numbers.integer_widths
-    result = integers_before(words, points, numbers.integer_widths)
-    if result.max(initial=0) >= LARGEST_US:
-        return None
-    result *= 1000
-    decimals = np.clip(numbers.widths - numbers.integer_widths - 1, 0, DECIMALS)
-    around_point = words[points + 1 + DECIMALS - WORD]
-    result += eight_digits(digits_of(around_point) & _DECIMALS_AT_END[decimals])
-    return result
+def _zeroed(letters: U8, starts: I64, longest: I64 | None = None) -> tuple[I64, Words, Words]:
+    """Writes zeros over the digits that begin there, at most `AT_ONCE`; a number with more of them
+    than `longest` stays. How many these are, and the words with the values of the first eight and the
+    next eight, zeros behind."""
+    windows = np.ndarray(len(letters) - AT_ONCE, _TWO_WORDS, letters.data, strides=(1,))
+    found = windows[starts].view(np.uint64).reshape(-1, 2)
+    digits = digits_of(found)
+    masks = leading_digits(digits)
+    masks[:, 1] = np.where(masks[:, 0] == ALL_BITS, masks[:, 1], 0)
+    widths = bytes_in(masks[:, 0]) + bytes_in(masks[:, 1])
+    if longest is not None:
+        goes_on = letters.take(starts + widths) - np.uint8(_ZERO) <= 9
+        stays = np.flatnonzero((widths > longest) | goes_on)
+        widths[stays] = 0
+        masks[stays] = 0
+    digits &= masks
+    # In order: what a window has of the next number, the next one rewrites.
+    windows[starts] = (found ^ digits).view(_TWO_WORDS)[:, 0]
+    return widths, digits[:, 0], digits[:, 1]

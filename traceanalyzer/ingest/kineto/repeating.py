@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from traceanalyzer.base import dataclass
 from traceanalyzer.ingest.kineto.event_text import (
-    IDS,
-    TIMES,
+    NUMBERS,
     EventText,
     UnlikeAnyKindError,
     event_text,
@@ -38,15 +37,6 @@ MOST_PENDING = 1 << 16
 """Rows that are packed at once: fewer cost calls, more memory."""
 _MOST_NEW = 3
 """Of so many events of a chunk one may be of a new kind: to learn one costs as much as ten events."""
-_KIND = np.dtype(
-    [
-        ("group", np.uint8),
-        ("row", np.int32),
-        *((name, np.int8) for name in (*TIMES, *IDS)),
-    ]
-)
-"""A kind of event: its group, the row of its prototype, and for each column of numbers which of the
-times or ids in its text that is; -1: as in the prototype."""
 _GROUPS = list(RowGroup)
 _ONLY_COUNTED = (RowGroup.SKIP, RowGroup.RANGE_COUNTERS, RowGroup.MTIA)
 _OF_KINDS = {*TABLE_OF, *_ONLY_COUNTED}
@@ -63,10 +53,36 @@ _TABLE_NUMBERS = np.array(
 
 @dataclass(frozen=True, eq=False)
 class _Pending:
-    """Events by their kinds, shape (events,), in the order of their rows, and their numbers."""
+    """Events by their kinds, shape (events,), in the order of their rows, and their numbers, shape
+    (events, columns of `NUMBERS`)."""
 
     kinds: NDArray[np.int32]
-    numbers: dict[str, I64]
+    numbers: I64
+
+
+@dataclass(frozen=True, eq=False)
+class _Kinds:
+    """Kinds of events: the group of each, the row of its prototype, and for each column of `NUMBERS`
+    which of the numbers in its text that is, shape (kinds, columns); -1: as in the prototype."""
+
+    groups: NDArray[np.uint8]
+    rows: NDArray[np.int32]
+    ordinals: NDArray[np.int16]
+
+    def with_others(self, others: "_Kinds") -> "_Kinds":
+        """These kinds, and others behind them."""
+        return _Kinds(
+            np.concatenate((self.groups, others.groups)),
+            np.concatenate((self.rows, others.rows)),
+            np.concatenate((self.ordinals, others.ordinals)),
+        )
+
+
+_NO_ROW = -1
+_NO_KINDS = _Kinds(
+    np.zeros(1, np.uint8), np.full(1, _NO_ROW, np.int32), np.full((1, len(NUMBERS)), -1, np.int16)
+)
+"""The first of all kinds stands for none."""
 
 
 class RepeatingEvents:
@@ -79,7 +95,7 @@ class RepeatingEvents:
         self._prototypes = KinetoRows(rows)
         self._numbers: dict[bytes, int] = {}  # of kinds, by their text
         self._numbers_alike: dict[bytes, int] = {}  # by that text without widths
-        self._kinds = np.zeros(1, _KIND)  # the first stands for no kind
+        self._kinds = _NO_KINDS
         self._text_bytes = 0  # of all kinds
         self._failures = 0  # chunks read in vain, less those that were not
         self._pending: list[_Pending] = []
@@ -120,13 +136,13 @@ class RepeatingEvents:
         if len(unknown):
             apart = self._learn(chunk, unknown.tolist())
             kinds[unknown] = self._known([chunk.masked[place] for place in unknown.tolist()])
-        groups = self._kinds["group"][kinds]
+        groups = self._kinds.groups[kinds]
         is_of_kind = kinds != _OF_NO_KIND
         has_row = is_of_kind & (_TABLE_NUMBERS[groups] != _NO_TABLE)
         rows = np.flatnonzero(has_row)
         rows = rows[np.argsort(groups[rows], kind="stable")]
         kinds = kinds[rows]
-        numbers_of_rows = chunk.numbers(rows, self._kinds[kinds])
+        numbers_of_rows = chunk.numbers(rows, self._kinds.ordinals.take(kinds, axis=0))
         self._count(groups[is_of_kind], len(rows))
         self._pending.append(_Pending(kinds, numbers_of_rows))
         self._pending_rows += len(rows)
@@ -183,41 +199,47 @@ class RepeatingEvents:
                 apart.append(event)
         if first:
             kinds = self._kinds_of(chunk, events, np.array(list(first.values())))
-            new = {text: number for number, text in enumerate(first, len(self._kinds))}
+            new = {text: number for number, text in enumerate(first, len(self._kinds.rows))}
             self._numbers_alike |= new
-            self._kinds = np.concatenate((self._kinds, kinds))
+            self._kinds = self._kinds.with_others(kinds)
         return apart, len(first)
 
-    def _kinds_of(self, chunk: EventText, events: list[Event], places: I64) -> NDArray[np.void]:
+    def _kinds_of(self, chunk: EventText, events: list[Event], places: I64) -> _Kinds:
         """The kinds of these events, with their prototypes. Raises UnlikeAnyKindError."""
-        kinds = np.full(len(events), -1, _KIND)
-        kinds["group"] = [_GROUPS.index(group_of(event.cat)) for event in events]
-        for kind, ordinals in zip(kinds, chunk.ordinals(places), strict=True):
-            for name, ordinal in ordinals.items():
-                kind[name] = ordinal
+        groups = np.array([_GROUPS.index(group_of(event.cat)) for event in events], np.uint8)
+        ordinals = np.array(chunk.ordinals(places), np.int16)
         before = [len(self._prototypes.tables[table]) for table in _TABLES]
         self._prototypes.add(Decoded(events))
         if self._prototypes.repaired or self._prototypes.lost or self._prototypes.mended:
             self._is_worthwhile = False
             raise UnlikeAnyKindError
-        self._set_rows(kinds, before, chunk.numbers(places, kinds))
+        kinds = _Kinds(groups, self._rows_of_prototypes(groups, before), ordinals)
+        self._check(kinds, chunk.numbers(places, ordinals))
         return kinds
 
-    def _set_rows(
-        self, kinds: NDArray[np.void], before: Sequence[int], stated: Mapping[str, NDArray[Any]]
-    ) -> None:
-        """Give each kind the row of its prototype; the tables had so many rows `before`. Raises
-        UnlikeAnyKindError where a number that the text states is not the row's."""
-        tables = _TABLE_NUMBERS[kinds["group"]]
-        order = np.argsort(kinds["group"], kind="stable")  # that of rows
-        for number in sorted({*tables.tolist()} - {_NO_TABLE}):
-            of_table = order[tables[order] == number]
-            kinds["row"][of_table] = before[number] + np.arange(len(of_table))
-            recorded = self._with_duration(_TABLES[number], kinds["row"][of_table])
-            for name in stated.keys() & recorded.keys():
-                is_stated = kinds[name][of_table] >= 0
-                if (stated[name][of_table] != recorded[name])[is_stated].any():
-                    raise UnlikeAnyKindError
+    def _rows_of_prototypes(
+        self, groups: NDArray[np.uint8], before: Sequence[int]
+    ) -> NDArray[np.int32]:
+        """The row of each prototype of new kinds; the tables had so many rows `before`."""
+        rows = np.full(len(groups), _NO_ROW, np.int32)
+        order = np.argsort(groups, kind="stable")  # that of rows
+        tables = _TABLE_NUMBERS[groups[order]]
+        for number, first in enumerate(before):
+            of_table = order[tables == number]
+            rows[of_table] = first + np.arange(len(of_table))
+        return rows
+
+    def _check(self, kinds: _Kinds, stated: I64) -> None:
+        """Raises UnlikeAnyKindError where a number that the text states is not the prototype's."""
+        tables = _TABLE_NUMBERS[kinds.groups]
+        for number, table in enumerate(_TABLES):
+            of_table = np.flatnonzero(tables == number)
+            recorded = self._with_duration(table, kinds.rows[of_table])
+            for column, name in enumerate(NUMBERS):
+                if name in recorded:
+                    is_stated = kinds.ordinals[of_table, column] >= 0
+                    if (stated[of_table, column] != recorded[name])[is_stated].any():
+                        raise UnlikeAnyKindError
 
     def _with_duration(
         self, table: type[Table], rows: NDArray[np.int32]
@@ -231,26 +253,25 @@ class RepeatingEvents:
         """Pack the rows of events of kinds."""
         if not self._pending:
             return
-        kinds = self._kinds[np.concatenate([part.kinds for part in self._pending])]
-        numbers = {
-            name: np.concatenate([part.numbers[name] for part in self._pending])
-            for name in (*TIMES, *IDS)
-        }
+        kinds = np.concatenate([part.kinds for part in self._pending])
+        numbers = np.concatenate([part.numbers for part in self._pending])
         self._pending.clear()
         self._pending_rows = 0
-        tables = _TABLE_NUMBERS[kinds["group"]]
+        tables = _TABLE_NUMBERS[self._kinds.groups[kinds]]
         for table_number, table in enumerate(_TABLES):
             rows = np.flatnonzero(tables == table_number)
             if len(rows):
-                own = {name: values[rows] for name, values in numbers.items()}
-                self._rows.tables[table].append(self._rows_of(table, kinds[rows], own))
+                columns = self._rows_of(table, kinds[rows], numbers.take(rows, axis=0))
+                self._rows.tables[table].append(columns)
 
     def _rows_of(
-        self, table: type[Table], kinds: NDArray[np.void], numbers: dict[str, I64]
+        self, table: type[Table], kinds: NDArray[np.int32], numbers: I64
     ) -> dict[str, NDArray[Any]]:
         """Rows of a table: those of the prototypes, with numbers of their own."""
-        columns = self._with_duration(table, kinds["row"])
-        for name in numbers.keys() & columns.keys():
-            columns[name] = np.where(kinds[name] >= 0, numbers[name], columns[name])
+        columns = self._with_duration(table, self._kinds.rows[kinds])
+        is_stated = self._kinds.ordinals.take(kinds, axis=0) >= 0
+        for column, name in enumerate(NUMBERS):
+            if name in columns:
+                columns[name] = np.where(is_stated[:, column], numbers[:, column], columns[name])
         columns["end"] = columns["start"] + columns["duration"]
         return columns
