@@ -28,6 +28,7 @@ LONG_LIST = 15  # in place of a count: it follows
 Fields = dict[int, Any]
 Wanted = Mapping[int, Any]
 """The fields of a struct that are kept, each with those of the structs in it; of a list, in a list."""
+Read = tuple[Any, int]  # a value, and the place behind it
 NOTHING: Wanted = {}
 OF_PAGE: Wanted = {
     UNCOMPRESSED: NOTHING,
@@ -118,7 +119,7 @@ def _struct(data: bytes, at: int, wanted: Wanted, deeper: int) -> tuple[Fields, 
     return found, at + 1
 
 
-def _value(data: bytes, at: int, kind: int, wanted: Any, deeper: int) -> tuple[Any, int]:
+def _value(data: bytes, at: int, kind: int, wanted: Any, deeper: int) -> Read:
     if wanted and kind != (_LIST if isinstance(wanted, list) else _STRUCT):
         raise ValueError("a field is of another type")
     if kind in (_TRUE, _FALSE):
@@ -139,7 +140,7 @@ def _value(data: bytes, at: int, kind: int, wanted: Any, deeper: int) -> tuple[A
     raise ValueError("a header holds no such value")
 
 
-def _list(data: bytes, at: int, wanted: Wanted, deeper: int) -> tuple[list[Any], int]:
+def _list(data: bytes, at: int, wanted: Wanted, deeper: int) -> Read:
     """Its elements where they are structs of which something is kept."""
     count, kind = divmod(data[at], 16)
     at += 1

@@ -51,6 +51,26 @@ def test_a_tensor_is_taken_apart_along_the_dimension_with_as_many_items() -> Non
     assert told(b.build(), "concrete")["aten::unbind"] == '["","1"]'
 
 
+def attention_beside(kernel: str) -> str | None:
+    """The types of attention of 16 bits, beside a product of this kernel."""
+    b = TraceBuilder()
+    b.op("aten::_cudnn_attention_forward", 0, 10, shapes="[[1, 2, 4, 8], []]")
+    b.call("cudaLaunchKernel", 1, 2, correlation=1)
+    b.kernel(
+        "cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7", 3, 9, correlation=1
+    )
+    b.op("aten::mm", 20, 30, shapes="[[2, 2], [2, 2]]")
+    b.call("cudaLaunchKernel", 21, 22, correlation=2)
+    b.kernel(kernel, 23, 29, correlation=2)
+    return told(b.build(), "dtypes")["aten::_cudnn_attention_forward"]
+
+
+def test_attention_of_16_bits_has_the_type_of_16_bits_of_the_other_kernels() -> None:
+    assert attention_beside("nvjet_sm90_tst_128x64_NNT") == '["c10::BFloat16",""]'
+    assert attention_beside("nvjet_sm90_hsh_128x64_NNT") == '["c10::Half",""]'
+    assert attention_beside("nvjet_sm90_sss_128x64_NNT") is None
+
+
 def test_what_was_recorded_stays() -> None:
     b = TraceBuilder()
     b.op("aten::mm", 0, 10, shapes="[[2, 2], [2, 2]]", dtypes=b.code('["float","float"]'))

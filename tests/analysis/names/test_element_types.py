@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from traceanalyzer.analysis.names.element_types import type_told
+from traceanalyzer.analysis.names.element_types import is_of_16_bits, type_told
 
 COPY = "at::native::direct_copy_kernel_cuda(at::TensorIteratorBase &)::[lambda(float) (instance 1)]"
 
@@ -34,8 +34,18 @@ COPY = "at::native::direct_copy_kernel_cuda(at::TensorIteratorBase &)::[lambda(f
         ("void at::native::vectorized_gather_kernel<(int)16, long>(char *, char *)", ""),
         (f"void at::native::unrolled_elementwise_kernel<{COPY}, LoadWithCast<(int)1>>", ""),
         (f"void at::native::elementwise_kernel<(int)128, {COPY}>", "float"),
+        ("void cudnn::fusion::convert_dq_to_16bits<(bool)1>(const void *, void *)", ""),
         ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", ""),
     ],
 )
 def test_the_type_in_a_kernels_name(kernel: str, name: str) -> None:
     assert type_told(kernel) == name
+
+
+def test_generated_attention_says_how_many_bits_alone() -> None:
+    kernel = (
+        "cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x64_kernel0_0"
+    )
+    assert is_of_16_bits(kernel)
+    assert type_told(kernel) == ""
+    assert not is_of_16_bits("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f8_knob_7")

@@ -11,9 +11,14 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from traceanalyzer.analysis.algebra import at, texts_where
+from traceanalyzer.analysis.algebra import Groups, at, texts_where
 from traceanalyzer.analysis.joined.linked import TraceJoins
-from traceanalyzer.analysis.names.element_types import LONG, type_told
+from traceanalyzer.analysis.names.element_types import (
+    LONG,
+    SIXTEEN_BITS,
+    is_of_16_bits,
+    type_told,
+)
 from traceanalyzer.trace import I32, I64, Bool, RangeKind, Trace
 
 UNBIND = "aten::unbind"
@@ -46,8 +51,9 @@ def with_told_inputs(linked: TraceJoins) -> Trace | None:
     bare &= ranges.kind == RangeKind.OP
     if not bare.any():
         return None
-    texts = _Texts(linked.trace.strings)
-    kernel = _telling_kernels(linked, bare)
+    types = _types_of_kernels(linked.trace)
+    texts = _Texts(linked.trace.strings, types)
+    kernel = _telling_kernels(linked, bare, types)
     dtypes = _replaced(ranges.dtypes, kernel >= 0, texts.types, ranges.name, ranges.shapes, kernel)
     items = np.where(bare, _items(linked), 0)
     concrete = _replaced(ranges.concrete, items > 0, texts.dimension, ranges.shapes, items)
@@ -67,15 +73,16 @@ def _replaced(column: I32, chosen: Bool, text: _Text, *given: I32 | I64) -> I32:
 class _Texts:
     """Texts of inputs, by the codes of a recording's strings, which grow."""
 
-    def __init__(self, strings: list[str]) -> None:
+    def __init__(self, strings: list[str], types_of_kernels: dict[int, str]) -> None:
         self.strings = list(strings)
+        self._types_of_kernels = types_of_kernels
         self._codes = {text: code for code, text in enumerate(strings)}
 
     def types(self, operator: int, shapes: int, kernel: int) -> int:
         """The types of inputs: the kernel's for tensors, another where the operator takes indices
         or masks, nothing for what has no dimensions; -1 where the shapes cannot be read."""
         places = _PLACES.get(self.strings[operator], {})
-        dtype = type_told(self.strings[kernel])
+        dtype = self._types_of_kernels[kernel]
         named = []
         for place, sizes in enumerate(self._sizes(shapes)):
             is_list = bool(sizes) and isinstance(sizes[0], list)
@@ -105,14 +112,39 @@ class _Texts:
         return code
 
 
-def _telling_kernels(linked: TraceJoins, bare: Bool) -> I64:
+def _types_of_kernels(trace: Trace) -> dict[int, str]:
+    """The element types of the kernels that tell one, by the codes of their names. Those that say
+    16 bits have the type of 16 bits in which the other kernels are longest; without one they tell
+    nothing."""
+    ops = trace.device_ops
+    names = Groups.of(ops.name)
+    codes = ops.name[names.first].tolist()
+    lengths = names.sum(ops.end - ops.start).tolist()
+    told: dict[int, str] = {}
+    of_16_bits: list[int] = []
+    spent = dict.fromkeys(SIXTEEN_BITS, 0)
+    for code, length in zip(codes, lengths, strict=True):
+        name = trace.text(code) or ""
+        dtype = type_told(name)
+        if dtype:
+            told[code] = dtype
+        elif is_of_16_bits(name):
+            of_16_bits.append(code)
+        if dtype in spent:
+            spent[dtype] += length
+    longest = max(spent, key=spent.__getitem__)
+    if spent[longest]:
+        told |= dict.fromkeys(of_16_bits, longest)
+    return told
+
+
+def _telling_kernels(linked: TraceJoins, bare: Bool, types: dict[int, str]) -> I64:
     """For each host range the name (code) of the kernel that tells its type: the longest that it or
     what it calls launched; -1 where none tells one, or the range is not bare."""
     ops = linked.trace.device_ops
     tree = linked.tree
     node = at(tree.node_of_call, linked.launch, -1)
-    tells = texts_where(linked.trace.strings, type_told)
-    kernels = np.flatnonzero((node >= 0) & tells[ops.name])
+    kernels = np.flatnonzero((node >= 0) & np.isin(ops.name, list(types)))
     by_length = kernels[np.argsort((ops.end - ops.start)[kernels], kind="stable")]
     longest = np.full(len(tree.start), -1, np.int64)  # for each node the place in `by_length`
     for nodes, places in _upwards(tree.parent[:], node[by_length]):

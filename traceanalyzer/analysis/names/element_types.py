@@ -44,11 +44,14 @@ _NAMED = "|".join(map(re.escape, (*_NUMBERS, *_OTHERS)))
 _ARGUMENT = re.compile(rf"(?<=[<(, ])(?:const )?({_NAMED})(?=[,>)])")
 """A type among a kernel's template arguments, or among the parameters of its lambda."""
 _SAYS_NOTHING = re.compile(
-    r"vectorized_gather_kernel|cub::detail::|compute_dot_do_o|device_workspace|OpaqueType|LoadWithCast"
+    r"vectorized_gather_kernel|cub::detail::|cudnn::fusion::|device_workspace|OpaqueType|LoadWithCast"
     r"|CatArrayBatchedCopy"
 )
-"""Kernels whose arguments are types of indices and counts, those that move bytes, and those that
-read another type than they work on."""
+"""Kernels whose arguments are types of indices and counts or switches, those that move bytes, and
+those that read another type than they work on."""
+SIXTEEN_BITS = (HALF, BFLOAT16)
+_OF_16_BITS = re.compile(r"^cudnn_generated_\w*_sdpa_\w*_f16_")
+"""Attention that cuDNN generates: its names say `f16` of both types of 16 bits."""
 
 
 @cache
@@ -63,6 +66,11 @@ def type_told(kernel: str) -> str:
     if "<" not in kernel or "cutlass" in kernel:
         return next((name for pattern, name in _LIBRARY if pattern.search(kernel)), "")
     return "" if _SAYS_NOTHING.search(kernel) else _of_arguments(kernel)
+
+
+def is_of_16_bits(kernel: str) -> bool:
+    """Whether a kernel takes numbers of 16 bits and does not say of which type."""
+    return _OF_16_BITS.search(kernel) is not None
 
 
 def _of_arguments(kernel: str) -> str:

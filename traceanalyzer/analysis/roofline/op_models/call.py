@@ -60,6 +60,7 @@ class Call:
     values: tuple[str, ...] = ()  # inputs that are no tensors, as text; empty text for the others
     link: CollectivePayload | None = None
     iteration: Iteration | None = None  # of a serving engine, that it is part of
+    read_after: tuple[Tensor, ...] = ()  # what the next operators read, where values are not known
 
     def tensor(self, index: int) -> Tensor:
         """The tensor at this position."""
@@ -131,6 +132,14 @@ class Call:
             return SCALAR_TYPES.get(self.integer(index), UNKNOWN)
         except ValueError:
             return otherwise
+
+    def result_read_after(self, rank: int, batch: int, channels: int) -> Tensor:
+        """The result as one of the next operators reads it: the first tensor of this rank, batch and
+        channels."""
+        for tensor in self.read_after:
+            if len(tensor.shape) == rank and tensor.shape[:2] == (batch, channels):
+                return tensor
+        raise UnmodelledError("nothing that reads the result was recorded")
 
     def with_list_dtype(self, dtype: DType) -> "Call":
         """The call with this type for the tensors of lists, whose types recordings leave out."""

@@ -53,8 +53,15 @@ COMPOSITE = {
         2, 3, 4, 7, True, output_padding=5, groups=6
     ),
 }
-
-
+RESULT_BY_VALUES = frozenset(
+    (
+        *(name for names in WORKING for name in names.split()),
+        *("max_pool2d_with_indices", "max_pool3d_with_indices", "avg_pool2d", "avg_pool3d"),
+        *("_adaptive_avg_pool2d", "_adaptive_avg_pool3d"),
+        *("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "upsample_bilinear2d"),
+    )
+)
+"""Operators whose result has a shape that their values say, not their inputs."""
 BILINEAR_FLOPS = 7.0  # three interpolations of a product and an add each, and a difference
 
 
@@ -64,7 +71,10 @@ def convolution_forward(call: Call, arguments: ConvolutionArguments) -> Work:
     weight = call.tensor(1)
     flag = arguments.transposed
     transposed = flag if isinstance(flag, bool) else call.flag(flag)
-    result = math.prod(_result_shape(call, arguments, x, weight, transposed=transposed))
+    if call.values:
+        result = math.prod(_result_shape(call, arguments, x, weight, transposed=transposed))
+    else:
+        result = _read_after(call, x, weight.shape[1 if transposed else 0])
     # Input 2 of cudnn_convolution_add_relu is a tensor that is added to the result.
     added = call.optional(2) if arguments.bias not in (None, 2) else None
     traffic = read_bytes(x, weight, call.optional(arguments.bias), added) + result * x.dtype.bytes
@@ -95,6 +105,11 @@ def convolution_backward(call: Call) -> Work:
     if wants_bias:
         traffic += sum(call.integers(3)) * weight.dtype.bytes
     return Work(once * (wants_x + wants_weight), traffic, x.dtype.precision)
+
+
+def _read_after(call: Call, x: Tensor, channels: int) -> int:
+    """Elements of a result with the batch of x and so many channels."""
+    return call.result_read_after(len(x.shape), x.shape[0], channels).numel
 
 
 def _flops(elements: int, weight: Tensor) -> float:
@@ -175,9 +190,14 @@ def pool(
     too, and `avg_pool2d(x, kernel, stride, padding, ceil, ..)`; a stride that was left out is the
     kernel's size."""
     x = call.tensor(0)
-    kernel = per_dimension(call.integers(1), dimensions, 1)
+    cell = x.dtype.bytes + (LONG.bytes if positions else 0)
     if len(x.shape) <= dimensions:
         raise UnmodelledError("no channels")
+    if not call.values:
+        # windows that do not overlap read each element once
+        read = read_bytes(x) + _read_after(call, x, x.shape[1]) * cell
+        return Work(float(x.numel), read, x.dtype.precision)
+    kernel = per_dimension(call.integers(1), dimensions, 1)
     stride = (call.has_value(2) and call.integers(2)) or kernel
     padding = per_dimension(call.integers(3), dimensions, 0)
     spread = per_dimension([] if dilation is None else call.integers(dilation), dimensions, 1)
@@ -185,7 +205,6 @@ def pool(
     positions_of_x = x.shape[-dimensions:]
     found = windows(positions_of_x, kernel, stride, padding, spread, ceil=call.flag(ceil))
     result = math.prod(x.shape[:-dimensions]) * math.prod(found)
-    cell = x.dtype.bytes + (LONG.bytes if positions else 0)
     traffic = read_bytes(x) + result * cell
     return Work(float(result * math.prod(kernel)), traffic, x.dtype.precision)
 
@@ -211,9 +230,7 @@ def like_input(call: Call) -> Work:
 def adaptive(call: Call) -> Work:
     """`_adaptive_avg_pool2d(x, sizes)`: an add an element of x."""
     x = call.tensor(0)
-    sizes = call.integers(1)
-    kept = x.shape[: len(x.shape) - len(sizes)]
-    result = math.prod(kept) * math.prod(sizes)
+    result = _resized(call, x)
     return Work(float(x.numel), read_bytes(x) + result * x.dtype.bytes, x.dtype.precision)
 
 
@@ -221,8 +238,17 @@ def upsample(call: Call, flops: float) -> Work:
     """`upsample_nearest2d(x, sizes, ..)`, `upsample_bilinear2d(..)` with this much work a
     result."""
     x = call.tensor(0)
-    result = x.shape[0] * x.shape[1] * math.prod(call.integers(1))
+    result = _resized(call, x)
     return Work(flops * result, read_bytes(x) + result * x.dtype.bytes, x.dtype.precision)
+
+
+def _resized(call: Call, x: Tensor) -> int:
+    """Elements of a result with the batch and channels of x; its other sizes are input 1."""
+    if not call.values:
+        return _read_after(call, x, x.shape[1])
+    sizes = call.integers(1)
+    kept = x.shape[: len(x.shape) - len(sizes)]
+    return math.prod(kept) * math.prod(sizes)
 
 
 def upsample_backward(call: Call, flops: float) -> Work:

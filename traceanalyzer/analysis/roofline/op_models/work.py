@@ -12,14 +12,17 @@ import enum
 from collections.abc import Callable, Set
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra import Groups, at
+from traceanalyzer.analysis.joined.host_tree import HostTree
 from traceanalyzer.analysis.joined.joined import HostAttribution
 from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.names.serving import iteration
 from traceanalyzer.analysis.roofline.op_models.call import Call, CollectivePayload, Model
+from traceanalyzer.analysis.roofline.op_models.convolution import RESULT_BY_VALUES
 from traceanalyzer.analysis.roofline.op_models.optimizer import ON_PARAMETERS, updated_parameters
 from traceanalyzer.analysis.roofline.op_models.tensors import (
     NAN,
@@ -44,6 +47,9 @@ class WorkColumn(enum.IntEnum):
 UNKNOWN_ROW: Row = (NAN, NAN, 0.0, NAN, 1.0, NAN, NAN)
 OVER_CACHES = frozenset(("unified_attention", "unified_attention_with_output", "mha_batch_prefill"))
 """Attention of serving engines: its shapes do not say how long the requests are."""
+NEXT_OPERATORS = 4
+"""How many operators after one are looked at for its result: before a bias is added it is given its
+shape by two."""
 MOST = 0.5
 """Of a composite operator's FLOPs: below this share its children are its preparation, not its
 work."""
@@ -121,6 +127,7 @@ def apply_models(joined: HostAttribution, models: Models) -> OpWork:
     composite[rows] = np.isin(ranges.name[rows], of_others)
     _fill_lists(joined, table)
     _fill_iterations(joined, table)
+    _fill_results(joined, table)
     counts, of_device_op = _cover(joined, table.figure(WorkColumn.FLOPS)[table.kind], composite)
     _type_lists(joined.trace, table, of_device_op)
     return OpWork(np.array(table.rows), table.kind, counts, of_device_op)
@@ -196,6 +203,11 @@ class _Table:
             self._link(int(ranges.collective[row])),
         )
 
+    def tensors_of(self, row: int) -> list[Tensor]:
+        """What the operator that a host range is reads; nothing for -1."""
+        call = self._call(row) if row >= 0 else None
+        return call.tensors if call else []
+
     def row_of(self, row: int, amend: Callable[[Call], Call] | None = None) -> Row:
         """What its model says of this host range; nothing where the recording does not suffice."""
         call = self._call(row)
@@ -251,6 +263,40 @@ def _fill_iterations(joined: HostAttribution, table: _Table) -> None:
         mark[mark >= 0],
         lambda code: partial(replace, iteration=iterations_by_name[code]),
     )
+
+
+def _fill_results(joined: HostAttribution, table: _Table) -> None:
+    """Model operators whose values were left out of the recording with what the next operators
+    read: strides and paddings of a convolution are values."""
+    ranges = joined.trace.host_ranges
+    unknown = np.isnan(table.figure(WorkColumn.FLOPS))[table.kind] & (ranges.concrete < 0)
+    rows = table.ranges_of(RESULT_BY_VALUES)
+    rows = rows[unknown[rows]]
+    readers = _next_operators(joined.linked.tree, rows)
+    shapes = [at(ranges.shapes, reader, -1) for reader in readers]
+    dtypes = [at(ranges.dtypes, reader, -1) for reader in readers]
+    kinds = Groups.of(*shapes, *dtypes)
+
+    def with_readers(kind: int) -> Callable[[Call], Call]:
+        first = kinds.first[kind]
+        tensors = [table.tensors_of(int(reader[first])) for reader in readers]
+        return partial(replace, read_after=tuple(chain.from_iterable(tensors)))
+
+    table.amend(rows, kinds.index, with_readers)
+
+
+def _next_operators(tree: HostTree, rows: I64) -> list[I64]:
+    """The host ranges of the `NEXT_OPERATORS` operators that follow each of these on its thread, an
+    array for each place; -1 behind the last."""
+    operators = np.append(np.flatnonzero(tree.kind == RangeKind.OP), -1)
+    node = tree.node_of_range[rows]
+    after = np.searchsorted(operators[:-1], tree.subtree_end[node])
+    found = []
+    for place in range(NEXT_OPERATORS):
+        following = operators[np.minimum(after + place, len(operators) - 1)]
+        same_thread = at(tree.thread, following, -1) == tree.thread[node]
+        found.append(at(tree.row, np.where(same_thread, following, -1), -1))
+    return found
 
 
 def _type_lists(trace: Trace, table: _Table, of_device_op: I64) -> None:
