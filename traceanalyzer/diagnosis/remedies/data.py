@@ -43,6 +43,7 @@ from traceanalyzer.replay.changes.data.loading import (
     round_trips,
     waited_less,
 )
+from traceanalyzer.replay.changes.data.narrow_input import sent_narrow, sent_wide
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import Bool
 
@@ -56,6 +57,10 @@ SENT_SHARE = 0.2
 """Share of the recorded step that copies of results take, from which they are worth a change of
 what the program keeps; less is what reading results costs."""
 RESULTS_KEPT = scenario_of("copy_less", results_kept)
+HALF_OF_BYTES = 0.5  # what fp32 numbers keep in 16 bits; bytes keep half of that
+SENT_NARROW = scenario_of(
+    "copy_less", sent_narrow(0.0), "assumes_narrow", pessimistic=sent_narrow(HALF_OF_BYTES)
+)
 KEPT = scenario_of("keep_on_device", kept_on_device, "assumes_kept")
 PICKED = scenario_of("keep_on_device", picked_on_device, "assumes_picked")
 UPDATED = scenario_of(
@@ -125,12 +130,21 @@ def pinned_memory(m: Measurements) -> Offer:
 
 @remedy("copy_less", "transfer", "exposed-copies")
 def copy_less(m: Measurements) -> Offer | None:
-    """Where copies of large results to the host take much of the step."""
+    """Where copies of large results to the host, or of input in more bytes than it needs (pictures
+    in fp32, what is cast to 16 bits at once), take much of the step: whichever take longer."""
     tape = tape_of(m)
-    sent = 0 if tape is None else int(tape.duration[tape.memo(results_sent)].sum())
-    if tape is None or sent < SENT_SHARE * m.mean_step_ms * NS_PER_MS * tape.steps:
+    if tape is None:
         return None
-    return Offer(words("copy_less"), RESULTS_KEPT)
+    least_ns = SENT_SHARE * m.mean_step_ms * NS_PER_MS * tape.steps
+    results_ns = int(tape.duration[tape.memo(results_sent)].sum())
+    share = tape.memo(sent_wide)
+    wide_ns = int(tape.duration[share < 1.0].sum())
+    if max(results_ns, wide_ns) < least_ns:
+        return None
+    if results_ns >= wide_ns:
+        return Offer(words("copy_less"), RESULTS_KEPT)
+    bytes_would_do = share.min() < HALF_OF_BYTES
+    return Offer(words("copy_less", "pictures" if bytes_would_do else "halves"), SENT_NARROW)
 
 
 @remedy("keep_on_device", "transfer", "exposed-copies")

@@ -1,0 +1,81 @@
+"""Input that is sent in more bytes than it needs."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.analysis.causes.test_gaps import Program
+from tests.diagnosis.test_remedies import ADD, GEMM, copy, program, step_us, within
+from traceanalyzer.diagnosis.remedies.data import copy_less
+from traceanalyzer.trace import CopyKind
+
+PHOTOS = (64, 3, 224, 224)
+FLOATS = '["float", "Scalar", "Scalar"]'
+COPY_US = 1600
+STEP_US = 400
+
+
+def sends(p: Program, shape: tuple[int, ...], types: str, then: str, values: str) -> None:
+    """A copy, a cast or another operator on what it brought, and the rest of the step."""
+    numbers = 1
+    for size in shape:
+        numbers *= size
+    columns = {"shapes": f"[{list(shape)}, [], []]"}
+    within(
+        p,
+        "aten::to",
+        lambda p: copy(p, COPY_US, CopyKind.HOST_TO_DEVICE, 4 * numbers),
+        dtypes=p.code(types),
+        **columns,
+    )
+    within(p, then, lambda p: p.launch(ADD, 20), concrete=p.code(values), **columns)
+    within(p, "aten::mm", lambda p: p.launch(GEMM, STEP_US))
+
+
+@pytest.mark.parametrize(
+    ("shape", "types", "values", "share"),
+    [
+        (PHOTOS, FLOATS, "", 0.25),
+        ((64, 224, 224, 3), FLOATS, "", 0.25),
+        ((4, 16, 3, 224, 224), FLOATS, "", 0.25),
+        (PHOTOS, '["unsigned char", "Scalar", "Scalar"]', "", None),
+        ((64, 4, 224, 224), FLOATS, "", None),
+        ((64, 3, 4, 4), FLOATS, "", None),
+        ((64, 4, 224, 224), FLOATS, '["", "15", "False"]', 0.5),
+        ((64, 4, 224, 224), FLOATS, '["", "7", "False"]', None),
+        ((64, 4, 224, 224), '["long int", "Scalar", "Scalar"]', '["", "15", "False"]', None),
+    ],
+    ids=[
+        "photos",
+        "colours last",
+        "films",
+        "bytes already",
+        "four channels",
+        "too small",
+        "cast to bf16",
+        "cast to doubles",
+        "whole numbers",
+    ],
+)
+def test_what_is_sent_in_fewer_bytes(
+    shape: tuple[int, ...], types: str, values: str, share: float | None
+) -> None:
+    then = "aten::to" if values else "aten::relu"
+    m = program(lambda p: sends(p, shape, types, then, values))
+    offer = copy_less.offer(m)
+    assert (offer is not None) == (share is not None)
+    if offer is not None:
+        left = step_us(m, "copy_less")
+        assert left is not None
+        assert share is not None
+        kept = COPY_US * share + 20 + STEP_US
+        assert kept <= left <= kept + 250, "scaling, and a launch or two"
+        assert ("uint8" in offer.action.pytorch) == (share == 0.25)
+
+
+def test_short_copies_of_input_stay_as_they_are() -> None:
+    def step(p: Program) -> None:
+        sends(p, PHOTOS, FLOATS, "aten::relu", "")
+        within(p, "aten::mm", lambda p: p.launch(GEMM, 8 * COPY_US))
+
+    assert copy_less.offer(program(step)) is None
