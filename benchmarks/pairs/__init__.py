@@ -5,8 +5,8 @@ step`, declared by `@good(*remedies)`, where it is good already; what it is abou
 docstring. Weights are random, nothing is downloaded. `python -m benchmarks.pairs OUT --set SET`
 runs a set (`sets/`):
 
-- `first`: programs of well-known libraries; `alike`, `seventh`, `eighth`, `ninth`, `tenth`: written
-  blind, nearly all of PyTorch alone;
+- `first`: programs of well-known libraries; `alike`, `seventh`, `eighth`, `ninth`, `tenth`,
+  `eleventh`, `twelfth`, `thirteenth`: written blind;
 - `ranks`, `ranks_more`, `ranks_third`, `ranks_fourth`, `ranks_fifth`: of two ranks, for two GPUs; all but the first
   written blind;
 - `twenty`, `ablations`, `ranks_ablations`: small programs that differ from their twin in one thing.
