@@ -156,14 +156,14 @@ def _medians(row: dict[str, Any]) -> Iterator[str]:
             yield f"{key} {sorted(row[key])[len(row[key]) // 2]:.3f}"
 
 
-def pack(captures: Path, out: Path) -> list[str]:
+def pack(captures: Path, out: Path, *, stem: str = "captures", packs: int = PACKS) -> list[str]:
     """The files of the captures in a few of bounded size; what did not fit."""
     files = sorted(
         (file for file in captures.glob("*/*") if file.is_file()),
         key=lambda file: file.stat().st_size,
     )
-    packs: list[list[Path]] = [[] for _ in range(PACKS)]
-    full = [0] * PACKS
+    packed: list[list[Path]] = [[] for _ in range(packs)]
+    full = [0] * packs
     left_out = []
     for file in files:
         size = file.stat().st_size
@@ -171,10 +171,10 @@ def pack(captures: Path, out: Path) -> list[str]:
         if full[into] + size > PACK_BYTES:
             left_out.append(f"{file.relative_to(captures)}: {size} bytes")
             continue
-        packs[into].append(file)
+        packed[into].append(file)
         full[into] += size
-    for number, some in enumerate(packs):
-        with tarfile.open(out / f"captures{number}.tar", "w") as tar:
+    for number, some in enumerate(packed):
+        with tarfile.open(out / f"{stem}{number}.tar", "w") as tar:
             for file in sorted(some):
                 tar.add(file, file.relative_to(captures))
     return left_out

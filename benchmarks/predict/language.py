@@ -20,9 +20,8 @@ from benchmarks.predict.program import (
 WORDS = n(32000, 500)
 
 
-@program(Setting(8, 512), batch=(2, 32), length=(256, 1024), both=((16, 1024),))
-def gpt2_train(setting: Setting) -> Step:
-    """GPT-2 trains."""
+def gpt2() -> transformers.GPT2LMHeadModel:
+    """A GPT-2 of 8 layers."""
     size = n(768, 64)
     config = transformers.GPT2Config(
         vocab_size=WORDS,
@@ -33,12 +32,19 @@ def gpt2_train(setting: Setting) -> Step:
         n_layer=n(8, 2),
         n_head=n(12, 4),
     )
-    model = transformers.GPT2LMHeadModel(config).to(DEVICE)
+    return transformers.GPT2LMHeadModel(config).to(DEVICE)
+
+
+@program(Setting(8, 512), batch=(2, 32), length=(256, 1024), both=((16, 1024),))
+def gpt2_train(setting: Setting) -> Step:
+    """GPT-2 trains."""
+    model = gpt2()
     x = tokens(setting, WORDS)
     return train(model, lambda: model(input_ids=x, labels=x).loss, setting)
 
 
-def _llama(size: int, key_value_heads: int, positions: int) -> transformers.LlamaForCausalLM:
+def llama(size: int, key_value_heads: int, positions: int) -> transformers.LlamaForCausalLM:
+    """A Llama of 8 layers."""
     config = transformers.LlamaConfig(
         vocab_size=WORDS,
         hidden_size=size,
@@ -54,7 +60,7 @@ def _llama(size: int, key_value_heads: int, positions: int) -> transformers.Llam
 @program(Setting(4, 1024), batch=(1, 2, 16), length=(512, 2048))
 def llama_train(setting: Setting) -> Step:
     """A Llama with grouped queries trains."""
-    model = _llama(n(1024, 64), n(4, 2), positions=4096).to(DEVICE)
+    model = llama(n(1024, 64), n(4, 2), positions=4096).to(DEVICE)
     x = tokens(setting, WORDS)
     return train(model, lambda: model(input_ids=x, labels=x).loss, setting)
 
@@ -108,7 +114,7 @@ def t5_train(setting: Setting) -> Step:
 @program(Setting(8, 1024), batch=(1, 32, 128), length=(256, 4096))
 def llama_decodes(setting: Setting) -> Step:
     """A Llama takes one token for each sequence, with a cache of as many as `length`."""
-    model = _llama(n(2048, 64), n(8, 2), positions=8192).eval().to(DEVICE, torch.bfloat16)
+    model = llama(n(2048, 64), n(8, 2), positions=8192).eval().to(DEVICE, torch.bfloat16)
     config = model.config
     heads = config.num_key_value_heads
     width = config.hidden_size // config.num_attention_heads

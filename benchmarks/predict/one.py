@@ -1,10 +1,12 @@
 """A process of the proof: `python -m benchmarks.predict.one PART NAME FOLDER`.
 
-It loads, says so, and waits for its turn. PART `record` times the program at its base and records
-it, as `collect torch` does, predicts it at each other setting, and writes the predictions with their
-hash. PART `time`, a fresh process in which no profiler ever ran, then times the others, a round at
-the base and a round at the setting in turns: hosts change their speed. `FOLDER/NAME.PART.json` has
-what came of it, `FOLDER/captures/NAME` the recording."""
+It loads, says so, and waits for its turns on the GPU. PART `record` times the program at its base
+and records it, as `collect torch` does. Then it gives the GPU to another program, and predicts this
+one at each other setting on cores that no timed process has; the predictions are written with their
+hash. PART `time`, a fresh process in which no profiler ever ran, times the others, a round at the
+base and a round at the setting in turns: hosts change their speed. What kernels it ran is traced at
+the very end. Ranks are processes with `RANK` and `WORLD_SIZE`, which take each turn together.
+`FOLDER/NAME.PART.json` has what came of it, `FOLDER/captures/NAME` the recording."""
 
 import gc
 import hashlib
@@ -16,9 +18,11 @@ import time
 import traceback
 from contextlib import suppress
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
+from torch import distributed
 
 import traceanalyzer as ta
 from benchmarks.predict.program import DEVICE, QUICK, Program, Setting, Step
@@ -30,17 +34,27 @@ from traceanalyzer.diagnosis.unmade import known_of
 from traceanalyzer.replay.unmade.answer import Known, predicted
 from traceanalyzer.replay.unmade.question import question_of
 
-WARM_UP = 1 if QUICK else 6
-ROUNDS = 2 if QUICK else 5
-ROUND_S = 0.0 if QUICK else 0.2
-LEAST_STEPS = 2 if QUICK else 3
-MOST_STEPS = 300
+RANK = int(os.environ.get("RANK", "0"))
+WORLD = int(os.environ.get("WORLD_SIZE", "1"))
+WARM_UP = 0 if QUICK else 6
+ROUNDS = 1 if QUICK else 4
+ROUND_S = 0.0 if QUICK else 0.12
+LEAST_STEPS = 1 if QUICK else 3
+MOST_STEPS = 200
 RECORD_S = 12.0
+SETTINGS_S = 1e3 if QUICK else 40.0
+"""After so long no further setting is begun: other programs wait."""
+ISSUED = 1 if QUICK else 5  # steps whose launches are timed alone
 LIBRARIES = {
     "benchmarks.predict.language": [
         f"transformers.models.{name}.modeling_{name}" for name in ("bert", "gpt2", "llama", "t5")
     ],
     "benchmarks.predict.others": ["timm", "torchvision"],
+    "benchmarks.predict.together": [
+        "transformers.models.gpt2.modeling_gpt2",
+        "transformers.models.llama.modeling_llama",
+        "torchvision",
+    ],
 }
 """What programs of each file import when they are made: better before their turn."""
 OTHER_GPUS = ("H100 SXM", "H200 SXM")
@@ -68,7 +82,8 @@ class Clock:
             step()
         self._steps = LEAST_STEPS
         once_ms = self.round_ms()
-        self._steps = max(LEAST_STEPS, min(int(ROUND_S * 1e3 / once_ms), MOST_STEPS))
+        steps = max(LEAST_STEPS, min(int(ROUND_S * 1e3 / once_ms), MOST_STEPS))
+        self._steps = _agreed(steps)
 
     def round_ms(self) -> float:
         """Mean step time of a round, the device waited for at both ends."""
@@ -78,6 +93,38 @@ class Clock:
             self._step()
         synchronize()
         return (time.perf_counter() - begin) / self._steps * 1e3
+
+    def host_ms(self) -> float:
+        """What the host takes to return from a step of which the device has done nothing yet."""
+        found = []
+        for _ in range(ISSUED):
+            synchronize()
+            begin = time.perf_counter()
+            self._step()
+            found.append((time.perf_counter() - begin) * 1e3)
+        synchronize()
+        return median(found)
+
+
+def _agreed(steps: int) -> int:
+    """The first rank's number of steps: ranks that exchange take as many."""
+    if WORLD == 1:
+        return steps
+    told = torch.tensor([steps], device=DEVICE)
+    distributed.broadcast(told, 0)
+    return int(told)
+
+
+def made(program: Program, setting: Setting) -> Step:
+    """The program at a setting, its parameters made on the device where it can be: that is
+    faster."""
+    try:
+        with torch.device(DEVICE):
+            return program.make(setting)
+    except torch.OutOfMemoryError:
+        raise
+    except (RuntimeError, TypeError, ValueError, NotImplementedError):
+        return program.make(setting)
 
 
 def rounds_ms(step: Step) -> list[float]:
@@ -104,7 +151,7 @@ def record(step: Step, folder: Path) -> None:
     for _ in range(most):
         step()
         attached._step()
-        if attached._recorder.finished or time.monotonic() > until:
+        if attached._recorder.finished or (WORLD == 1 and time.monotonic() > until):
             break
     synchronize()
     attached._recorder.close()
@@ -125,18 +172,25 @@ def predictions(folder: Path, program: Program) -> list[dict[str, Any]]:
 def _predicted(known: Known, asked: dict[str, str]) -> dict[str, Any]:
     begin = time.perf_counter()
     try:
-        made = predicted(known, question_of(**asked))
+        question = question_of(
+            batch=asked.get("batch"),
+            length=asked.get("length"),
+            precision=asked.get("precision"),
+            gpu=asked.get("gpu"),
+            ranks=int(asked["ranks"]) if "ranks" in asked else None,
+        )
+        found = predicted(known, question)
     except TraceAnalyzerError as error:
         return {"refused": str(error)}
     except Exception as error:
         return {"refused": repr(error), "broken": traceback.format_exc()}
     return {
-        "step_ms": made.step_ms,
-        "low_ms": made.low_ms,
-        "high_ms": made.high_ms,
-        "now_ms": made.now_ms,
-        "bottleneck": made.bottleneck,
-        "peak_bytes": made.peak_bytes,
+        "step_ms": found.step_ms,
+        "low_ms": found.low_ms,
+        "high_ms": found.high_ms,
+        "now_ms": found.now_ms,
+        "bottleneck": found.bottleneck,
+        "peak_bytes": found.peak_bytes,
         "took_s": time.perf_counter() - begin,
     }
 
@@ -163,13 +217,13 @@ def timed(program: Program, base: Clock, setting: Setting) -> dict[str, Any]:
     empty()
     peak_bytes()
     try:
-        step = program.make(setting)
-        clock = Clock(step)
+        clock = Clock(made(program, setting))
         peak = peak_bytes()
         pairs = [(base.round_ms(), clock.round_ms()) for _ in range(ROUNDS)]
         return {
             "base_ms": [pair[0] for pair in pairs],
             "rounds_ms": [pair[1] for pair in pairs],
+            "host_ms": clock.host_ms(),
             "peak_bytes": peak,
         }
     except torch.OutOfMemoryError as error:
@@ -181,7 +235,7 @@ def timed(program: Program, base: Clock, setting: Setting) -> dict[str, Any]:
 def trace(program: Program, setting: Setting, file: Path) -> None:
     """The kernels of two steps, to see where a prediction was off."""
     empty()
-    step = program.make(setting)
+    step = made(program, setting)
     for _ in range(WARM_UP):
         step()
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -193,66 +247,139 @@ def trace(program: Program, setting: Setting, file: Path) -> None:
     profiler.export_chrome_trace(str(file))
 
 
-def recorded(program: Program, folder: Path) -> dict[str, Any]:
-    """Record, predict, seal."""
+def captured(program: Program, folder: Path) -> dict[str, Any]:
+    """Time the base and record it."""
     torch.manual_seed(0)
-    step = program.make(program.base)
+    step = made(program, program.base)
     base = {"rounds_ms": rounds_ms(step), "peak_bytes": peak_bytes()}
-    captures = folder / "captures" / program.name
-    record(step, captures)
-    found = predictions(captures, program)
+    record(step, folder / "captures" / program.name)
+    return {"setting": program.base.label, **base}
+
+
+def sealing(program: Program, folder: Path, turns: "Turns") -> None:
+    """Record in a turn; predict and seal beside the other programs' turns."""
+    turns.wait("record")
+    base = captured(program, folder)
+    empty()
+    turns.done("record")
+    leave_the_gpu()
+    if RANK:
+        return
+    _stand_back()
+    found = predictions(folder / "captures" / program.name, program)
     digest = sealed(found, folder / f"{program.name}.predictions.json")
-    print(f"sealed {program.name} {digest} {time.time():.3f}", flush=True)
-    return {
+    at = time.time()
+    row = {
         "program": program.name,
         "what": program.make.__doc__,
         "held_out": program.held_out,
+        "other": program.other,
         "gpu": torch.cuda.get_device_name() if DEVICE == "cuda" else "cpu",
-        "base": {"setting": program.base.label, **base},
-        "sealed": {"sha256": digest, "at": time.time()},
+        "base": base,
+        "sealed": {"sha256": digest, "at": at},
         "predictions": found,
     }
+    turns.write(row)
 
 
-def timings(program: Program, folder: Path) -> dict[str, Any]:
-    """The stopwatch at each other setting. The kernels are traced last: a profiler slows what
-    comes after it."""
+def _stand_back() -> None:
+    """Run where no timed process does, and behind it."""
+    os.nice(19)
+    cores = [int(core) for core in os.environ.get("PREDICT_CORES", "").split(",") if core]
+    if cores:
+        os.sched_setaffinity(0, cores)
+
+
+def timings(program: Program, folder: Path, turns: "Turns") -> None:
+    """The stopwatch at the base and at each other setting. The kernels are traced last: a profiler
+    slows what comes after it."""
+    turns.wait("time")
+    until = time.monotonic() + SETTINGS_S
     torch.manual_seed(0)
-    base = Clock(program.make(program.base))
-    captures = folder / "captures" / "targets"
-    found: dict[str, Any] = {}
-    for setting in program.targets:
-        found[setting.label] = {"at": time.time(), **timed(program, base, setting)}
-        (folder / f"{program.name}.time.json").write_text(json.dumps({"timed": found}, indent=1))
-    if DEVICE == "cuda" and not program.held_out:
-        with suppress(torch.OutOfMemoryError):
-            for setting in program.targets:
-                trace(program, setting, captures / f"{program.name}.{setting.label}.json.gz")
-    return {"timed": found}
+    base = Clock(made(program, program.base))
+    rounds = [base.round_ms() for _ in range(ROUNDS)]
+    own = {"at": time.time(), "rounds_ms": rounds, "host_ms": base.host_ms()}
+    found: dict[str, Any] = {program.base.label: own}
+    turns.write({"timed": found})
+    for setting in program.timed:
+        if WORLD == 1 and time.monotonic() > until:
+            found[setting.label] = {"failed": "no time was left"}
+        else:
+            found[setting.label] = {"at": time.time(), **timed(program, base, setting)}
+        turns.write({"timed": found})
+    del base
+    empty()
+    turns.done("time")
+    if WORLD > 1 or DEVICE != "cuda" or program.held_out:
+        return
+    turns.wait("kernels")
+    with suppress(torch.OutOfMemoryError):
+        for setting in program.timed:
+            name = f"{program.name}.{setting.label}.json.gz"
+            trace(program, setting, folder / "captures" / "kernels" / name)
+    turns.done("kernels")
 
 
-PARTS = {"record": recorded, "time": timings}
+class Turns:
+    """When this process may use the GPU, told by files."""
+
+    def __init__(self, folder: Path, name: str, part: str) -> None:
+        self._folder = folder
+        self._name = name
+        self._part = part
+        self._parent = os.getppid()
+
+    def wait(self, turn: str) -> None:
+        """Say that it is ready, and wait for the turn."""
+        (self._folder / f"{self._name}.{turn}.ready.{RANK}").touch()
+        while not (self._folder / f"{self._name}.{turn}.go").exists():
+            if os.getppid() != self._parent:
+                sys.exit("nobody is there any more")
+            time.sleep(0.1)
+        if WORLD > 1 and not distributed.is_initialized():
+            if DEVICE == "cuda":
+                torch.cuda.set_device(RANK)
+            distributed.init_process_group("nccl" if DEVICE == "cuda" else "gloo")
+
+    def done(self, turn: str) -> None:
+        """Give the GPU to the next."""
+        (self._folder / f"{self._name}.{turn}.done.{RANK}").touch()
+
+    def write(self, row: dict[str, Any]) -> None:
+        """What came of it so far; the first rank's."""
+        if RANK:
+            return
+        file = self._folder / f"{self._name}.{self._part}.json"
+        new = file.with_suffix(".new")
+        new.write_text(json.dumps(row))
+        new.replace(file)
+
+
+def leave_the_gpu() -> None:
+    """End what ranks have together."""
+    if WORLD > 1:
+        distributed.barrier()
+        distributed.destroy_process_group()
+
+
+PARTS = {"record": sealing, "time": timings}
 
 
 def main() -> None:
     """Load, wait, run."""
     from benchmarks.predict.language import PROGRAMS as LANGUAGE
     from benchmarks.predict.others import PROGRAMS as OTHERS
+    from benchmarks.predict.together import PROGRAMS as TOGETHER
 
     part, name = sys.argv[1:3]
     folder = Path(sys.argv[3])
-    program = next(one for one in (*LANGUAGE, *OTHERS) if one.name == name)
+    program = next(one for one in (*LANGUAGE, *OTHERS, *TOGETHER) if one.name == name)
     for library in LIBRARIES[program.make.__module__]:
         with suppress(Exception):
             importlib.import_module(library)
-    (folder / f"{name}.{part}.ready").touch()
-    parent = os.getppid()
-    while not (folder / f"{name}.{part}.go").exists():
-        if os.getppid() != parent:
-            sys.exit("nobody is there any more")
-        time.sleep(0.1)
-    row = PARTS[part](program, folder)
-    (folder / f"{name}.{part}.json").write_text(json.dumps(row, indent=1))
+    PARTS[part](program, folder, Turns(folder, name, part))
+    sys.stdout.flush()
+    os._exit(0)  # ranks, and profilers, that end one after the other may hang
 
 
 if __name__ == "__main__":

@@ -16,11 +16,13 @@ Step = Callable[[], object]
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting of a program. `precision` is `bf16` (autocast), `fp32` or `tf32`."""
+    """A setting of a program, of each of its ranks. `precision` is `bf16` (autocast), `fp32` or
+    `tf32`."""
 
     batch: int
     length: int = 0
     precision: str = "bf16"
+    ranks: int = 1
 
     def asked(self, base: "Setting") -> dict[str, str]:
         """The question that leads from the base to it."""
@@ -31,13 +33,16 @@ class Setting:
             found["length"] = str(self.length)
         if self.precision != base.precision:
             found["precision"] = self.precision
+        if self.ranks != base.ranks:
+            found["ranks"] = str(self.ranks)
         return found
 
     @property
     def label(self) -> str:
         """Its name in files."""
         length = f"x{self.length}" if self.length else ""
-        return f"{self.batch}{length}.{self.precision}"
+        ranks = f".{self.ranks}ranks" if self.ranks > 1 else ""
+        return f"{self.batch}{length}.{self.precision}{ranks}"
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,13 @@ class Program:
     make: Callable[[Setting], Step]
     base: Setting
     targets: tuple[Setting, ...]
+    other: str = ""
+    """The same program on another number of ranks: its base is what this one is asked for."""
+
+    @property
+    def timed(self) -> tuple[Setting, ...]:
+        """Targets that a process of as many ranks can be timed at."""
+        return tuple(one for one in self.targets if one.ranks == self.base.ranks)
 
     @property
     def held_out(self) -> bool:
@@ -55,7 +67,9 @@ class Program:
         return zlib.crc32(f"predict {self.name}".encode()) % 2 == 1
 
 
-def program(base: Setting, **changed: tuple[Any, ...]) -> Callable[[Callable[..., Step]], Program]:
+def program(
+    base: Setting, other: str = "", **changed: tuple[Any, ...]
+) -> Callable[[Callable[..., Step]], Program]:
     """Declare a function of a setting a program: `changed` are values of each field of the setting
     that alone differs from the base; `both` are pairs of batch and length."""
 
@@ -65,7 +79,7 @@ def program(base: Setting, **changed: tuple[Any, ...]) -> Callable[[Callable[...
             replace(base, **{name: value}) for name, values in changed.items() for value in values
         ]
         targets += [replace(base, batch=batch, length=length) for batch, length in both]
-        return Program(make.__name__, make, _small(base), tuple(map(_small, targets)))
+        return Program(make.__name__, make, _small(base), tuple(map(_small, targets)), other)
 
     return declared
 

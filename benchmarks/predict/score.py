@@ -1,18 +1,23 @@
 """How far sealed predictions are off, next to naive ones: time in proportion to batch and length,
-no change in another number format or on another GPU."""
+no change in another number format, on another GPU or on other ranks.
+
+What counts is the stopwatch as it read. Hosts are up to 1.6 times as fast in one process as in
+another; `on_recorded_host` says what a step that waits for the host would have taken on a host as
+fast as the recorded one, by the base that was timed beside it."""
 
 import csv
 import io
 import json
 import math
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 WITHIN = 0.1
 MOVED = 0.05  # of the step: so much another GPU changes, or it tests nothing
+OF_HOST = 0.85  # of the step: a host that takes as long to issue it sets its pace
 OF_GPU = ("GPU", "communication")  # what limits a step that the host does not
 
 
@@ -32,6 +37,9 @@ class Case:
     refused: str = ""
     pace: str = ""  # gpu or host: what the prediction says limits the step
     doublings: float = 0.0  # of batch and length, from the recorded setting
+    now_ms: float | None = None  # the base, in the process that was recorded
+    base_ms: float | None = None  # the base, in the process that was timed
+    host_ms: float | None = None  # what the host takes to issue a step at the setting
 
     @property
     def error(self) -> float:
@@ -49,6 +57,14 @@ class Case:
         return self.low_ms <= self.true_ms <= self.high_ms
 
     @property
+    def on_recorded_host(self) -> "Case":
+        """The case with the step on a host as fast as the recorded one."""
+        paced = (self.host_ms or 0.0) >= OF_HOST * self.true_ms
+        if not paced or not self.now_ms or not self.base_ms:
+            return self
+        return replace(self, true_ms=self.true_ms * self.now_ms / self.base_ms)
+
+    @property
     def width(self) -> float:
         """Of the range, over the predicted step."""
         return (self.high_ms - self.low_ms) / (self.step_ms or 1.0)
@@ -60,32 +76,37 @@ def sizes(label: str) -> tuple[float, float]:
     return float(batch), float(length or 1)
 
 
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    """What was found of each program."""
+    lines = (folder / "results.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines if line]
+
+
 def cases(folders: list[Path]) -> Iterator[Case]:
     """All cases of these results."""
-    every = [json.loads((folder / "results.json").read_text()) for folder in folders]
+    every = [rows_of(folder) for folder in folders]
     for rows in every:
         for row in rows:
             yield from _of_settings(row)
+            yield from _of_ranks(row, rows)
             others = [one for some in every if some is not rows for one in some]
             yield from _of_gpus(row, others)
 
 
 def _of_settings(row: dict[str, Any]) -> Iterator[Case]:
-    base = row["base"]
-    here = sizes(base["setting"])
-    now = median(base["rounds_ms"])
     for one in row["predictions"]:
         found = row["timed"].get(one["setting"], {})
-        if "rounds_ms" not in found:
-            continue
-        there = sizes(one["setting"])
-        naive = now * there[0] / here[0] * there[1] / here[1]
-        kind = "+".join(one["asked"])
-        true_ms = median(found["rounds_ms"])
-        if "base_ms" in found:  # as fast as the host was when it was recorded
-            true_ms *= now / median(found["base_ms"])
-        doublings = math.log2(naive / now)
-        yield _case(row, one, kind, true_ms, naive, doublings)
+        if "rounds_ms" in found:
+            yield _case(row, one, found, found["base_ms"])
+
+
+def _of_ranks(row: dict[str, Any], rows: list[dict[str, Any]]) -> Iterator[Case]:
+    """The same program's base on another number of ranks."""
+    for other in rows:
+        for one in row["predictions"]:
+            found = other["timed"].get(one["setting"], {})
+            if other["program"] == row["other"] and "ranks" in one["asked"] and found:
+                yield _case(row, one, found, None)
 
 
 def _of_gpus(row: dict[str, Any], others: list[dict[str, Any]]) -> Iterator[Case]:
@@ -96,31 +117,34 @@ def _of_gpus(row: dict[str, Any], others: list[dict[str, Any]]) -> Iterator[Case
         for one in row["predictions"]:
             name = one["asked"].get("gpu", "")
             if name and name.split()[0] in other["gpu"]:
-                now = median(row["base"]["rounds_ms"])
-                yield _case(row, one, "gpu", median(other["base"]["rounds_ms"]), now)
+                yield _case(row, one, other["base"], None)
 
 
 def _case(
-    row: dict[str, Any],
-    one: dict[str, Any],
-    kind: str,
-    true_ms: float,
-    naive_ms: float,
-    doublings: float = 0.0,
+    row: dict[str, Any], one: dict[str, Any], found: dict[str, Any], base_ms: list[float] | None
 ) -> Case:
+    """A prediction, and what was found by the stopwatch."""
+    here = sizes(row["base"]["setting"])
+    asked = one["asked"]
+    there = sizes(one["setting"]) if {"batch", "length"} & set(asked) else here
+    now = median(row["base"]["rounds_ms"])
+    times = there[0] / here[0] * there[1] / here[1]
     return Case(
         row["program"],
         one["setting"],
-        kind,
+        "+".join(asked),
         row["held_out"],
-        true_ms,
-        naive_ms,
+        median(found["rounds_ms"]),
+        now * times,
         one.get("step_ms"),
         one.get("low_ms", 0.0),
         one.get("high_ms", 0.0),
         one.get("refused", ""),
         "gpu" if one.get("bottleneck", "").startswith(OF_GPU) else "host",
-        doublings,
+        math.log2(times),
+        now,
+        None if base_ms is None else median(base_ms),
+        found.get("host_ms"),
     )
 
 
@@ -130,6 +154,8 @@ def printed(folders: list[Path]) -> str:
     lines = [_line(one) for one in every]
     kinds = sorted({one.kind for one in every})
     lines += ["", _summary("all", every)]
+    same = [one.on_recorded_host for one in every]
+    lines.append(_summary("all, the host as fast as it was when it was recorded", same))
     lines += [_summary(kind, [one for one in every if one.kind == kind]) for kind in kinds]
     moved = [one for one in every if one.kind == "gpu" and abs(one.naive_error) > MOVED]
     lines.append(_summary(f"another GPU, where that changes the step by over {MOVED:.0%}", moved))
@@ -156,7 +182,10 @@ def as_csv(every: list[Case]) -> str:
 
 def from_csv(text: str) -> list[Case]:
     """The rows that `as_csv` wrote."""
-    read = {"float": float, "float | None": lambda cell: float(cell) if cell else None}
+    read: dict[str, Callable[[str], Any]] = {
+        "float": float,
+        "float | None": lambda cell: float(cell) if cell else None,
+    }
     read |= {"bool": lambda cell: cell == "True", "str": str}
     kinds = {
         field.name: getattr(field.type, "__name__", None) or str(field.type)

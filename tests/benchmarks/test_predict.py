@@ -16,6 +16,7 @@ RESULT = {
     "program": "a",
     "gpu": "NVIDIA H100",
     "held_out": False,
+    "other": "",
     "base": {"setting": "32", "rounds_ms": [10.0]},
     "predictions": [
         {
@@ -28,7 +29,7 @@ RESULT = {
         },
         {"setting": "32@H200", "asked": {"gpu": "H200 SXM"}, "step_ms": 9.0, "bottleneck": "input"},
     ],
-    "timed": {"64": {"rounds_ms": [16.0]}},
+    "timed": {"64": {"rounds_ms": [16.0], "base_ms": [12.0], "host_ms": 15.0}},
 }
 
 
@@ -39,17 +40,31 @@ def test_rows_are_read_as_they_were_written(tmp_path):
 
 def test_a_case_knows_what_sets_the_pace_and_how_far_it_is(tmp_path):
     there = RESULT | {"gpu": "NVIDIA H200", "base": {"setting": "32", "rounds_ms": [8.0]}}
-    for name, rows in (("h100", [RESULT]), ("h200", [there])):
+    for name, row in (("h100", RESULT), ("h200", there)):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "results.json").write_text(json.dumps(rows))
+        (tmp_path / name / "results.jsonl").write_text(json.dumps(row))
     larger, gpu, *_ = cases([tmp_path / "h100", tmp_path / "h200"])
     assert (larger.pace, larger.doublings, larger.naive_ms) == ("gpu", 1.0, 20.0)
     assert (gpu.kind, gpu.pace, gpu.true_ms, gpu.naive_ms) == ("gpu", "host", 8.0, 10.0)
+    # the host issued it for 15 of 16 ms, and was slower than the recorded one by 12 to 10
+    assert larger.true_ms == 16.0
+    assert larger.on_recorded_host.true_ms == pytest.approx(16.0 * 10 / 12)
+    assert replace(larger, host_ms=4.0).on_recorded_host.true_ms == 16.0
     text = printed([tmp_path / "h100", tmp_path / "h200"])
     # 9 promised of 8, and no change would be 10
     assert (
         "changes the step by over 5%: 1 cases, 0 refused; median error 12.5% (naive 25.0%)" in text
     )
+
+
+def test_more_ranks_are_held_against_the_same_program_on_so_many(tmp_path):
+    asked = {"setting": "32.2ranks", "asked": {"ranks": "2"}, "step_ms": 12.0, "bottleneck": "GPU"}
+    one = RESULT | {"other": "b", "predictions": [asked], "timed": {}}
+    timed = {"32.2ranks": {"rounds_ms": [11.0, 12.5, 13.0]}}
+    two = RESULT | {"program": "b", "predictions": [], "timed": timed}
+    (tmp_path / "results.jsonl").write_text(f"{json.dumps(one)}\n{json.dumps(two)}\n")
+    (case,) = cases([tmp_path])
+    assert (case.kind, case.true_ms, case.naive_ms, case.doublings) == ("ranks", 12.5, 10.0, 0.0)
 
 
 def test_a_range_is_made_of_the_other_programs_errors():
