@@ -75,7 +75,7 @@ def test_other_shapes_of_most_of_the_work_are_one_change():
     ]
     condition = result.conditions[0]
     assert (condition.name, condition.incomparable) == ("input shapes", True)
-    assert condition.effect.endswith("2 times A's")
+    assert "2 times A's: where that is the batch, --samples 1,2 " in condition.effect
 
 
 def test_other_shapes_of_a_little_are_the_operators_own():

@@ -190,6 +190,7 @@ def test_the_json_has_everything_under_plain_names():
         "host_factor",
         "gpu_factor",
         "ranks",
+        "unprofiled",
     }
     change = said["changes"][0]
     assert (change["part"], change["class"], change["kind"]) == ("idle", "sync", "less_idle")

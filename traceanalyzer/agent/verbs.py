@@ -264,11 +264,12 @@ def compare(sources: Sources, a: str, b: str) -> str:
             answer=quoted_sentence(other["headline"]), figures=rows, names=NAMES_ARE_DATA
         )
     found = compare_reports(sources.report(a), sources.report(b), (a, b))
-    parts = [{"name": one_line(c.title), **_difference(c)} for c in found.changes[:SHOWN_CHANGES]]
+    changes = found.judged.changes[:SHOWN_CHANGES]
+    parts = [{"name": one_line(c.title), **_difference(c)} for c in changes]
     return fitted_answer(
         answer=quoted_sentence(found.headline),
         verdict=found.verdict,
-        step=_difference(found.step),
+        step=_difference(found.judged.step),
         predicted=_promise(found.predicted),
         parts=parts,
         how="means over steady-state steps; the parts sum to the difference; interval: 95 %, Welch over batches "

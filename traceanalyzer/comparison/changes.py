@@ -67,7 +67,12 @@ def changes_between(a: list[StepPart], b: list[StepPart], steps: BothSteps) -> l
                 details=_details(group),
             )
         )
-    return sorted(found, key=lambda c: (c.significant is False, -abs(c.difference_ms)))
+    return sorted(found, key=order_of_change)
+
+
+def order_of_change(change: Change) -> tuple[bool, float]:
+    """Those beyond noise first, then by size."""
+    return change.significant is False, -abs(change.difference_ms)
 
 
 def _kind(group: LinkGroup) -> str:

@@ -6,7 +6,7 @@ from operator import attrgetter
 from traceanalyzer.analysis.memory.measure import Site
 from traceanalyzer.analysis.tables.step_parts import BUDGET, StepPart
 from traceanalyzer.base import MEMORY
-from traceanalyzer.comparison.changes import changes_between
+from traceanalyzer.comparison.changes import changes_between, order_of_change
 from traceanalyzer.comparison.conditions import INPUT_SHAPES, RANK, are_unlike, conditions_between
 from traceanalyzer.comparison.evidence import evidence_of
 from traceanalyzer.comparison.judge import Judged, judge
@@ -19,6 +19,8 @@ from traceanalyzer.comparison.model import (
     PartDifference,
     Predicted,
     Side,
+    StepChange,
+    Word,
 )
 from traceanalyzer.comparison.side_by_side.by_rank import ranks_between
 from traceanalyzer.comparison.side_by_side.by_row import (
@@ -26,7 +28,8 @@ from traceanalyzer.comparison.side_by_side.by_row import (
     outcomes_between,
     rows_between,
 )
-from traceanalyzer.comparison.unit import of_one, side_of, unit_of
+from traceanalyzer.comparison.unit import Unit, of_one, side_of, unit_of
+from traceanalyzer.comparison.without_profiler import parts_without_profiler
 from traceanalyzer.comparison.work import (
     WHOLE,
     BothSteps,
@@ -41,6 +44,8 @@ from traceanalyzer.report.memory.model import LineChange, line_changes
 from traceanalyzer.report.model import TOP_ROWS, Report
 
 ORDER = (*BUDGET, WHOLE)
+SIGN_AGAINST = {"faster": 1, "likely_faster": 1, "slower": -1, "likely_slower": -1}
+"""The sign of the differences that speak against a verdict."""
 LEAST_SHARE = 0.01  # changes below this share of the step are not worth a sentence
 CLASS_OF_PART = {"exposed_communication": "communication", "exposed_copy": "transfer"}
 """Parts of the budget whose findings have one class; of idle time it is the cause, and compute has
@@ -88,7 +93,43 @@ def compare_reports(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -
         ranks=None if ranks is None else ranks.under(judged.word),
         memory=_memory(a.tables.get("memory", []), b.tables.get("memory", [])),
     )
+    if found.basis == "unprofiled" and unit == Unit():
+        found = replace(found, unprofiled=_without_profiler(a, b, parts, found.budget))
     return replace(found, headline=_headline(a, b, found, judged))
+
+
+def _without_profiler(
+    a: Report,
+    b: Report,
+    parts: tuple[list[StepPart], list[StepPart]],
+    recorded: list[PartDifference],
+) -> StepChange | None:
+    """The step without the profiler in the same parts; None where a side does not know them."""
+    of_a = parts_without_profiler(a, parts[0])
+    of_b = parts_without_profiler(b, parts[1])
+    if of_a is None or of_b is None:
+        return None
+    total = both_steps(a, b, (of_a, of_b), Unit().each)
+    found = StepChange(
+        step=_step((of_a, of_b), total),
+        changes=changes_between(of_a, of_b, total),
+        budget=_budget(of_a, of_b, total),
+    )
+    return _no_surer(found, recorded)
+
+
+def _no_surer(found: StepChange, recorded: list[PartDifference]) -> StepChange:
+    """Idle time is estimated from the recorded one: what is noise there is not sure here."""
+    noise = {part.name for part in recorded if part.significant is False}
+    changes = [
+        replace(change, significant=False) if f"{change.part}.{change.cls}" in noise else change
+        for change in found.changes
+    ]
+    budget = [
+        replace(part, significant=False) if part.name in noise and "idle" in part.name else part
+        for part in found.budget
+    ]
+    return StepChange(found.step, sorted(changes, key=order_of_change), budget)
 
 
 def _headline(a: Report, b: Report, found: Comparison, judged: Judged) -> str:
@@ -100,7 +141,7 @@ def _headline(a: Report, b: Report, found: Comparison, judged: Judged) -> str:
         judged.sentence,
         judged.reason,
         *(outcome.sentence for outcome in found.outcomes if outcome.worse),
-        _largest(found.step, found.changes, found.conditions),
+        _largest(found.judged, judged.word, found.conditions),
         found.ranks.sentence if found.ranks else "",
         _of_waiting(a, b, found.step),
         _of_memory(a, b),
@@ -121,12 +162,15 @@ def _ask_for_samples(conditions: list[Condition]) -> str:
     return ""
 
 
-def _largest(step: Difference, changes: list[Change], conditions: list[Condition]) -> str:
-    """Where most of the difference comes from, and which ranks are compared."""
-    least_ms = LEAST_SHARE * step.a_ms
+def _largest(found: StepChange, verdict: Word, conditions: list[Condition]) -> str:
+    """Where most of the difference comes from, and which ranks are compared. What makes a faster
+    step longer, as a slower machine does, is not what made it faster."""
+    least_ms = LEAST_SHARE * found.step.a_ms
+    against = SIGN_AGAINST.get(verdict, 0)
     sentences = []
-    for change in changes:
-        if change.significant is not False and abs(change.difference_ms) >= least_ms:
+    for change in found.changes:
+        is_large = abs(change.difference_ms) >= least_ms and change.difference_ms * against <= 0
+        if change.significant is not False and is_large:
             sentences.append(f"Largest part: {change.title}, {change.difference_ms:+.3g} ms.")
             break
     sentences += [f"A is {c.a}; B is {c.b}." for c in conditions if c.name == RANK]
@@ -244,6 +288,7 @@ def predicted_for(
         low_ms=found.low_ms,
         high_ms=found.high_ms,
         measured_ms=after,
+        remedy=found.remedy,
     )
 
 

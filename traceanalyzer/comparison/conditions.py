@@ -158,7 +158,8 @@ def _has_other_shapes(link: Link) -> bool:
 
 
 def _times_larger(a: str | None, b: str | None) -> str:
-    """The one factor between the sizes of two that differ; empty where there are several."""
+    """The one factor between the sizes of two that differ, and how to compare them by it; empty
+    where there are several."""
     left = _sizes(a)
     right = _sizes(b)
     if len(left) != len(right):
@@ -166,7 +167,12 @@ def _times_larger(a: str | None, b: str | None) -> str:
     factors = {y / x for x, y in zip(left, right, strict=True) if x != y and x}
     if len(factors) != 1 or not all(factors):
         return ""
-    return f"; sizes that differ are {factors.pop():.4g} times A's"
+    factor = factors.pop()
+    samples = f"1,{factor:.4g}" if factor > 1.0 else f"{1.0 / factor:.4g},1"
+    return (
+        f"; sizes that differ are {factor:.4g} times A's: where that is the batch, "
+        f"--samples {samples} compares samples"
+    )
 
 
 def _sizes(shapes: str | None) -> list[int]:

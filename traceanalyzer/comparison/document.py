@@ -26,15 +26,10 @@ from traceanalyzer.report.printed import Printed, PrintedRows, Result
 from traceanalyzer.report.timeline.lanes import Timeline
 from traceanalyzer.report.timeline.several import timelines_together
 
-SHOWN_ROWS = 5
+SHOWN_ROWS = 3
 SHOWN_NOTES = 2
-COLUMNS = (
-    "change",
-    "a_ms",
-    "b_ms",
-    "difference_ms",
-    "verdict",
-)  # changes and notes on the first screen
+COLUMNS = ("change", "a_ms", "b_ms", "difference_ms", "verdict")
+"""Changes and notes on the first screen."""
 LEAST_REPORT = 4_000  # characters without which a report below a comparison says too little
 FOLDED = "\n<details><summary>Where the time goes now</summary>\n\n{}\n</details>\n"
 BOTH_STEPS = "A step of each, the one whose time is closest to the median, both from their starts."
@@ -54,7 +49,8 @@ class ComparisonPage(Result):
     def printed(self) -> Printed:
         """All of it, in a terminal the answer; every change is a row."""
         sections = outline.sections(self.comparison)
-        shown = [*_screen(sections), *self.beyond]
+        largest = outline.largest_changes(self.comparison, SHOWN_ROWS)
+        shown = [*_screen(sections, Table(largest, chosen=COLUMNS)), *self.beyond]
         screen = None if self.full else Document(outline.ANSWER, shown)
         every = [*sections, *self.beyond]
         rows = PrintedRows("changes", outline.change_rows(self.comparison), outline.ChangeRow)
@@ -77,7 +73,9 @@ class ComparisonPage(Result):
 
     def svg(self) -> str:
         """The waterfall."""
-        panels = [(outline.WATERFALL, *outline.waterfall_of(self.comparison))]
+        panels = [
+            (outline.waterfall_title(self.comparison), *outline.waterfall_of(self.comparison))
+        ]
         return standalone("A compared with B", [self.comparison.headline], panels)
 
 
@@ -85,13 +83,11 @@ FASTER = ("faster", "likely_faster")
 TITLE = "Comparison of runs"
 
 
-def _screen(every: Sequence[Section]) -> list[Section]:
+def _screen(every: Sequence[Section], changes: Table) -> list[Section]:
     """The answer, what it comes from, notes (which may spoil it), and what else there is."""
     by_title = {one.title: one.parts for one in every if not one.folded}
     shown = outline.ANSWER
-    parts = [
-        _shortened(part) if isinstance(part, Table) else part for part in by_title[outline.CHANGES]
-    ]
+    parts = [changes if isinstance(part, Table) else part for part in by_title[outline.CHANGES]]
     unlike = _unlike(by_title.get(outline.UNLIKE, ()))
     notes = [*unlike, *by_title.get(outline.NOTES, ())]
     briefly = [brief(str(note)) for note in notes[:SHOWN_NOTES]]
@@ -103,12 +99,6 @@ def _screen(every: Sequence[Section]) -> list[Section]:
         end += ["", Paragraph(f"--full: {', '.join(more)}. -o change.html draws it.", "dim")]
     answer = Section(shown, by_title[shown], untitled=True)
     return [answer, Section(outline.CHANGES, parts, is_minor=True), Section("", end)]
-
-
-def _shortened(table: Table) -> Table:
-    """The first rows with its last two, the rest and the total."""
-    first = table.rows[:-2][: SHOWN_ROWS - 2]
-    return Table([*first, *table.rows[-2:]], chosen=COLUMNS)
 
 
 def _unlike(parts: Sequence[Part | None]) -> list[str]:
@@ -173,7 +163,8 @@ class Several(Result):
         return [base, *(self._row(one) for one in self.comparisons)]
 
     def _row(self, comparison: Comparison) -> RunRow:
-        largest = comparison.changes[0] if comparison.changes else None
+        changes = comparison.judged.changes
+        largest = changes[0] if changes else None
         changed = comparison.verdict not in ("no_change", "not_comparable")
         verdict = comparison.verdict.replace("_", " ").replace("not comparable", "cannot tell")
         return RunRow(

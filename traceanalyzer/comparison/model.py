@@ -117,6 +117,12 @@ class Predicted:
     low_ms: float | None = metric("lower end of the prediction's range; null where it has none")
     high_ms: float | None = metric("upper end of it")
     measured_ms: float = metric("step time without the profiler that B measured")
+    remedy: str | None = metric("the change of the program by name; null where it has none")
+
+    @property
+    def name(self) -> str:
+        """What a report calls the advice."""
+        return self.remedy or self.id
 
 
 @dataclass(frozen=True)
@@ -145,6 +151,15 @@ class PerUnit:
             f"Per {self.unit} {verdict}: {times}, at {self.a_units:,.6g} and "
             f"{self.b_units:,.6g} a step."
         )
+
+
+@dataclass(frozen=True)
+class StepChange:
+    """A step of both sides, and what its difference is made of."""
+
+    step: Difference
+    changes: list[Change]  # significant ones first, each group by size; they sum to the step's
+    budget: list[PartDifference]
 
 
 @dataclass(frozen=True)
@@ -193,14 +208,24 @@ class Comparison:
     """Loss, gradient norm and peak memory, where both sides logged them in the same steps."""
     ranks: RanksChange | None = None
     """All ranks of both, where either side has several."""
+    unprofiled: StepChange | None = None
+    """The step without the profiler; `step`, `changes` and `budget` are of the recorded one. None
+    where the verdict is of the recorded step, or a side does not say what its own is made of."""
+
+    @property
+    def judged(self) -> StepChange:
+        """The step that the verdict is of, as far as it is known what that is made of."""
+        return self.unprofiled or StepChange(self.step, self.changes, self.budget)
 
     def __repr__(self) -> str:
         """The answer and the largest changes: all of it is in the fields."""
         lines = [f"<Comparison: {self.verdict}>", self.headline]
-        lines.append(f"Where the recorded {self.step.difference_ms:+.4g} ms {self.per} comes from:")
-        shown = self.changes[:SHOWN_CHANGES]
+        judged = self.judged
+        which = "" if self.unprofiled else "recorded "
+        lines.append(f"Where the {which}{judged.step.difference_ms:+.4g} ms {self.per} comes from:")
+        shown = judged.changes[:SHOWN_CHANGES]
         lines += [f"  {change.difference_ms:+.4g} ms  {change.title}" for change in shown]
-        left = len(self.changes) - SHOWN_CHANGES
+        left = len(judged.changes) - SHOWN_CHANGES
         if left > 0:
             lines.append(f"  {left} more in .changes")
         return "\n".join(lines)

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from traceanalyzer.base import ELLIPSIS, dataclass, metric, plural
-from traceanalyzer.comparison.model import Change, Comparison, Difference, Side
+from traceanalyzer.comparison.model import Change, Comparison, Difference, Predicted, Side
 from traceanalyzer.comparison.noise import RUN_NOISE_SHARE
 from traceanalyzer.comparison.side_by_side.by_rank import RankChange
 from traceanalyzer.comparison.side_by_side.by_row import SHOWN
@@ -23,7 +23,9 @@ UNLIKE = "Not like for like"
 CHANGES = "Where the difference comes from"
 NOTES = "Notes"
 """Titles of the sections that a first screen has."""
-WATERFALL = "From A to B, as recorded"
+WATERFALL = "From A to B"
+BASES = {True: "without the profiler", False: "as recorded"}
+"""What a comparison's parts are of, by whether both steps without the profiler are known."""
 BY_ROW = {"ops": "By operator", "modules": "By module", "kernels": "By kernel"}
 SHOWN_SHARE = 0.005  # changes below this share of the longer step are shown together
 SHOWN_CHANGES = 15
@@ -146,7 +148,8 @@ def sections(comparison: Comparison) -> list[Section]:
     """The page from top to bottom; sections without anything to say are left out."""
     shown = changes_shown(comparison)
     explained = [c for c in shown if c.significant is not False and len(c.details) > 1][:EXPLAINED]
-    budget = [BudgetRow(p.name.replace("_", " "), *_figures_of(p)) for p in comparison.budget]
+    parts = comparison.judged.budget
+    budget = [BudgetRow(p.name.replace("_", " "), *_figures_of(p)) for p in parts]
     page = [
         Section(ANSWER, [_answer(comparison)]),
         _rows(UNLIKE, _conditions(comparison, incomparable=True)),
@@ -198,13 +201,14 @@ def _explained(comparison: Comparison, change: Change) -> Section:
 
 def change_rows(comparison: Comparison) -> list[ChangeRow]:
     """Every change, for a spreadsheet."""
-    return [ChangeRow(c.title, c.part, *_figures_of(c)) for c in comparison.changes]
+    return [ChangeRow(c.title, c.part, *_figures_of(c)) for c in comparison.judged.changes]
 
 
 def changes_shown(comparison: Comparison) -> list[Change]:
     """The changes that are shown one by one."""
-    least = SHOWN_SHARE * max(comparison.step.a_ms, comparison.step.b_ms)
-    return [c for c in comparison.changes if abs(c.difference_ms) >= least][:SHOWN_CHANGES]
+    judged = comparison.judged
+    least = SHOWN_SHARE * max(judged.step.a_ms, judged.step.b_ms)
+    return [c for c in judged.changes if abs(c.difference_ms) >= least][:SHOWN_CHANGES]
 
 
 def _answer(comparison: Comparison) -> Verdict:
@@ -223,14 +227,20 @@ def _answer(comparison: Comparison) -> Verdict:
             )
         ]
     if promise is not None and not any(c.incomparable for c in comparison.conditions):
-        between = (
-            ""
-            if promise.low_ms is None or promise.high_ms is None
-            else f" ({number(promise.low_ms)} to {number(promise.high_ms)})"
-        )
-        predicted = f"A's report predicted {number(promise.step_ms)} ms{between} for {promise.id}"
-        more.append(f"{predicted}; measured {number(promise.measured_ms)}.")
+        more.append(_kept(promise))
     return Verdict(comparison.headline, [*sides, *more])
+
+
+def _kept(promise: Predicted) -> str:
+    """What was promised, what was measured, and whether the one holds the other."""
+    predicted = f"A's report predicted {number(promise.step_ms)} ms"
+    measured = f"measured {number(promise.measured_ms)}"
+    if promise.low_ms is None or promise.high_ms is None:
+        return f"{predicted} for {promise.name}; {measured}."
+    inside = promise.low_ms <= promise.measured_ms <= promise.high_ms
+    where = "within the range" if inside else "outside the range"
+    between = f"({number(promise.low_ms)} to {number(promise.high_ms)})"
+    return f"{predicted} {between} for {promise.name}; {measured}, {where}."
 
 
 def _side(name: str, side: Side, per: str) -> str:
@@ -252,16 +262,29 @@ def _end_of_path(path: str) -> str:
     return f"{ELLIPSIS}{slash}{folders}" if slash else shorten(path, LONGEST_NAME)
 
 
+def largest_changes(comparison: Comparison, count: int) -> list[ChangeRow]:
+    """The largest changes, sure or not, then the rest and the step: the rows sum to it."""
+    by_size = sorted(changes_shown(comparison), key=lambda c: -abs(c.difference_ms))
+    return _changes(comparison, by_size[:count])
+
+
 def _changes(comparison: Comparison, shown: list[Change]) -> list[ChangeRow]:
     rows = [ChangeRow(c.title, c.part.replace("_", " "), *_figures_of(c)) for c in shown]
-    rest = [c for c in comparison.changes if c not in shown]
+    judged = comparison.judged
+    rest = [c for c in judged.changes if c not in shown]
     if rest:
         a = sum(c.a_ms for c in rest)
         b = sum(c.b_ms for c in rest)
         rows.append(
             ChangeRow(f"the rest ({len(rest)} smaller or unchanged)", "", a, b, b - a, None, None)
         )
-    return [*rows, ChangeRow("step", "", *_figures_of(comparison.step))]
+    step = f"step {basis_of(comparison)}"
+    return [*rows, ChangeRow(step, "", *_figures_of(judged.step))]
+
+
+def basis_of(comparison: Comparison) -> str:
+    """What the parts of the difference are of, in words."""
+    return BASES[comparison.unprofiled is not None]
 
 
 def _figures_of(value: Difference) -> tuple[float, float, float, str | None, str]:
@@ -332,13 +355,13 @@ def waterfall_of(comparison: Comparison) -> tuple[Plot, int]:
     """The parts of the difference from A's step to B's, and the height of the picture, px."""
     shown = changes_shown(comparison)
     parts = [(change.title, change.difference_ms) for change in shown]
-    left = len(comparison.changes) - len(shown)
+    step = comparison.judged.step
+    left = len(comparison.judged.changes) - len(shown)
     if left:
-        rest = comparison.step.difference_ms - sum(ms for _, ms in parts)
+        rest = step.difference_ms - sum(ms for _, ms in parts)
         parts.append((f"the rest ({left} smaller or unchanged)", rest))
     a = comparison.a
     b = comparison.b
-    step = comparison.step
     return waterfall((f"A: {a.name}", step.a_ms), parts, (f"B: {b.name}", step.b_ms))
 
 
@@ -346,6 +369,11 @@ def _waterfall_chart(comparison: Comparison) -> Markup:
     plot, height = waterfall_of(comparison)
     caption = (
         "Each bar begins where the one above it ends: the parts sum to the whole difference "
-        "of the mean steps, as recorded."
+        f"of the steps, {basis_of(comparison)}."
     )
-    return chart_place(Chart("waterfall", WATERFALL, caption, plot, height))
+    return chart_place(Chart("waterfall", waterfall_title(comparison), caption, plot, height))
+
+
+def waterfall_title(comparison: Comparison) -> str:
+    """The title of the picture of the parts."""
+    return f"{WATERFALL}, {basis_of(comparison)}"
