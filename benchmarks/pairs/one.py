@@ -31,7 +31,7 @@ WARM_UP, ROUNDS, ROUND_S, LEAST_STEPS, MOST_STEPS = (
 )
 STEPS_ONCE = 20
 """In a round of a program whose steps differ the first time."""
-RECORD_S = 12.0
+RECORD_S = 30.0
 CAPTURES = {"record": "", "good": ".fixed", "nsys": ".nsys"}
 """What is appended to the program's name, by the part that records it."""
 RANK = int(os.environ.get("RANK", "0"))
