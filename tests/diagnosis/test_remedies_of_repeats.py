@@ -607,3 +607,20 @@ def test_calls_on_smaller_inputs_begin_where_they_take_them() -> None:
     one = calls_joined(tape)
     assert one is not None
     assert int((one.duration > 0).sum()) == 2 * 28 * tape.steps
+
+
+@pytest.mark.parametrize("times", [3, 8])
+@pytest.mark.parametrize("updated", [False, True])
+def test_calls_between_which_weights_are_updated_need_each_other(times: int, updated: bool) -> None:
+    """Epochs over minibatches within a step, whose losses are added up."""
+
+    def step(p: Program) -> None:
+        for _ in range(times):
+            embed(p)
+            values = p.code('["", "", "", "1", "-100", "0."]')
+            call(p, "cross_entropy_loss", "[16, 128]", "[16]", "[]", concrete=values)
+            if updated:
+                in_groups(p.spend(5), "AdamW", "[64, 64, 3, 3]", 1)
+            call(p, "add", "[]", "[]", "[]", concrete=p.code('["", "", "1"]'))
+
+    assert (calls_joined(tape_of(step)) is None) == updated

@@ -29,7 +29,7 @@ from traceanalyzer.replay.patterns.named import (
 )
 from traceanalyzer.replay.patterns.operators import JOINING, is_chain, operators
 from traceanalyzer.replay.patterns.repeats import Launching, Loop, Repeat, after_each, codes
-from traceanalyzer.replay.tape import Tape
+from traceanalyzer.replay.tape import Tape, within_optimizer
 from traceanalyzer.trace import F64, I32, I64, Bool, distinct
 
 LOOKUP = re.compile(r"^aten::(embedding|embedding_bag)$")
@@ -243,6 +243,9 @@ def _consecutive(tape: Tape, calls: Launching, rows: I64) -> list[Repeat]:
     run_of = operators(tape.source.linked).of_nodes(calls.node[rows])
     step = calls.step[rows]
     weights = np.cumsum([0, *(has_weights(one) for one in run_of)])
+    # A call after a backward pass, or an update, may be of weights that the call before led to.
+    updating = tape.source.linked.memo(within_optimizer)[calls.node] | calls.backward
+    updates = np.cumsum(updating)[rows]
 
     def repeated(code: I64) -> list[Repeat]:
         runs = repeats.by_distance(code, SHORTEST_CALL, LONGEST_CALL, MOST_PERIODS_TRIED)
@@ -250,6 +253,7 @@ def _consecutive(tape: Tape, calls: Launching, rows: I64) -> list[Repeat]:
             run
             for run in runs
             if weights[run.first + run.period] - weights[run.first] >= FEWEST_WEIGHTS
+            and updates[run.stop - 1] == updates[run.first]
         ]
 
     code = codes(calls.name[rows], calls.shapes[rows], step)
