@@ -65,7 +65,7 @@ def integers(first: Words, second: Words, widths: I64) -> I64:
     if len(longer):
         high = first[longer]
         past = bits[longer] - _64
-        low: Words = high >> past | second[longer] << (_64 - past)
+        low: Words = np.bitwise_or(high >> past, second[longer] << (_64 - past))
         values[longer] = eight_digits(low)
         values[longer] += 10**WORD * eight_digits(high << (_64 - past))
     return values
