@@ -19,15 +19,18 @@ import resource
 import sys
 import tempfile
 import time
-from concurrent.futures import ProcessPoolExecutor
-from functools import partial
+from multiprocessing import Process
 from pathlib import Path
 
-from tests.fuzz.guard import Find, served
+from tests.fuzz.guard import ANSWERS, STUCK_S, Find, in_a_fork, served
 from tests.fuzz.kinds import KINDS, Kind
-from tests.fuzz.minimise import minimised
+from tests.fuzz.minimise import SECONDS, minimised
+from tests.fuzz.use import COSTS, lacking
 
 MEMORY = Path("/dev/shm")  # noqa: S108 a folder of its own in it
+COUNTED = ("cases", *ANSWERS, "finds", *COSTS, "cpu_s")
+LONGEST_S = SECONDS + STUCK_S
+"""To make a find small."""
 
 
 def main() -> int:
@@ -41,20 +44,52 @@ def main() -> int:
         return 0
     for kind in _kinds(asked):
         if kind.lacks:
-            sys.stdout.write(f"{kind.name}: left out, {kind.lacks} is not installed\n")
-    sys.stdout.flush()
-    if asked.jobs == 1:
-        return _fuzz(asked, asked.seed)
-    with ProcessPoolExecutor(asked.jobs) as pool:
-        return sum(pool.map(partial(_fuzz, asked), range(asked.seed, asked.seed + asked.jobs)))
+            _say(f"{kind.name}: left out, {kind.lacks} is not installed")
+    left_out = sum(bool(lacking(command)) for kind in _kinds(asked) for command in kind.commands)
+    if left_out:
+        _say(f"{left_out} commands are left out for modules that are not installed")
+    seeds = range(asked.seed, asked.seed + asked.jobs)
+    finds = _in_jobs(asked, seeds)
+    _sum_up([json.loads(state.read_text()) for state in _states(asked, seeds)])
+    return finds
+
+
+def _in_jobs(asked: argparse.Namespace, seeds: range) -> int:
+    """The new finds of a process for each seed; one that ends otherwise is one, and the others go
+    on."""
+    jobs = [Process(target=_job, args=(asked, seed)) for seed in seeds]
+    for job in jobs:
+        job.start()
+    finds = 0
+    for seed, job in zip(seeds, jobs, strict=True):
+        job.join()
+        if job.exitcode:
+            _say(f"seed {seed}: ended with {job.exitcode}")
+            finds += 1
+    return finds
+
+
+def _job(asked: argparse.Namespace, seed: int) -> None:
+    sys.exit(1 if _fuzz(asked, seed) else 0)
 
 
 def _fuzz(asked: argparse.Namespace, seed: int) -> int:
     kinds = [kind for kind in _kinds(asked) if not kind.lacks]
-    folder: Path = asked.folder or Path(tempfile.gettempdir()) / "traceanalyzer-fuzz"
+    folder = _folder(asked)
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f"seed-{seed}-", dir=_quick_place(folder)) as work:
+    place = _quick_place(folder)
+    with tempfile.TemporaryDirectory(prefix=f"seed-{seed}-", dir=place) as work:
+        tempfile.tempdir = work  # also of what valid inputs are written to
         return _fuzz_kinds(asked, seed, kinds, folder, Path(work))
+
+
+def _folder(asked: argparse.Namespace) -> Path:
+    return asked.folder or Path(tempfile.gettempdir()) / "traceanalyzer-fuzz"
+
+
+def _states(asked: argparse.Namespace, seeds: range) -> list[Path]:
+    states = [_folder(asked) / f"state-{seed}.json" for seed in seeds]
+    return [state for state in states if state.exists()]
 
 
 def _kinds(asked: argparse.Namespace) -> list[Kind]:
@@ -70,53 +105,65 @@ def _fuzz_kinds(
     asked: argparse.Namespace, seed: int, kinds: list[Kind], folder: Path, work: Path
 ) -> int:
     state = folder / f"state-{seed}.json"
-    done: dict[str, dict[str, int]] = (
+    done: dict[str, dict[str, float]] = (
         json.loads(state.read_text()) if state.exists() and not asked.fresh else {}
     )
     finds = 0
-    fresh = not done
     ends = time.monotonic() + asked.minutes * 60
     left = {kind.name: asked.cases for kind in kinds}
     while time.monotonic() < ends and any(left.values()):
         for kind in kinds:
-            count = done.setdefault(
-                kind.name, {"cases": 0, "accepted": 0, "refused": 0, "finds": 0}
-            )
+            count = done.setdefault(kind.name, dict.fromkeys(COUNTED, 0))
             kind.seeds()  # once, for all that are forked
             turn_ends = min(time.monotonic() + asked.turn, ends)
+            before = _cpu_s()
             while time.monotonic() < turn_ends and left[kind.name]:
-                for found in served(kind, seed, count["cases"], work, turn_ends):
+                for found in served(kind, seed, int(count["cases"]), work, turn_ends):
                     count["cases"] += 1
                     left[kind.name] = max(left[kind.name] - 1, 0) if asked.cases >= 0 else -1
                     if isinstance(found, Find):
                         count["finds"] += 1
                         finds += _kept(found, kind, folder, work)
                     else:
-                        count[found] += 1
+                        count[found.how] += 1
+                        count[found.by] += 1
+            count["cpu_s"] += _cpu_s() - before
             state.write_text(json.dumps(done))
-    lines = [
-        f"{name:11} " + "  ".join(f"{what} {n:,}" for what, n in count.items())
-        for name, count in done.items()
-    ]
-    total, answered = (
-        sum(count[what] for count in done.values()) for what in ("cases", "accepted")
-    )
-    took = resource.getrusage(resource.RUSAGE_CHILDREN)
-    rate = (
-        f"{total / max(took.ru_utime + took.ru_stime, 1e-9):.0f} a second of CPU time"
-        if fresh
-        else ""
-    )
-    share = (
-        f"{answered / max(total, 1):.0%} were analyzed and answered, the others refused in one line"
-    )
-    sys.stdout.write(
-        "\n".join(
-            [*lines, f"{total:,} cases with seed {seed} {rate}: {share}; {finds} new finds\n"]
-        )
-    )
-    sys.stdout.flush()
     return finds
+
+
+def _cpu_s() -> float:
+    """CPU time of all processes that this one has waited for."""
+    took = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return took.ru_utime + took.ru_stime
+
+
+def _sum_up(states: list[dict[str, dict[str, float]]]) -> None:
+    """A line for each kind of input, over all seeds, and their sum."""
+    total = dict.fromkeys(COUNTED, 0.0)
+    for name in KINDS:
+        counts = [state[name] for state in states if name in state]
+        summed = {what: sum(count[what] for count in counts) for what in COUNTED}
+        for what in COUNTED:
+            total[what] += summed[what]
+        if summed["cases"]:
+            _say(f"{name:15} {_told(summed)}")
+    _say(f"{'all':15} {_told(total)}")
+
+
+def _told(count: dict[str, float]) -> str:
+    cases = max(count["cases"], 1)
+    parts = [f"{what} {count[what] / cases:4.0%}" for what in ("accepted", *COSTS)]
+    rate = count["cases"] / max(count["cpu_s"], 1e-9)
+    return (
+        f"{count['cases']:9,.0f} cases  {rate:5.0f} a second of CPU time  {'  '.join(parts)}  "
+        f"finds {count['finds']:.0f}"
+    )
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 def _kept(found: Find, kind: Kind, folder: Path, work: Path) -> int:
@@ -125,13 +172,12 @@ def _kept(found: Find, kind: Kind, folder: Path, work: Path) -> int:
     if any(folder.glob(f"{glob.escape(place)}.*")):
         return 0
     path = folder / f"{place}.{kind.commands[found.command][0]}"
-    ended = found.why.startswith("Killed")  # smaller ones would end this process
-    path.write_bytes(found.data if ended else minimised(found, kind, work))
+    smaller = in_a_fork(lambda: minimised(found, kind, work), work / "small", LONGEST_S)
+    path.write_bytes(found.data if smaller is None else smaller)
     path.with_name(f"{path.name}.txt").write_text(
         f"seed {found.seed} case {found.number}\n{found.why}\n"
     )
-    sys.stdout.write(f"{path}: {found.why.splitlines()[-1]}\n")
-    sys.stdout.flush()
+    _say(f"{path}: {found.why.splitlines()[-1]}")
     return 1
 
 

@@ -1,5 +1,6 @@
 """One case in this process, with limits: no exception but the program's own, 20 s of CPU time, and
-memory in proportion."""
+memory in proportion. What ends the process, a library's fault too, is a find, and the next one goes
+on."""
 
 from __future__ import annotations
 
@@ -7,7 +8,6 @@ import faulthandler
 import gc
 import importlib
 import os
-import random
 import re
 import resource
 import signal
@@ -21,15 +21,17 @@ from multiprocessing import Pipe
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from tests.fuzz.use import cost
 from traceanalyzer.base.errors import TraceAnalyzerError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from multiprocessing.connection import Connection
     from types import FrameType
 
     from tests.fuzz.kinds import Kind
 
+ANSWERS = ("accepted", "refused")
 SECONDS = 20
 STUCK_S = 4 * SECONDS
 """So long without an answer a process may wait, or so much CPU time it may take: C code, or a wait,
@@ -72,30 +74,42 @@ class Find:
         return f"{where.replace('/', '.')}-{error}"
 
 
-def guarded(kind: Kind, seed: int, number: int, folder: Path) -> str | Find:
-    """Make and use a case: `accepted`, `refused` with the one error line, or a find."""
+@dataclass(frozen=True)
+class Answer:
+    """A case that the program answered."""
+
+    how: str
+    """`accepted`, or `refused` with the one error line."""
+    by: str
+    """What its command costs: one of `use.COSTS`."""
+
+
+def guarded(kind: Kind, seed: int, number: int, folder: Path) -> Answer | Find:
+    """Make and use a case."""
     try:
-        data = kind.case(random.Random(f"{kind.name}/{seed}/{number}"))  # noqa: S311 to be repeated
+        data = kind.case(seed, number)
     except Exception:  # of this fuzzer: it goes on, and says so
         return Find(seed, number, b"", traceback.format_exc())
+    command = kind.chosen(data)
     why = _outcome(kind, data, folder)
-    return (
-        why if why in ("accepted", "refused") else Find(seed, number, data, why, kind.chosen(data))
-    )
+    if why in ANSWERS:
+        return Answer(why, cost(kind.commands[command]))
+    return Find(seed, number, data, why, command)
 
 
-def served(kind: Kind, seed: int, first: int, folder: Path, ends: float) -> Iterator[str | Find]:
+def served(kind: Kind, seed: int, first: int, folder: Path, ends: float) -> Iterator[Answer | Find]:
     """The cases from the first on, up to the time `ends` (of the monotonic clock), in a process of
     their own, a fork of this one with all that was imported: what one leaves behind in it ends with
     it, and one that kills it is a find."""
     results, answers = Pipe(duplex=False)
     child = os.fork()
     if not child:
+        results.close()
         _serve(kind, seed, first, folder, answers, ends)
     answers.close()
     answered = 0
     with results, suppress(EOFError):
-        while isinstance(outcome := _answer(results, child), str | Find):
+        while isinstance(outcome := _answer(results, child), Answer | Find):
             yield outcome
             answered += 1
         for name in outcome:  # what one process imported, the next ones have
@@ -103,17 +117,43 @@ def served(kind: Kind, seed: int, first: int, folder: Path, ends: float) -> Iter
                 importlib.import_module(name)
     status = os.waitpid(child, 0)[1]
     if status:
-        data = kind.case(random.Random(f"{kind.name}/{seed}/{first + answered}"))  # noqa: S311
-        yield Find(
-            seed,
-            first + answered,
-            data,
-            f"Killed: the process ended with {status}",
-            kind.chosen(data),
-        )
+        yield _killed(kind, seed, first + answered, folder, status)
 
 
-def _answer(results: Connection, child: int) -> str | Find | list[str]:
+def _killed(kind: Kind, seed: int, number: int, folder: Path, status: int) -> Find:
+    """The case that ended its process. It is made again in one of its own: what ended the first may
+    have been the fuzzer's change, by the same library."""
+    data = in_a_fork(lambda: kind.case(seed, number), folder / "again", STUCK_S)
+    if data is None:
+        why = f"Killed: the process ended with {status}, by the fuzzer's own change"
+        return Find(seed, number, b"", why)
+    why = f"Killed: the process ended with {status}"
+    return Find(seed, number, data, why, kind.chosen(data))
+
+
+def in_a_fork(make: Callable[[], bytes], result: Path, seconds: float) -> bytes | None:
+    """What `make` gives, made in a fork of this process and passed on in a file; None where the fork
+    ends otherwise, or takes longer."""
+    result.unlink(missing_ok=True)
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            result.write_bytes(make())
+            status = 0
+        finally:
+            os._exit(status)
+    ends = time.monotonic() + seconds
+    ended, status = os.waitpid(child, os.WNOHANG)
+    while not ended:
+        if time.monotonic() > ends:
+            os.kill(child, signal.SIGKILL)
+        time.sleep(0.01)
+        ended, status = os.waitpid(child, os.WNOHANG)
+    return result.read_bytes() if not status else None
+
+
+def _answer(results: Connection, child: int) -> Answer | Find | list[str]:
     """The outcome of the next case, or the modules that the child imported. A child that is stuck
     is ended. Raises EOFError."""
     before = _state(child)[1]
@@ -180,7 +220,7 @@ def _outcome(kind: Kind, data: bytes, folder: Path, number: int | None = None) -
         signal.setitimer(signal.ITIMER_PROF, 0)
         resource.setrlimit(resource.RLIMIT_AS, space)  # other tests of the process start a browser
     used = _memory()[0] - before
-    if why in ("accepted", "refused") and used > MEMORY_BYTES + MEMORY_FACTOR * kind.size(data):
+    if why in ANSWERS and used > MEMORY_BYTES + MEMORY_FACTOR * kind.size(data):
         why = f"TooMuchMemory: {used >> 20} MiB for {kind.size(data) >> 10} KiB"
     return why
 

@@ -134,8 +134,8 @@ def odd(random: Random) -> Any:
 
 def json_values(value: Any, random: Random, changes: int = 3) -> Any:
     """A copy with a few places changed: values replaced, keys dropped or renamed, items repeated,
-    dropped, swapped."""
-    made = copy.deepcopy(value)
+    dropped, swapped. What stays as it is, both share."""
+    made = copy.copy(value)
     for _ in range(random.randrange(1, changes + 1)):
         holder = _some_holder(made, random)
         if isinstance(holder, dict) and holder:
@@ -146,16 +146,16 @@ def json_values(value: Any, random: Random, changes: int = 3) -> Any:
 
 
 def _some_holder(value: Any, random: Random) -> Any:
+    """A list or an object, the value itself or in it; those on the way to it become copies."""
     here = value
     while True:
-        inner = [
-            v
-            for v in (here.values() if isinstance(here, dict) else here)
-            if isinstance(v, dict | list)
-        ]
+        within = here.items() if isinstance(here, dict) else enumerate(here)
+        inner = [place for place, v in within if isinstance(v, dict | list)]
         if not inner or random.random() < 0.15:
             return here
-        here = random.choice(inner)
+        place = random.choice(inner)
+        here[place] = copy.copy(here[place])
+        here = here[place]
 
 
 def _change_dict(holder: dict[str, Any], random: Random) -> None:
@@ -189,8 +189,9 @@ def _change_list(holder: list[Any], random: Random) -> None:
     elif what < 0.6:
         holder[i], holder[j] = holder[j], holder[i]
     elif what < 0.8:
-        holder.insert(i, copy.deepcopy(holder[j]))
+        holder.insert(i, holder[j])
     else:
+        holder[:] = [copy.copy(row) for row in holder]
         column_of(holder, random)
 
 
@@ -435,7 +436,7 @@ def journal(random: Random) -> bytes:
     end = len(named).to_bytes(4, "big") + (sum(named) & 0xFFFFFFFF).to_bytes(4, "big") + MAGIC
     body = random.randbytes(random.choice((0, page + 8)))
     log = bytes.fromhex(random.choice(("377f0682", "377f0683"))) + random.randbytes(60)
-    made = random.choice((head.ljust(512, b"\0") + body + named + end, log, named + end, b""))
+    made = random.choice((head.ljust(512, b"\0") + body + named + end, log, named + end))
     return made[: random.randrange(len(made) + 1)] if random.random() < 0.2 else made
 
 
@@ -471,11 +472,18 @@ def _change_database(db: sqlite3.Connection, random: Random) -> None:
     elif what < 0.85:
         db.execute(f'ALTER TABLE "{table}" RENAME COLUMN "{column}" TO other')
     elif what < 0.9:
-        db.execute(
-            f"ALTER TABLE \"{table}\" ADD COLUMN made TEXT GENERATED ALWAYS AS (printf('%.*c', 300000000, 'x'))"
-        )
+        _generate_a_column(db, table)
     else:
         _make_view(db, table, columns, random)
+
+
+def _generate_a_column(db: sqlite3.Connection, table: str) -> None:
+    """A column of texts without bounds, in the catalog alone: a statement works out all of them."""
+    db.execute("PRAGMA writable_schema = ON")
+    db.execute(
+        "UPDATE sqlite_master SET sql = substr(sql, 1, length(sql) - 1) || ? WHERE name = ?",
+        (", made TEXT GENERATED ALWAYS AS (printf('%.*c', 300000000, 'x')))", table),
+    )
 
 
 def _make_view(db: sqlite3.Connection, table: str, columns: list[str], random: Random) -> None:

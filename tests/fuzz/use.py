@@ -8,6 +8,7 @@ import json
 import shutil
 from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -132,9 +133,10 @@ REPLAYS = (
     ("overlay", f"{WITHIN}decode.json", PATH),
 )
 """What replays CUDA graphs, beside a recording of their capture."""
-OPERATIONS = _each("fleet", PATH)
+SAVED_REPORTS = ((READ, PATH, "report"), *REPORTS)
+OPERATIONS = ((READ, PATH, "operations"), *_each("fleet", PATH))
 STORES = _each("fleet", FOLDER)
-FLEETS = (*STORES, *_each("compare", FOLDER, FOLDER))
+DIGESTS = ((READ, PATH, "digest"), *STORES, *_each("compare", FOLDER, FOLDER))
 HANGS = (*_each("hang", FOLDER), ("hang", FOLDER, "--redact", "--world-size", "4"))
 CAPTURES = (
     (READ, FOLDER),
@@ -192,12 +194,31 @@ CLASSES = (
     *_each("kernels", SERVER, "--kernel-classes", PATH, forms=("json",)),
 )
 POLICIES = (
+    ("check", SAVED, "--policy", PATH),
+    ("check", SAVED, "--policy", PATH, "--format", "json"),
     ("check", SERVER, "--policy", PATH),
-    ("check", SERVER, "--policy", PATH, "--format", "json"),
 )
 QUESTIONS = (("mcp",),)
 CHEAP = frozenset((*BY_COMMAND, "hang", "history", "memory", "compile", "mcp"))
 """Commands that measure little beside what they show."""
+COSTS = ("read", "table", "report")
+PARQUET = "pyarrow"
+NEEDED = {"digest": PARQUET, "fleet": PARQUET, "--timing": "duckdb", f"{OUT}.parquet": PARQUET}
+"""Words of commands that need a module which may not be installed."""
+
+
+def cost(command: Command) -> str:
+    """One of COSTS: whether it only reads, shows a table, or measures everything."""
+    if command[0] == READ:
+        return COSTS[0]
+    return COSTS[1] if command[0] in CHEAP else COSTS[2]
+
+
+@cache
+def lacking(command: Command) -> str:
+    """The module without which the command says only that; nothing where it is installed."""
+    needed = (NEEDED[word] for word in command if word in NEEDED)
+    return next((name for name in needed if find_spec(name) is None), "")
 
 
 def run(command: Command, path: Path, folder: Path, beside: Path, out: Path) -> None:
@@ -205,8 +226,6 @@ def run(command: Command, path: Path, folder: Path, beside: Path, out: Path) -> 
     prints is unsound."""
     from traceanalyzer.cli import cli
 
-    for old in out.parent.glob(f"{out.name}.*"):
-        shutil.rmtree(old) if old.is_dir() else old.unlink()
     given = {PATH: str(path), LATEST: f"{path}#latest", FOLDER: str(folder)}
     words = [
         given.get(
@@ -216,8 +235,10 @@ def run(command: Command, path: Path, folder: Path, beside: Path, out: Path) -> 
         for word in command
     ]
     if words[0] == READ:
-        model.read(Path(words[1]))
+        model.READERS[words[2] if len(words) > 2 else "recording"](Path(words[1]))
         return
+    for old in out.parent.glob(f"{out.name}.*"):
+        shutil.rmtree(old) if old.is_dir() else old.unlink()
     if words == ["mcp"]:
         _ask(path, beside)
         return
@@ -263,9 +284,6 @@ def _ask(path: Path, beside: Path) -> None:
     """A question of an agent, as the SDK passes it on."""
     from mcp.server.mcpserver.exceptions import ToolError
 
-    from traceanalyzer.agent.server import make_server
-    from traceanalyzer.agent.sources import Sources
-
     try:
         asked = json.loads(path.read_bytes().replace(BESIDE.encode(), f"{beside}/".encode()))
         verb = str(asked["verb"])
@@ -273,7 +291,7 @@ def _ask(path: Path, beside: Path) -> None:
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise TraceAnalyzerError("no question") from error
     try:
-        asyncio.run(make_server(Sources()).call_tool(verb, arguments))
+        asyncio.run(_server().call_tool(verb, arguments))
     except ToolError as error:
         causes: list[BaseException] = [error]
         while causes[-1].__cause__ is not None:
@@ -282,3 +300,11 @@ def _ask(path: Path, beside: Path) -> None:
         if told or isinstance(causes[-1], ToolError):
             raise TraceAnalyzerError(str(error)) from error
         raise
+
+
+@cache
+def _server() -> Any:
+    from traceanalyzer.agent.server import make_server
+    from traceanalyzer.agent.sources import Sources
+
+    return make_server(Sources())

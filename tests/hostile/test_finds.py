@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import time
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from tests.fuzz import guard
 from tests.fuzz.guard import Find, failure, guarded
 from tests.fuzz.kinds import KINDS, Kind
 from tests.fuzz.model import is_sound
-from tests.fuzz.use import CHEAP, READ
+from tests.fuzz.use import cost, lacking
 from traceanalyzer.fleet.digests.files import METADATA, SCHEMA
 from traceanalyzer.trace import ApiCalls, Trace
 
@@ -53,12 +54,11 @@ def test_a_few_cases_of_each_kind(name, tmp_path):
     ] == []
 
 
-def test_half_of_the_cases_only_read_and_few_measure_everything():
+def test_most_cases_only_read_and_few_measure_everything():
     kind = KINDS["proton"]
-    chosen = [kind.commands[kind.chosen(str(n).encode())][0] for n in range(1000)]
-    dear = [name for name in chosen if name not in CHEAP and name != READ]
-    assert 450 < chosen.count(READ) < 550
-    assert 70 < len(dear) < 130
+    chosen = [cost(kind.commands[kind.chosen(str(n).encode())]) for n in range(1000)]
+    assert 650 < chosen.count("read") < 750
+    assert 30 < chosen.count("report") < 70
 
 
 def test_an_unsound_model_is_a_find(tmp_path):
@@ -86,8 +86,44 @@ def test_a_case_that_never_answers_is_a_find(tmp_path, monkeypatch):
     assert [(find.number, find.why.split(":")[0]) for find in found] == [(3, "Killed")]
 
 
-def test_a_case_depends_on_its_seed_and_number_alone(tmp_path):
-    import random
+def test_a_case_that_ends_its_process_is_kept_and_the_next_one_runs(tmp_path, monkeypatch):
+    """As where a library of others aborts: also where what aborts is the change of the input."""
+    kind = KINDS["proton"]
+    third = kind.case(0, 3)
 
-    first, second = (KINDS["kineto"].case(random.Random("kineto/1/2")) for _ in range(2))  # noqa: S311
-    assert first == second
+    def use(self, data, folder, number=None):
+        if data == third:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    monkeypatch.setattr(Kind, "use", use)
+    (found,) = guard.served(kind, 0, 3, tmp_path, ends=0)
+    assert (found.number, found.data, found.why.split(":")[0]) == (3, third, "Killed")
+    (following,) = guard.served(kind, 0, 4, tmp_path, ends=0)
+    assert isinstance(following, guard.Answer)
+    monkeypatch.setattr(Kind, "case", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    (found,) = guard.served(kind, 0, 3, tmp_path, ends=0)
+    assert (found.number, found.data) == (3, b"")
+    assert found.why.endswith("the fuzzer's own change")
+
+
+def test_what_needs_a_module_that_is_missing_is_left_out(monkeypatch):
+    monkeypatch.setattr("tests.fuzz.use.find_spec", lambda name: None)
+    lacking.cache_clear()
+    kind = replace(KINDS["kineto"])
+    lacks = {kind.commands[i][0] for i in range(len(kind.commands)) if i not in kind.possible}
+    lacking.cache_clear()
+    assert lacks == {"digest", "fleet", "export"}
+    assert len(kind.commands) - len(kind.possible) == 3  # an export as SQLite is possible
+
+
+def test_a_case_depends_on_its_seed_and_number_alone():
+    kind = KINDS["kineto"]
+    in_order = [kind.case(1, number) for number in (2, 3, 14)]
+    assert [kind.case(1, number) for number in (14, 3, 2)] == in_order[::-1]
+
+
+def test_the_first_of_a_group_is_valid_and_the_others_begin_with_it():
+    kind = KINDS["kineto"]
+    sound = kind.case(1, 10)
+    assert all(kind.case(1, number) != sound for number in range(11, 20))
+    assert kind.case(1, 10) == sound

@@ -46,6 +46,7 @@ CORRELATED = 0.9
 paper's threshold."""
 SHOWN = 5
 KIND = "optype"  # the column of texts: one that is named in every row is held once
+BEYOND_INTEGERS = 2.0**63
 ROW_BYTES = 8  # of the shortest row: `limits().size` has so many
 
 
@@ -260,10 +261,10 @@ def _check_columns(file: Any, path: Path) -> None:
 
 
 def _numbers(column: "pd.Series[Any]", name: str) -> I64 | F64:
-    """A column's values, s or whole numbers; -1 for a number that is missing."""
+    """A column's values, s or whole numbers; -1 for a number that is missing, or that no whole number
+    of 64 bits is."""
     values: F64 = column.to_numpy(np.float64)
-    return (
-        values
-        if name in ("start_ts", "duration")
-        else np.nan_to_num(values, nan=-1).astype(np.int64)
-    )
+    if name in ("start_ts", "duration"):
+        return values
+    fitting = np.abs(values) < BEYOND_INTEGERS
+    return np.where(fitting, values, -1).astype(np.int64)
