@@ -62,9 +62,9 @@ def build_report(
 def report_of(measured_run: MeasuredRanks, top: int = TOP_ROWS) -> Report:
     """The report of a measured run."""
     m = measured_run.critical
-    (found, (path_time, path)), (metrics, tables) = in_halves(
+    (found, path_time, path), (metrics, tables) = in_halves(
         m,
-        lambda: (diagnose(m), m.path_tables),
+        lambda: (diagnose(m), m.path_time, list(m.path[:top])),
         lambda: (_metrics(m), report_tables(measured_run, top, without=(PATH, RANKS))),
     )
     ranks = ranks_by_worth(measured_run, rank_costs(m, found))
@@ -81,7 +81,7 @@ def report_of(measured_run: MeasuredRanks, top: int = TOP_ROWS) -> Report:
         devices=[row for one in measured_run.each for row in one.devices],
         findings=[*found.findings, *of_memory],
         recommendations=[*found.recommendations, *for_memory],
-        tables=in_order({**tables, PATH: path[:top], RANKS: ranks}),
+        tables=in_order({**tables, PATH: path, RANKS: ranks}),
         notes=list(map(str, notes)),
         pressing_notes=sum(not isinstance(note, MinorNote) for note in notes),
         step_parts=m.step_parts,

@@ -1,6 +1,6 @@
 """Rows of the tables of `table_entries`: of one table, or of all for a report."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.analysis.joined.knowledge import Knowledge
@@ -40,6 +40,8 @@ def measured_rows(measured_run: "MeasuredRanks", name: str, wanted: RowFilter) -
     """Rows of a table of what was measured, as `table` has them."""
     table = table_named(name)
     speaking = measured_run.each if table.of_every_rank else [measured_run.critical]
+    if len(speaking) == 1 and not table.events:
+        return list(table.rows(measured_run, speaking[0], wanted)[: wanted.top])
     rows = [row for m in speaking for row in table.rows(measured_run, m, wanted)]
     if table.name == "gaps":
         rows.sort(key=lambda row: row.start_ns)
@@ -74,7 +76,7 @@ def report_tables(
         for one in TABLES
         if one.name not in without
     }
-    tables["gaps"].sort(key=lambda row: -row.duration_ns)
+    tables["gaps"] = sorted(tables["gaps"], key=lambda row: -row.duration_ns)
     return with_first_rows(tables, top)
 
 
@@ -84,11 +86,11 @@ def in_order(tables: dict[str, list[Any]]) -> dict[str, list[Any]]:
 
 
 def with_first_rows(
-    tables: dict[str, list[Any]],
+    tables: Mapping[str, Sequence[Any]],
     top: int,
 ) -> dict[str, list[Any]]:
     """The tables of a report with `top` rows of the long ones."""
     shown = {}
     for name, rows in tables.items():
-        shown[name] = rows[:top] if BY_NAME[name].long else rows
+        shown[name] = list(rows[:top] if BY_NAME[name].long else rows)
     return shown

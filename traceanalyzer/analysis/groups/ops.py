@@ -89,12 +89,11 @@ def group(timed: Timed, rows: Bool) -> OpsGroup:
     """These device ops as a group."""
     time: dict[str, float] = {}
     kinds = Groups.of(timed.trace.device_ops.name[rows])
-    spent = kinds.sum(duration(timed.linked)[rows]).tolist()
-    for code, ns in zip(
-        timed.trace.device_ops.name[rows][kinds.first].tolist(), spent, strict=True
-    ):
+    spent = kinds.sum(duration(timed.linked)[rows]) / timed.steps.steady_count
+    codes = timed.trace.device_ops.name[rows][kinds.first]
+    for code, ns in zip(codes.tolist(), spent.tolist(), strict=True):
         name = title(timed.linked, code)
-        time[name] = time.get(name, 0.0) + ms(ns / timed.steps.steady_count)
+        time[name] = time.get(name, 0.0) + ms(ns)
     top = sorted(time.items(), key=lambda item: -item[1])[:TOP_KERNELS]
     return OpsGroup(rows, per_step(timed, duration(timed.linked)[rows]), top)
 

@@ -1,7 +1,7 @@
 """Gaps as rows for people: each with its cause in words, by length, and by place (which call,
 operator or line of the program stands behind them)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
@@ -17,6 +17,7 @@ from traceanalyzer.analysis.algebra import (
     isin_few,
     largest,
 )
+from traceanalyzer.analysis.algebra.made import rows_made
 from traceanalyzer.analysis.causes.asleep import asleep_in
 from traceanalyzer.analysis.causes.causes import Causes
 from traceanalyzer.analysis.causes.details import OF_NO_CALL, IdleDetail
@@ -291,15 +292,16 @@ class GapPlaceRow:
 
 def gap_places(
     causes: Causes, min_us: float = 0.0, left: IdleLeft | None = None
-) -> list[GapPlaceRow]:
+) -> Sequence[GapPlaceRow]:
     """A row for each cause and place of the steady state's gaps, of at least that length, on the
-    step's device, by idle time; last what only the step without the profiler has."""
+    step's device, by idle time; last what only the step without the profiler has. Where nothing comes
+    last, they are made when asked for."""
     rows = _recorded_places(causes, min_us, left)
-    if left is None or min_us:
+    if left is None or min_us or not left.elsewhere:
         return rows
     elsewhere = dict(left.elsewhere)
-    rows = [_with_new(row, elsewhere.pop((row.cause, row.name), 0.0)) for row in rows]
-    return [*rows, *_new_places(causes.timed, elsewhere)]
+    with_new = [_with_new(row, elsewhere.pop((row.cause, row.name), 0.0)) for row in rows]
+    return [*with_new, *_new_places(causes.timed, elsewhere)]
 
 
 def _with_new(row: GapPlaceRow, new_ms: float) -> GapPlaceRow:
@@ -320,7 +322,7 @@ def _new_places(timed: Timed, elsewhere: dict[Place, float]) -> list[GapPlaceRow
     ]
 
 
-def _recorded_places(causes: Causes, min_us: float, left: IdleLeft | None) -> list[GapPlaceRow]:
+def _recorded_places(causes: Causes, min_us: float, left: IdleLeft | None) -> Sequence[GapPlaceRow]:
     timed = causes.timed
     gaps = causes.gaps
     chosen, length = _steady_gaps(timed, gaps, min_us)
@@ -351,7 +353,7 @@ def _recorded_places(causes: Causes, min_us: float, left: IdleLeft | None) -> li
             unprofiled_idle_ms=None if left_ms is None else float(left_ms[group]),
         )
 
-    return [row(group) for group in np.argsort(-total, kind="stable").tolist()]
+    return rows_made(np.argsort(-total, kind="stable").tolist(), row)
 
 
 def _steady_gaps(timed: Timed, gaps: Gaps, min_us: float) -> tuple[I32, I32 | I64]:

@@ -1,6 +1,6 @@
 """Kernels by name and device work by class, a steady step."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, cached_property, partial
 from typing import Any
 
@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from traceanalyzer.analysis.algebra import Groups, blockwise, compact, flatnonzero32, weighted_mode
+from traceanalyzer.analysis.algebra.made import MadeRows, rows_made
 from traceanalyzer.analysis.joined.joined import HostAttribution
 from traceanalyzer.analysis.joined.linked import owner_nodes
 from traceanalyzer.analysis.joined.origins import places_of
@@ -143,11 +144,14 @@ class KernelGroups:
         """The first device op of each group."""
         return self.rows[self.groups.first]
 
-    @cached_property
-    def names(self) -> list[str]:
-        """The name of each group as recorded."""
-        codes = self.rated.trace.device_ops.name[self.first].tolist()
-        return [self.rated.trace.text(code) or "(no name)" for code in codes]
+    def each(self, make: Callable[[int], Any]) -> MadeRows[Any]:
+        """What this makes of each group."""
+        return MadeRows(range(len(self.groups)), make)
+
+    def name(self, group: int) -> str:
+        """The name of a group as recorded."""
+        code = int(self.rated.trace.device_ops.name[self.first[group]])
+        return self.rated.trace.text(code) or "(no name)"
 
     @cached_property
     def quantiles(self) -> list[F64]:
@@ -161,48 +165,52 @@ class KernelGroups:
         return origins_of(self.rated.joined, self.groups, nodes, self.length)
 
 
-def _classes(kernels: KernelGroups) -> list[Any]:
+def _classes(kernels: KernelGroups) -> MadeRows[Any]:
     names = kernels.rated.linked.classes.names
-    return [names[number] for number in kernels.rated.linked.op_class[kernels.first].tolist()]
+    numbers = kernels.rated.linked.op_class[kernels.first]
+    return kernels.each(lambda group: names[numbers[group]])
 
 
-def _calls(kernels: KernelGroups) -> list[Any]:
+def _a_step(kernels: KernelGroups, values: I64 | F64) -> MadeRows[Any]:
     steps = kernels.rated.timed.steps.steady_count
-    return [count / steps for count in kernels.groups.count.tolist()]
+    return kernels.each(lambda group: values[group].item() / steps)
 
 
-def _total_ms(kernels: KernelGroups) -> list[Any]:
+def _total_ms(kernels: KernelGroups) -> MadeRows[Any]:
     steps = kernels.rated.timed.steps.steady_count
-    return [ms(ns) / steps for ns in kernels.total.tolist()]
+    total = kernels.total
+    return kernels.each(lambda group: ms(total[group].item()) / steps)
 
 
-def _share_of_device(kernels: KernelGroups) -> list[Any]:
+def _share_of_device(kernels: KernelGroups) -> MadeRows[Any]:
     all_ns = max(float(kernels.length.sum()), 1.0)
-    return [ns / all_ns for ns in kernels.total.tolist()]
+    total = kernels.total
+    return kernels.each(lambda group: total[group].item() / all_ns)
 
 
 def _in_us(ns: F64) -> list[Any]:
     return (ns / NS_PER_US).tolist()
 
 
-def _operators(kernels: KernelGroups) -> list[Any]:
+def _operators(kernels: KernelGroups) -> MadeRows[Any]:
     return _most_common_text(kernels, kernels.rated.trace.host_ranges.name)
 
 
-def _launch_options(kernels: KernelGroups) -> list[Any]:
+def _launch_options(kernels: KernelGroups) -> MadeRows[Any]:
     return _most_common_text(kernels, kernels.rated.trace.host_ranges.launch)
 
 
-def _most_common_text(kernels: KernelGroups, codes: I32) -> list[Any]:
+def _most_common_text(kernels: KernelGroups, codes: I32) -> MadeRows[Any]:
     """The text that most of each group have in this column of the operators that launched them."""
     of_rows = _of_operators(kernels.rated.joined, kernels.rows, codes)
     text = kernels.rated.trace.text
-    return [text(code) for code in kernels.groups.most_common(of_rows).tolist()]
+    commonest = kernels.groups.most_common(of_rows)
+    return kernels.each(lambda group: text(int(commonest[group])))
 
 
-def _tensor_cores(kernels: KernelGroups) -> list[Any]:
-    tensor = kernels.rated.roofline.tensor[kernels.first].tolist()
-    return [None if uses < 0 else bool(uses) for uses in tensor]
+def _tensor_cores(kernels: KernelGroups) -> MadeRows[Any]:
+    tensor = kernels.rated.roofline.tensor[kernels.first]
+    return kernels.each(lambda group: None if tensor[group] < 0 else bool(tensor[group]))
 
 
 def _waves(kernels: KernelGroups) -> list[Any]:
@@ -213,9 +221,10 @@ def _occupancy(kernels: KernelGroups) -> list[Any]:
     return _mean(kernels, partial(occupancy_of, kernels.rated.linked))
 
 
-def _occupancy_limits(kernels: KernelGroups) -> list[Any]:
+def _occupancy_limits(kernels: KernelGroups) -> MadeRows[Any]:
     limits = kernels.rated.linked.memo(residence_of).limits[kernels.rows]
-    return [_limit(flags) for flags in kernels.groups.most_common(limits).tolist()]
+    commonest = kernels.groups.most_common(limits)
+    return kernels.each(lambda group: _limit(int(commonest[group])))
 
 
 def _graph_nodes(kernels: KernelGroups) -> list[Any]:
@@ -229,9 +238,10 @@ def _graph_nodes(kernels: KernelGroups) -> list[Any]:
     return [number or None for number in count.tolist()]
 
 
-def _launch_shapes(kernels: KernelGroups) -> list[Any]:
+def _launch_shapes(kernels: KernelGroups) -> MadeRows[Any]:
     ops = kernels.rated.trace.device_ops
-    return [_launch_shape(ops, row) for row in kernels.first.tolist()]
+    first = kernels.first
+    return kernels.each(lambda group: _launch_shape(ops, int(first[group])))
 
 
 def _columns(kernels: KernelGroups) -> Columns:
@@ -240,10 +250,10 @@ def _columns(kernels: KernelGroups) -> Columns:
     shortest, median, p95, longest = kernels.quantiles
     module, line = kernels.origins
     return {
-        "name": [short_name(name) for name in kernels.names],
-        "full_name": kernels.names,
+        "name": kernels.each(lambda group: short_name(kernels.name(group))),
+        "full_name": kernels.each(kernels.name),
         "cls": _classes(kernels),
-        "calls": _calls(kernels),
+        "calls": _a_step(kernels, kernels.groups.count),
         "total_ms": _total_ms(kernels),
         "share_of_step": shares_of_step(kernels.rated.timed, kernels.total),
         "share_of_device": _share_of_device(kernels),
@@ -265,18 +275,22 @@ def _columns(kernels: KernelGroups) -> Columns:
     }
 
 
-def kernel_stats(rated: WithRoofline) -> list[KernelStats]:
-    """A row for each name of kernels and whole graphs in the steady state, by total time."""
+def kernel_stats(rated: WithRoofline) -> Sequence[KernelStats]:
+    """A row for each name of kernels and whole graphs in the steady state, by total time, made when
+    it is asked for."""
     kernels = KernelGroups.of(rated)
     groups = kernels.groups
     columns = _columns(kernels) | rated_columns(
         rated, by_group(groups.index, kernels.rows, len(groups))
     )
     measures = KernelMeasures(rated, groups, kernels.rows)
-    return [
-        KernelStats(rank=rated.trace.rank, **entry(columns, group), **measures.columns(group))
-        for group in np.argsort(-kernels.total, kind="stable").tolist()
-    ]
+
+    def row(group: int) -> KernelStats:
+        return KernelStats(
+            rank=rated.trace.rank, **entry(columns, group), **measures.columns(group)
+        )
+
+    return rows_made(np.argsort(-kernels.total, kind="stable").tolist(), row)
 
 
 def class_stats(timed: Timed) -> list[ClassStats]:

@@ -6,6 +6,7 @@ duration, self is total without what runs directly inside it (API calls too), an
 child has its own name is one call, `ProfilerStep#N` is one row. A device op belongs to the operator
 around its launch call."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from traceanalyzer.analysis.algebra import (
     scatter,
     stable_order,
 )
+from traceanalyzer.analysis.algebra.made import MadeRows, rows_made
 from traceanalyzer.analysis.joined.backward import backward_time
 from traceanalyzer.analysis.joined.host_tree import HostTree
 from traceanalyzer.analysis.joined.linked import owner_nodes
@@ -113,8 +115,9 @@ class _Calls(NamedTuple):
     around: I32  # for each node of the host tree the innermost call around it, -1 without
 
 
-def op_stats(rated: WithRoofline, *, by_shape: bool = False) -> list[OpStats]:
-    """A row for each operator name (and input shapes), by device total, then host self time.
+def op_stats(rated: WithRoofline, *, by_shape: bool = False) -> Sequence[OpStats]:
+    """A row for each operator name (and input shapes), by device total, then host self time, made
+    when it is asked for.
 
     Device ops of the steady state that no row's operator launched are in a row of their own, so the
     column `device_self_ms` sums to all device time."""
@@ -125,34 +128,46 @@ def op_stats(rated: WithRoofline, *, by_shape: bool = False) -> list[OpStats]:
     groups = Groups.of(*keys if by_shape else keys[:2])
     del keys, rows
     times, device_self = _times(rated.timed, calls, groups)
-    table = _rows(rated, calls, groups, times)
+    columns = _columns(rated, calls, groups) | times
+    left = _unattributed(rated, int(device_self.sum()))
+
+    def row(group: int) -> OpStats:
+        if group == len(device_self) and left is not None:
+            return left
+        return OpStats(rank=rated.trace.rank, **entry(columns, group))
+
+    device_ms = [*times["device_total_ms"], *([left.device_total_ms] if left else [])]
+    host_ms = [*times["host_self_ms"], *([left.host_self_ms] if left else [])]
+    by_time = sorted(range(len(device_ms)), key=lambda at: (-device_ms[at], -host_ms[at]))
+    return rows_made(by_time, row)
+
+
+def _unattributed(rated: WithRoofline, device_self_ns: int) -> OpStats | None:
+    """The row of the steady device ops that no row's operator launched; None where there are none."""
     ops = rated.trace.device_ops
     steady = rated.timed.steady_ops
-    all_ns = int((ops.end - ops.start)[steady].sum())
-    left = all_ns - int(device_self.sum())
-    if left:
-        time = ms(left) / rated.timed.steps.steady_count
-        table.append(
-            OpStats(
-                rank=rated.trace.rank,
-                name=UNATTRIBUTED,
-                kind="none",
-                shapes=None,
-                calls=0.0,
-                host_total_ms=0.0,
-                host_self_ms=0.0,
-                device_total_ms=time,
-                device_self_ms=time,
-                device_mean_us=None,
-                device_p50_us=None,
-                device_p95_us=None,
-                kernels_per_call=0.0,
-                backward_share=0.0,
-                backward_device_ms=None,
-                share_of_step=shares_of_step(rated.timed, np.array([float(left)]))[0],
-            )
-        )
-    return sorted(table, key=lambda row: (-row.device_total_ms, -row.host_self_ms))
+    left = int((ops.end - ops.start)[steady].sum()) - device_self_ns
+    if not left:
+        return None
+    time = ms(left) / rated.timed.steps.steady_count
+    return OpStats(
+        rank=rated.trace.rank,
+        name=UNATTRIBUTED,
+        kind="none",
+        shapes=None,
+        calls=0.0,
+        host_total_ms=0.0,
+        host_self_ms=0.0,
+        device_total_ms=time,
+        device_self_ms=time,
+        device_mean_us=None,
+        device_p50_us=None,
+        device_p95_us=None,
+        kernels_per_call=0.0,
+        backward_share=0.0,
+        backward_device_ms=None,
+        share_of_step=shares_of_step(rated.timed, np.array([float(left)]))[0],
+    )
 
 
 def _calls(timed: Timed) -> _Calls:
@@ -348,25 +363,29 @@ def _sum_at(node: I32 | I64, values: I64 | Bool, size: int) -> I64:
     return scatter(np.add, np.zeros(size, np.int64), known, node, values)
 
 
-def _rows(rated: WithRoofline, calls: _Calls, groups: Groups, times: Columns) -> list[OpStats]:
+def _columns(rated: WithRoofline, calls: _Calls, groups: Groups) -> Columns:
+    """The columns that say what the groups are, and those of `RatedRow`."""
     trace = rated.trace
     tree = rated.linked.tree
-    first = tree.row[calls.node[groups.first]]
-    names = [trace.strings[code] for code in calls.name[groups.first].tolist()]
-    is_operator = trace.host_ranges.kind[first] == RangeKind.OP
+    name = calls.name[groups.first]
+    is_operator = trace.host_ranges.kind[tree.row[calls.node[groups.first]]] == RangeKind.OP
     shapes = groups.most_common(trace.host_ranges.shapes[tree.row[calls.node]])
     alike_calls = constant_column(1, len(calls.node), np.int64)
     module, line = origins_of(rated.joined, groups, calls.node, alike_calls)
-    columns: Columns = {
-        "name": [STEP_NAME if name.startswith(STEP_PREFIX) else name for name in names],
-        "kind": np.where(is_operator, "op", "annotation").tolist(),
-        "shapes": [trace.text(code) for code in shapes.tolist()],
+    every = range(len(groups))
+    return {
+        "name": MadeRows(every, lambda group: _shown_name(trace.strings[name[group]])),
+        "kind": MadeRows(every, lambda group: "op" if is_operator[group] else "annotation"),
+        "shapes": MadeRows(every, lambda group: trace.text(int(shapes[group]))),
         "module": module,
         "python": line,
-        **times,
         **_against_roofline(rated, calls, groups),
     }
-    return [OpStats(rank=trace.rank, **entry(columns, g)) for g in range(len(groups))]
+
+
+def _shown_name(name: str) -> str:
+    """Steps of the profiler go together."""
+    return STEP_NAME if name.startswith(STEP_PREFIX) else name
 
 
 def _against_roofline(rated: WithRoofline, calls: _Calls, groups: Groups) -> Columns:

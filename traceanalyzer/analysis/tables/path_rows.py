@@ -1,13 +1,12 @@
 """The critical path as figures of a step: how long each kind of segment takes, and what carries
 most of it."""
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from traceanalyzer.analysis.algebra import Column, at, blockwise, isin_few, run_lengths, texts_where
+from traceanalyzer.analysis.algebra.made import rows_made
 from traceanalyzer.analysis.causes.critical_path import CriticalPath, PathKind, SegmentPart
 from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.names.kernel_names import short_name
@@ -78,9 +77,9 @@ class PathRow:
 
 def path_tables(
     timed: Timed, parts: Iterable[CriticalPath]
-) -> tuple[PathTime | None, list[PathRow]]:
+) -> tuple[PathTime | None, Sequence[PathRow]]:
     """The time of each kind of segment in a mean steady step (None without segments), and a row for
-    each kind and name of segments, by time."""
+    each kind and name of segments, by time, made when it is asked for."""
     sums = _Sums(len(timed.trace.strings) + len(SegmentPart))
     names = NodeNames.of(timed)
     for part in parts:
@@ -121,42 +120,34 @@ class _Sums:
         self.segments += len(path)
 
 
-def _rows(timed: Timed, sums: _Sums) -> list[PathRow]:
+def _rows(timed: Timed, sums: _Sums) -> Sequence[PathRow]:
     names, index = _names(timed.trace.strings, sums.count.sum(axis=1), sums.running)
     kinds = len(PathKind)
     used = np.flatnonzero(sums.count.sum(axis=1))
-    total = np.zeros((len(names), kinds))
-    np.add.at(total, index[used], sums.total[used])
-    count = np.zeros((len(names), kinds), np.int64)
-    np.add.at(count, index[used], sums.count[used])
-    node = _longest_nodes(sums, used, index[used], len(names))
+    totals = np.zeros((len(names), kinds))
+    np.add.at(totals, index[used], sums.total[used])
+    counts = np.zeros((len(names), kinds), np.int64)
+    np.add.at(counts, index[used], sums.count[used])
+    node = _longest_nodes(sums, used, index[used], len(names)).ravel()
     outermost = timed.linked.tree.outermost(is_named(timed))
-    cells = np.argsort(-total.ravel(), kind="stable")
-    cells = cells[count.ravel()[cells] > 0]
-    rows = _by_row(
-        cells,
-        node.ravel()[cells],
-        count.ravel()[cells] / timed.steps.steady_count,
-        total.ravel()[cells] / timed.steps.steady_count,
-        total.ravel()[cells] / total.sum(),
-    )
-    return [
-        PathRow(
+    total = totals.ravel()
+    count = counts.ravel()
+    all_ns = totals.sum()
+    steps = timed.steps.steady_count
+
+    def row(cell: int) -> PathRow:
+        return PathRow(
             rank=timed.trace.rank,
             kind=_KINDS[cell % kinds],
             name=names[cell // kinds],
-            within=within(timed.linked, outermost, longest),
-            segments=segments,
-            total_ms=ms(ns),
-            share_of_step=share,
+            within=within(timed.linked, outermost, int(node[cell])),
+            segments=float(count[cell] / steps),
+            total_ms=ms(float(total[cell] / steps)),
+            share_of_step=float(total[cell] / all_ns),
         )
-        for cell, longest, segments, ns, share in rows
-    ]
 
-
-def _by_row(*columns: NDArray[Any]) -> Iterable[tuple[Any, ...]]:
-    """The rows of these columns, as Python's numbers."""
-    return zip(*(column.tolist() for column in columns), strict=True)
+    cells = np.argsort(-total, kind="stable")
+    return rows_made(cells[count[cells] > 0].tolist(), row)
 
 
 def _longest_nodes(sums: _Sums, codes: I64, name: I32, names: int) -> I64:

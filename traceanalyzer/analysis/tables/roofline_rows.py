@@ -1,7 +1,7 @@
 """Steps and groups of device ops against the roofline: MFU, HFU, bandwidth use, what bounds them,
 their ideal time."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -252,7 +252,7 @@ class RatedRow:
     )
 
 
-Columns = dict[str, list[Any]]  # columns of rows by name, an entry a row
+Columns = dict[str, Sequence[Any]]  # columns of rows by name, an entry a row
 
 
 def without_nan(values: F64) -> list[float | None]:

@@ -5,7 +5,14 @@ from collections.abc import Iterator
 
 from traceanalyzer.analysis.groups import bounds, passes, products
 from traceanalyzer.analysis.groups.bounds import WARP, undersized_kernels
-from traceanalyzer.analysis.groups.ops import TOP_KERNELS, group, of_class, steady
+from traceanalyzer.analysis.groups.ops import (
+    TOP_KERNELS,
+    duration,
+    group,
+    of_class,
+    per_step,
+    steady,
+)
 from traceanalyzer.analysis.groups.products import TENSOR_EFFICIENCY
 from traceanalyzer.diagnosis.draft import Draft, Proposal, finding, share, times
 from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence, Words, same_for_all
@@ -177,7 +184,8 @@ def _could_be_faster(m: Measurements) -> bool:
     if above is None and known.in_graphs:
         return False
     if above is None:  # nothing says how fast kernels are
-        above = group(m.timed, steady(m.timed) & m.linked.is_compute & slow).total_ms
+        rows = steady(m.timed) & m.linked.is_compute & slow
+        above = per_step(m.timed, duration(m.linked)[rows])
     return above >= UNREACHED * m.step.budget.compute
 
 

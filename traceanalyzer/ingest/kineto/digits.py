@@ -18,7 +18,8 @@ _TO_EIGHT = np.uint64(10_000 * (1 << 32) + 1)
 """Multiplied with it, neighbours are put together: ten times the first plus the second."""
 _PAIRS = np.uint64(0x00FF00FF00FF00FF)
 _FOURS = np.uint64(0x0000FFFF0000FFFF)
-_1, _7, _8, _16, _32, _56, _64 = map(np.uint64, (1, 7, 8, 16, 32, 56, 64))
+_1, _7, _8 = map(np.uint64, (1, 7, 8))
+_16, _32, _56, _64 = map(np.uint64, (16, 32, 56, 64))
 _LOWEST = np.uint64(0x0101010101010101)
 _HIGHEST = np.uint64(0x8080808080808080)
 """One bit of each byte."""

@@ -80,7 +80,9 @@ class _Kinds:
 
 _NO_ROW = -1
 _NO_KINDS = _Kinds(
-    np.zeros(1, np.uint8), np.full(1, _NO_ROW, np.int32), np.full((1, len(NUMBERS)), -1, np.int16)
+    groups=np.zeros(1, np.uint8),
+    rows=np.full(1, _NO_ROW, np.int32),
+    ordinals=np.full((1, len(NUMBERS)), -1, np.int16),
 )
 """The first of all kinds stands for none."""
 

@@ -4,6 +4,7 @@ documentation read.
 An entry names the class of its rows, so that `--help` lists the commands before anything that
 measures is loaded."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from traceanalyzer.report.table_entries import rows
@@ -245,7 +246,7 @@ def table_named(name: str) -> TableEntry:
     )
 
 
-def largest_first(rows: list[Any], column: str) -> list[Any]:
+def largest_first(rows: Sequence[Any], column: str) -> list[Any]:
     """The rows, largest in a column first; what was not recorded comes last."""
 
     def key(row: Any) -> tuple[bool, Any]:

@@ -1,6 +1,6 @@
 """What an entry of the list of tables has, and what is asked of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +45,7 @@ class TableEntry:
     title: str
     row_class: str  # the dataclass of its rows, below the package
     # of one rank; more than asked for do no harm
-    rows: "Callable[[MeasuredRanks, Measurements, RowFilter], list[Any]]"
+    rows: "Callable[[MeasuredRanks, Measurements, RowFilter], Sequence[Any]]"
     none: str  # what takes the place of rows where there are none
     command: str | None = None  # the command that prints all of it; `cli/help` has its help
     long: bool = False  # whether a report has its first rows only

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from traceanalyzer.report.table_entries.kinds import RowFilter, TableSummary
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from traceanalyzer.diagnosis.measurements import Measurements
     from traceanalyzer.diagnosis.question import Query
@@ -36,7 +36,7 @@ def serving(asked: "Query | None", wanted: RowFilter) -> TableSummary:
     return TableSummary(serving_values(m, guesses), tuple(sentences(m, guesses)))
 
 
-def places_of_gaps(_: "MeasuredRanks", m: "Measurements", wanted: RowFilter) -> list[Any]:
+def places_of_gaps(_: "MeasuredRanks", m: "Measurements", wanted: RowFilter) -> "Sequence[Any]":
     """Where gaps of at least the length asked for begin and end."""
     from traceanalyzer.analysis.tables.gap_rows import gap_places
 

@@ -105,9 +105,8 @@ class Models:
             found = self.working.get(key) or self.composite.get(key)
             if found:
                 return found, key not in self.working
-        return next(
-            (m for prefix, m in self.prefixes.items() if name.startswith(prefix)), None
-        ), False
+        prefix = next(filter(name.startswith, self.prefixes), None)
+        return None if prefix is None else self.prefixes[prefix], False
 
 
 def apply_models(joined: HostAttribution, models: Models) -> OpWork:
