@@ -12,11 +12,13 @@ from tests.fleet.build import digest
 from traceanalyzer.analysis.ranks.matches import match_collectives
 from traceanalyzer.analysis.ranks.skew import arrivals
 from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.diagnosis.finding import Summary
 from traceanalyzer.fleet.digests.files import DigestedRank, LeftOut
 from traceanalyzer.fleet.job.answer import NO_ONE_RANK, NOBODY, _nobody, job_answer
-from traceanalyzer.fleet.job.document import gone, job_page
+from traceanalyzer.fleet.job.changes import WORST
+from traceanalyzer.fleet.job.document import gains_shown, gone, job_page
 from traceanalyzer.fleet.job.heat import MOST_ROWS
-from traceanalyzer.fleet.job.model import range_ms
+from traceanalyzer.fleet.job.model import Analyzed, JobAdvice, JobPart, range_ms
 from traceanalyzer.fleet.job.ranks import hosts_of, racks_in, stages_of
 from traceanalyzer.fleet.job.select import chosen
 from traceanalyzer.fleet.job.simulate import (
@@ -352,3 +354,42 @@ def test_ranks_that_are_late_by_turns_are_no_contradiction(waiting_ms: float, wo
     compared = SimpleNamespace(critical=0, rows=[SimpleNamespace(waiting_ms=waiting_ms)])
     job = SimpleNamespace(compared=compared, digests=[SimpleNamespace(mean_step_ns=6e6)])
     assert _nobody(job) == words
+
+
+def analyzed_as(step_ms: float, cost_ms: float):
+    """What `analyze` says of rank 2, with a budget and an advice."""
+    summary = Summary("compute", 0.9, "Compute-bound.", "unprofiled", step_ms)
+    budget = [
+        JobPart("compute", 3.0, 0.75, ""),
+        JobPart("idle", 1.0, 0.25, ""),
+        JobPart("launch", 1.0, 0.25, "idle"),
+    ]
+    advice = [JobAdvice("fix_straggler", "4.00 → 3.00 ms per step", "Fix rank 2.")]
+    return Analyzed(summary, {2: cost_ms}, budget=budget, advice=advice)
+
+
+def screen_of(job) -> str:
+    return job_page(job).terminal(100, colour=False)
+
+
+def test_a_rank_costs_the_same_wherever_it_stands():
+    job = job_answer(chosen(all_reduces({2: 3})), seen=lambda _: analyzed_as(4.0, 1.5))
+    assert job.culprits[0].gain_ms == job.worst[0].gain_ms == job.changes[0].gain_ms == 1.5
+    assert job.recorded_ms == pytest.approx(9.0)
+    text = screen_of(job)
+    assert "as fast as the median: 3 ms a step of the 9 ms recorded" in text
+    assert "of the slowdown" not in text
+
+
+def test_the_screen_has_the_budget_and_the_advice():
+    text = screen_of(job_answer(chosen(all_reduces({2: 3})), seen=lambda _: analyzed_as(9.0, 3.0)))
+    assert "Of each 9 ms step: compute 3 ms (75%), idle 1 ms (25%: launch 25%)." in text
+    assert "4.00 → 3.00 ms per step [fix_straggler]  Fix rank 2." in text
+    assert "recorded" not in text
+
+
+def test_three_percent_of_a_few_ranks_are_none():
+    few, many = (job_answer(chosen(all_reduces({2: 3}, ranks=n))) for n in (4, 40))
+    assert WORST not in [one.what for one in gains_shown(few)]
+    assert WORST in [one.what for one in gains_shown(many)]
+    assert few.slowdown.s_worst_ranks == pytest.approx(1.0)

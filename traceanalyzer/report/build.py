@@ -11,7 +11,7 @@ from traceanalyzer.analysis.tables.budget import launches_by_step
 from traceanalyzer.analysis.tables.logged_steps import log_rows
 from traceanalyzer.analysis.tables.timing import contradicted
 from traceanalyzer.base import MinorNote, digits, plural
-from traceanalyzer.diagnosis.diagnose import diagnose
+from traceanalyzer.diagnosis.diagnose import Diagnosis, diagnose
 from traceanalyzer.diagnosis.finding import Evidence, Finding, Recommendation
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.part_of_run import Selection
@@ -86,6 +86,22 @@ def report_of(measured_run: MeasuredRanks, top: int = TOP_ROWS) -> Report:
         pressing_notes=sum(not isinstance(note, MinorNote) for note in notes),
         step_parts=m.step_parts,
         host_parts=m.host_parts,
+    )
+    return _for_vendor(report, report.inputs[0].vendor if report.inputs else None)
+
+
+def report_without_tables(measured_run: MeasuredRanks, found: Diagnosis) -> Report:
+    """The answer of a report alone: summary, metrics, findings and advice of a run whose diagnosis
+    is known."""
+    m = measured_run.critical
+    report = Report(
+        tool=Tool("traceanalyzer", __version__),
+        inputs=[_input(trace) for trace in measured_run.run.traces],
+        summary=found.summary,
+        metrics=_metrics(m),
+        devices=[],
+        findings=list(found.findings),
+        recommendations=list(found.recommendations),
     )
     return _for_vendor(report, report.inputs[0].vendor if report.inputs else None)
 

@@ -13,9 +13,12 @@ from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.rank_costs import held_up
 from traceanalyzer.diagnosis.selection import measured
 from traceanalyzer.fleet.digests.files import DigestedRank, digest_name
-from traceanalyzer.fleet.job.model import Analyzed
+from traceanalyzer.fleet.job.model import Analyzed, JobAdvice, JobPart
 from traceanalyzer.ingest import load
 from traceanalyzer.ingest.places import RecordingPlace, is_remote, places_in
+from traceanalyzer.report.build import report_without_tables
+from traceanalyzer.report.outline import gains
+from traceanalyzer.report.outline.breakdown import shown_parts
 
 
 def analyzed(ranks: Sequence[DigestedRank], digests: Sequence[RecordingPlace]) -> Analyzed | None:
@@ -26,14 +29,29 @@ def analyzed(ranks: Sequence[DigestedRank], digests: Sequence[RecordingPlace]) -
     if not all(_is_here(path, names) for path in paths):
         return None
     try:
-        critical = measured(load([Path(path) for path in paths])).critical
+        ranks_measured = measured(load([Path(path) for path in paths]))
+        critical = ranks_measured.critical
         found = diagnose(critical)
     except SeveralRunsError:
         raise
     except TraceAnalyzerError:
         return None
     named = held_up(critical, found)
-    return Analyzed(found.summary, named.costs, named.how, named.cause, named.shared)
+    report = report_without_tables(ranks_measured, found)
+    return Analyzed(
+        report.summary,
+        named.costs,
+        named.how,
+        named.cause,
+        named.shared,
+        budget=[
+            JobPart(part.label, part.ms, part.share, part.within) for part in shown_parts(report)
+        ],
+        advice=[
+            JobAdvice(gains.id_of(one), gains.prediction(report, one), one.action)
+            for one in gains.on_first_screen(report)
+        ],
+    )
 
 
 def _is_here(path: str, digests: set[str]) -> bool:

@@ -19,7 +19,7 @@ from traceanalyzer.diagnosis.finding import (
     Summary,
 )
 from traceanalyzer.fleet.digests.files import DigestedRank
-from traceanalyzer.fleet.job.changes import changes_of, slowdown_of
+from traceanalyzer.fleet.job.changes import changes_of, recorded_step_ms, slowdown_of
 from traceanalyzer.fleet.job.heat import heat_of
 from traceanalyzer.fleet.job.links import slow_links
 from traceanalyzer.fleet.job.model import (
@@ -41,6 +41,7 @@ from traceanalyzer.trace import F64, I64
 WORST = 5
 PEERS = 64  # ranks that a late one is compared with: the nearest by number
 MOSTLY = 0.5  # share of the steps in which a rank comes last from which it is late in most
+SAME_STEP = 0.02  # steps that differ by less are one, whatever the profiler cost
 BEFORE = 0.25  # of what a rank is late by later on: less was before
 
 
@@ -101,7 +102,19 @@ def job_answer(
         heat=heat_of(job),
         pipeline=None if job.compared.pipeline is None else job.compared.pipeline.slowdown,
         notes=_notes(job),
+        recorded_ms=_other_recorded_ms(job, analysis),
+        budget=[] if analysis is None else analysis.budget,
+        recommendations=[] if analysis is None else analysis.advice,
     )
+
+
+def _other_recorded_ms(job: JobRanks, analysis: Analyzed | None) -> float | None:
+    """The recorded step, ms, where the answer speaks of another one; None where they are alike."""
+    step_ms = None if analysis is None else analysis.summary.step_ms
+    recorded_ms = recorded_step_ms(job)
+    if not step_ms or abs(recorded_ms / step_ms - 1.0) < SAME_STEP:
+        return None
+    return recorded_ms
 
 
 def _changes(
@@ -274,9 +287,9 @@ def _worst(job: JobRanks, culprits: list[JobCulprit]) -> list[JobCulprit]:
     order = sorted(range(len(gains)), key=lambda i: -gains[i])[:WORST]
     if culprits and culprits[0].cause == "heavy_stage":
         return culprits
-    causes = {one.rank: one.cause for one in culprits}
-    culprits_by_gain = [_culprit(job, i, gains[i]) for i in order if gains[i] > 0]
-    return [replace(one, cause=causes.get(one.rank)) for one in culprits_by_gain]
+    named = {one.rank: one for one in culprits}
+    by_gain = [_culprit(job, i, gains[i]) for i in order if gains[i] > 0]
+    return [named.get(one.rank, one) for one in by_gain]
 
 
 def _ranks(job: JobRanks) -> Ranks:

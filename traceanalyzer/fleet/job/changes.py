@@ -147,6 +147,11 @@ def _explaining(rows: list[JobChange], step_ms: float) -> list[JobChange]:
     return found
 
 
+def recorded_step_ms(job: JobRanks) -> float:
+    """The recorded step of the job: that of the middle rank."""
+    return ms(float(np.median([one.mean_step_ns for one in job.digests])))
+
+
 def slowdown_of(job: JobRanks, changes: Sequence[JobChange]) -> Slowdown:
     """How far the job is from one with all ranks as the middle one."""
     by_name = {one.what: one for one in changes}
@@ -154,6 +159,6 @@ def slowdown_of(job: JobRanks, changes: Sequence[JobChange]) -> Slowdown:
     worst = by_name.get(WORST)
     if widest is None:
         return Slowdown(None, None)
-    step = ms(float(np.median([one.mean_step_ns for one in job.digests])))
+    step = recorded_step_ms(job)
     ideal = step - widest.gain_ms
     return Slowdown(step / ideal if ideal > 0 else None, None if worst is None else worst.explains)

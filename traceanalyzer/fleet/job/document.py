@@ -5,9 +5,18 @@ from dataclasses import fields
 from functools import partial
 from typing import Any
 
-from traceanalyzer.base import digits, plural
-from traceanalyzer.fleet.job.model import Heat, Job, JobChange, JobCulprit, ends_of
+from traceanalyzer.base import MinorNote, digits, plural
+from traceanalyzer.fleet.job.changes import WORST, WORST_SHARE
+from traceanalyzer.fleet.job.model import (
+    Heat,
+    Job,
+    JobChange,
+    JobCulprit,
+    JobPart,
+    ends_of,
+)
 from traceanalyzer.fleet.pipeline.document import slowdown_facts
+from traceanalyzer.report.brief import LONGEST_OF_MORE, brief
 from traceanalyzer.report.document import (
     Bullets,
     Document,
@@ -24,6 +33,8 @@ from traceanalyzer.report.printed import Printed
 
 TITLE = "Fleet"
 SHOWN_CHANGES = 5  # of a terminal's one screen
+SHOWN_ADVICE = 2
+NO_ADVICE = "No known remedy is predicted to help."
 SHOWN_FILES = 2
 SHOWN_RANKS = 8
 SHOWN_NOTES = 1
@@ -49,36 +60,77 @@ def _answer(job: Job) -> Verdict:
     ]
     if job.slowdown.s is not None:
         alike = "as fast as the median" if job.pipeline is None else "and stages alike"
-        about.append(f"{job.slowdown.s:.2f}x slower than with all ranks {alike}")
-    return Verdict(
-        job.summary.headline, [f"{', '.join(about)}; confidence {job.summary.confidence:.0%}"]
-    )
+        recorded = "" if job.recorded_ms is None else "as recorded, "
+        about.append(f"{recorded}{job.slowdown.s:.2f}x slower than with all ranks {alike}")
+    return Verdict(job.summary.headline, [", ".join(about), *_budget(job)])
+
+
+def _budget(job: Job) -> list[str]:
+    """Where the step goes, in a sentence; none where that is not known."""
+    parts = [
+        f"{one.part} {digits(one.ms)} ms ({one.share:.0%}{_made_of(job, one)})"
+        for one in job.budget
+        if not one.within
+    ]
+    step = f"{digits(job.summary.step_ms or 0.0)} ms step"
+    return [f"Of each {step}: {', '.join(parts)}."] if parts else []
+
+
+def _made_of(job: Job, outer: JobPart) -> str:
+    """What a part consists of, behind its share: `: launch 44%, input 17%`."""
+    parts = [
+        f"{one.part} {one.share:.0%}"
+        for one in job.budget
+        if one.within and outer.part.endswith(one.within)
+    ]
+    return f": {', '.join(parts)}" if parts else ""
 
 
 def _screen(job: Job) -> list[Section]:
-    gains = [_gain(change) for change in job.changes[:SHOWN_CHANGES]]
-    notes = [Paragraph(text, "yellow") for text in (*gone(job), *job.notes[:SHOWN_NOTES])]
+    gains = [_gain(job, change) for change in gains_shown(job)[:SHOWN_CHANGES]]
+    pressing = [text for text in job.notes if not isinstance(text, MinorNote)]
+    notes = [Paragraph(text, "yellow") for text in (*gone(job), *pressing[:SHOWN_NOTES])]
+    advice = _advice_of(job)
     found = [
         Section(TITLE, [_answer(job)], untitled=True),
         Section("What the job gains", [Bullets(gains)] if gains else [], is_minor=True),
+        Section("What to change", [Bullets(advice)] if advice else [], is_minor=True),
         Section("Worst ranks", [_worst(job.worst)] if job.culprits else [], is_minor=True),
         Section("Next", [Bullets(job_next_steps(job), ">"), *notes], is_minor=True),
     ]
     return [one for one in found if one.parts]
 
 
-def _gain(change: JobChange) -> str:
+def _advice_of(job: Job) -> list[str]:
+    """What to change, a line each; none where nothing was analyzed."""
+    lines = [
+        f"{one.gain} [{one.id}]  {brief(one.action, LONGEST_OF_MORE)}"
+        for one in job.recommendations[:SHOWN_ADVICE]
+    ]
+    return lines or ([NO_ADVICE] if job.budget else [])
+
+
+def gains_shown(job: Job) -> list[JobChange]:
+    """What the job would gain: the worst 3 % of its ranks are none where that is less than one."""
+    enough = job.ranks.read * WORST_SHARE >= 1.0
+    return [one for one in job.changes if enough or one.what != WORST]
+
+
+def _gain(job: Job, change: JobChange) -> str:
     text = f"{change.what}: {digits(change.gain_ms)} ms a step"
+    if job.recorded_ms is not None and change is not job.changes[0]:
+        return f"{text} of the {digits(job.recorded_ms)} ms recorded"
     ends = ends_of(change)
     if ends:
         text += f" ({ends})"
-    if change.explains is not None:
+    if change.explains is not None and job.recorded_ms is None:
         text += f", {change.explains:.0%} of the slowdown"
     return text
 
 
 def _worst(rows: Sequence[JobCulprit]) -> TextTable:
     headers = ["rank", "host", "stage", "gain ms", "90 % range", "last in", "cause"]
+    is_right = [True, False, True, True, False, True, False]
     texts = [
         [
             str(one.rank),
@@ -91,7 +143,20 @@ def _worst(rows: Sequence[JobCulprit]) -> TextTable:
         ]
         for one in rows
     ]
-    return TextTable(headers, [True, False, True, True, False, True, False], texts, is_whole=True)
+    return _of_known_columns(headers, is_right, texts)
+
+
+def _of_known_columns(
+    headers: Sequence[str], is_right: Sequence[bool], rows: Sequence[Sequence[str]]
+) -> TextTable:
+    """A table without the columns that are empty in every row."""
+    known = [i for i in range(len(headers)) if any(row[i] != "-" for row in rows)]
+    return TextTable(
+        [headers[i] for i in known],
+        [is_right[i] for i in known],
+        [[row[i] for i in known] for row in rows],
+        is_whole=True,
+    )
 
 
 def job_next_steps(job: Job) -> list[str]:
@@ -132,22 +197,25 @@ def _sections(job: Job) -> list[Section]:
     # Where nobody is named, nothing is painted as if it were.
     darkest = 0.0 if job.culprits else DARKEST_SHARE * (job.summary.step_ms or 0.0)
     missing = gone(job)
+    shown = gains_shown(job)
     facts = [("ranks read", f"{ranks.read:,} of {ranks.expected:,}"), ("step", _basis(job))]
-    facts += [("slowdown", f"{job.slowdown.s:.3f}")] if job.slowdown.s is not None else []
+    facts += [("slowdown", f"{job.slowdown.s:.2f}x")] if job.slowdown.s is not None else []
     found = (
         (
             True,
             Section(TITLE, [_answer(job), Facts.of(*facts), Bullets(missing) if missing else None]),
         ),
         (job.culprits, Section("Who holds it up", [Table(job.culprits)])),
-        (job.changes, Section("What the job gains", [Table(job.changes)])),
+        (job.budget, Section("Where the step goes", [Table(job.budget)])),
+        (shown, Section(_gains_title(job), [Table(shown)])),
+        (job.recommendations, Section("What to change", [Table(job.recommendations)])),
         (True, Section("Next", [Bullets(job_next_steps(job))])),
         (heat, Section("Ranks and steps", [Drawing(partial(_picture, "heat", heat, darkest))])),
         (
             heat and heat.folded is not None,
             Section("Stages", [Drawing(partial(_picture, "stages", heat, darkest))]),
         ),
-        (job.culprits, Section("Worst ranks", [Table(job.worst)])),
+        (len(job.worst) > len(job.culprits) > 0, Section("Worst ranks", [Table(job.worst)])),
         (
             job.pipeline,
             Section("Pipeline", [slowdown_facts(job.pipeline) if job.pipeline else None]),
@@ -156,6 +224,13 @@ def _sections(job: Job) -> list[Section]:
         (job.notes, Section("Notes", [Bullets(job.notes[:ALL_NOTES])])),
     )
     return [section for holds, section in found if holds]
+
+
+def _gains_title(job: Job) -> str:
+    """What the changes are of, where that is not the step of the answer."""
+    if job.recorded_ms is None:
+        return "What the job gains"
+    return f"What the job gains of the {digits(job.recorded_ms)} ms step as recorded"
 
 
 def _basis(job: Job) -> str:

@@ -1,6 +1,6 @@
 """What a job of many ranks comes to, and how sure a mean over its steps is."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -69,6 +69,25 @@ class JobCulprit:
 
 
 @dataclass(frozen=True)
+class JobPart:
+    """A part of the step that the answer speaks of."""
+
+    part: str = metric("part of the step's budget, or a cause of its idle time", text="own")
+    ms: float = metric("wall-clock time of the step that is its")
+    share: float = metric("that of the step", "share")
+    within: str = metric("the part that it is a part of; empty where it is none", text="own")
+
+
+@dataclass(frozen=True)
+class JobAdvice:
+    """What to change in the program, as `analyze` says it."""
+
+    id: str = metric("the change by name, for `explain`", text="own")
+    gain: str = metric("the step today, after it, and the range of that", text="sentence")
+    action: str = metric("what to do", text="sentence")
+
+
+@dataclass(frozen=True)
 class Analyzed:
     """What `analyze` says of the ranks."""
 
@@ -79,6 +98,8 @@ class Analyzed:
     how: str = "alone"  # whether they do so `alone`, `together` or `by turns`
     cause: Cause | None = None  # why, where their own work tells
     shared: bool = False  # whether each cost is that of all of them
+    budget: Sequence[JobPart] = ()
+    advice: Sequence[JobAdvice] = ()
 
 
 @dataclass(frozen=True)
@@ -152,6 +173,11 @@ class Job:
     steps: list[JobStep]
     heat: Heat | None
     notes: list[str]
+    recorded_ms: float | None = None
+    """The recorded step that the changes are of, where that is another than the summary's."""
+    budget: Sequence[JobPart] = ()
+    recommendations: Sequence[JobAdvice] = ()
+    """Where the step goes, and what to change in it; empty where the recordings are not here."""
 
 
 def draws_of(steps: int) -> "np.ndarray[tuple[int, int], np.dtype[np.int64]]":
