@@ -49,6 +49,11 @@ class Process:
         """Whether a rank has ended."""
         return any(one.poll() is not None for one in self._ranks)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the first rank, which predicts and writes, has ended."""
+        return self._ranks[0].poll() is not None
+
     def all_have(self, turn: str, what: str) -> bool:
         """Whether every rank is `ready` for a turn, or `done` with it."""
         return all(self._has(turn, what, rank) for rank in range(len(self._ranks)))
@@ -130,7 +135,9 @@ class Schedule:
                 name = to_record.pop(0)
                 if self._turn(name, "record", "record") == "done":
                     to_time.append(name)
-            elif all(self._of[name, "record"].ended for name in to_time):
+            elif time.monotonic() > self._until or all(
+                self._of[name, "record"].is_over for name in to_time
+            ):
                 self._note_seals()
                 lost = [name for name in to_time if name not in self._sealed]
                 print("not predicted:", *lost, flush=True)
