@@ -26,11 +26,13 @@ def part(number: int, *shape: int) -> Operator:
         (op("batch_norm", [6, 8], [8], [8], [8], [8]), (6, 8), (6, 8)),
         (op("l1_loss", [6, 8], [6, 8], [], values=["", "", "1"]), (6, 8), ()),
         (op("l1_loss", [6, 8], [6, 8], [], values=["", "", "0"]), None, None),
+        (op("l1_loss", [6, 8], [6, 8], []), (6, 8), ()),
         (op("cross_entropy_loss", [6, 8], [6], [], [], values=["", "", "", "1"]), (6, 8), ()),
         (op("mean", [6, 8], [], values=["", ""]), (6, 8), ()),
         (op("mean", [6, 8], [], [], values=["", "[1]", "False"]), None, None),
         (op("mean", [6, 8]), None, None),
         (op("add", [], [], [], values=["", "", "1"]), (), ()),
+        (op("add", [], [], []), (), ()),
     ],
 )
 def test_what_an_operator_takes_and_gives(one: Operator, takes: object, gives: object) -> None:

@@ -177,17 +177,16 @@ def flow(operator: Operator) -> Flow:
 
 
 def _is_reduced(operator: Operator) -> bool:
-    """Whether an operator gives one number: a loss, a mean of all, or what is counted of numbers."""
+    """Whether an operator gives one number: a loss (unless it is told not to reduce), a mean of
+    all, or what is counted of numbers."""
     values = operator.values
-    if not values:
-        return False
     if not operator.shapes:
-        return operator.named(NUMBERS)
+        return bool(operator.inputs) and operator.named(NUMBERS)
     if operator.named(MEAN):
-        return not any(values)
+        return bool(values) and not any(values)
     places = (place for named, place in LOSSES if operator.named(named))
-    place = next(places, len(values))
-    return place < len(values) and values[place] != NO_REDUCTION
+    place = next(places, None)
+    return place is not None and NO_REDUCTION not in values[place : place + 1]
 
 
 def output_shape(operator: Operator) -> Shape | None:
