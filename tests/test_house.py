@@ -40,7 +40,7 @@ LATE = (
     "cli",
     "__init__.py",
     "base/extras.py",
-    "base/parallel/__init__.py",
+    "base/parallel",
     "diagnosis/measurements.py",
     "diagnosis/question.py",
     "collect/attach.py",

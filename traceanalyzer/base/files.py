@@ -7,7 +7,6 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
-from secrets import token_hex
 from typing import BinaryIO
 
 from traceanalyzer.base.errors import OutsideError, TraceAnalyzerError, UnreadableInputError
@@ -93,7 +92,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         with target.open("wb") as file:
             yield file
         return
-    part = target.with_name(f".{target.name[:64]}.{token_hex(6)}.part")
+    part = target.with_name(f".{target.name[:64]}.{os.urandom(6).hex()}.part")
     try:
         try:
             with open(part, "xb", opener=partial(os.open, mode=0o600)) as file:

@@ -14,6 +14,9 @@ from traceanalyzer.trace import F64, I32, I64, Bool, is_sorted, near
 FEW = 64  # so few are looked for one by one
 MANY_TEXTS = 1 << 12
 """Ordinary recordings have fewer strings; more are numbered steps, requests or layers."""
+_LETTER = re.compile(r"[^\W\d_]")
+_KEPT = 8
+"""Lists of strings that are remembered: those of the ranks of a run are asked about by turns."""
 _NUMBER = re.compile(r"(?<![^\W_])\d+(?![^\W_])|\d{4,}")
 """A number that stands alone or is long: `#12`, `layer_3`, `op12345`, but no part of a word (`fp16`,
 `sm80`)."""
@@ -156,14 +159,12 @@ def look_up(keys: I32 | I64, wanted: I32 | I64) -> I64:
 
 
 def texts_where(strings: list[str], test: Callable[[str], object]) -> Bool:
-    """For each string whether the test holds; one entry more, False, for the code -1. Of many
-    strings those that are equal but for the numbers in them are tested once."""
+    """For each string whether the test holds; one entry more, False, for the code -1. Strings that
+    are equal but for the numbers in them are tested once: those without a letter, which are sizes of
+    tensors, and of many strings all."""
     result = np.zeros(len(strings) + 1, bool)
-    if len(strings) < MANY_TEXTS:
-        result[:-1] = [bool(test(text)) for text in strings]
-        return result
     folded = _folded_of(strings)
-    holds = np.array([bool(test(strings[first])) for first in folded.firsts])
+    holds = np.array([bool(test(strings[first])) for first in folded.firsts], bool)
     result[:-1] = holds[folded.kind]
     return result
 
@@ -188,22 +189,28 @@ class _Folded(NamedTuple):
     kind: I32  # of each string
 
 
-_last_folded: list[_Folded] = []
-"""Of the strings that were asked about last: tests come one after the other."""
+_last_folded: dict[int, _Folded] = {}
+"""Of the strings that were asked about last, by their identity: tests come one after the other."""
 
 
 def _folded_of(strings: list[str]) -> _Folded:
-    if not _last_folded or _last_folded[0].strings is not strings:
-        _last_folded[:] = [_fold(strings)]
-    return _last_folded[0]
+    found = _last_folded.get(id(strings))
+    if found is None or len(found.kind) != len(strings):
+        found = _fold(strings)
+        if len(_last_folded) >= _KEPT:
+            del _last_folded[next(iter(_last_folded))]
+        _last_folded[id(strings)] = found
+    return found
 
 
 def _fold(strings: list[str]) -> _Folded:
     kinds: dict[str, int] = {}
     firsts: list[int] = []
     index = np.empty(len(strings), np.int32)
+    are_many = len(strings) >= MANY_TEXTS
     for code, text in enumerate(strings):
-        kind = kinds.setdefault(_NUMBER.sub("0", text), len(firsts))
+        is_folded = are_many or _LETTER.search(text) is None
+        kind = kinds.setdefault(_NUMBER.sub("0", text) if is_folded else text, len(firsts))
         index[code] = kind
         if kind == len(firsts):
             firsts.append(code)

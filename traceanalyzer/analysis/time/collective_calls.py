@@ -19,7 +19,7 @@ from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.names.collectives import KINDS, message_bytes
 from traceanalyzer.analysis.time.steps import Steps
 from traceanalyzer.base import dataclass
-from traceanalyzer.trace import I32, I64, Trace, distinct, distinct_places
+from traceanalyzer.trace import I32, I64, Bool, Trace, distinct, distinct_places
 
 RANGE_NAMES = re.compile(r"^(nccl:+|c10d::|rccl:+|nccl(?=[A-Z])|MPI_I?)", re.IGNORECASE)
 """How ranges around communication are named: `nccl:all_to_all`, `c10d::alltoall_base_`,
@@ -79,7 +79,7 @@ def collective_calls(linked: TraceJoins, steps: Steps) -> CollectiveCalls:
     kind = found.kind[first]
     metadata = found.metadata[first]
     grouped = entry[found.grouped_in]
-    alone = np.setdiff1d(np.arange(len(first)), grouped)
+    alone = _but(np.ones(len(first), bool), grouped)
     return CollectiveCalls(
         start=ops.start[rows],
         end=end,
@@ -264,6 +264,12 @@ def _enclosing_records(linked: TraceJoins, kernels: I64, messages: _Messages) ->
     return result
 
 
+def _but(chosen: Bool, others: I64) -> I64:
+    """The chosen rows that are none of the others."""
+    chosen[others] = False
+    return np.flatnonzero(chosen)
+
+
 def _claimed_records(
     linked: TraceJoins, kernels: I64, record: I64, named: I32, messages: _Messages
 ) -> tuple[I64, I64]:
@@ -271,7 +277,7 @@ def _claimed_records(
     thread made."""
     ranges = linked.trace.host_ranges
     calls = linked.trace.api_calls
-    idle = np.setdiff1d(np.flatnonzero(ranges.collective >= 0), record)
+    idle = _but(ranges.collective >= 0, record[record >= 0])
     call = linked.launch[kernels]
     single = np.flatnonzero(call >= 0)
     single = single[linked.api_kind[call[single]] == ApiKind.LAUNCH]

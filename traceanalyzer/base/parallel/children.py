@@ -21,13 +21,15 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
-from multiprocessing import get_context, parent_process, process, reduction
-from typing import Any, BinaryIO, Generic, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Generic, NoReturn, TypeVar, cast
 
 import numpy as np
 
 from traceanalyzer.base.limits import InputLimits, limits, raise_for_all
 from traceanalyzer.base.reading import ReadingOptions, read_with, reading
+
+if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
 
 T = TypeVar("T")
 METHOD = "fork" if sys.platform == "linux" else "spawn"
@@ -44,7 +46,7 @@ _SAFE_PATH = "PYTHONSAFEPATH"
 class Child(Generic[T]):
     """A process at work."""
 
-    def __init__(self, started: process.BaseProcess, output: BinaryIO) -> None:
+    def __init__(self, started: "BaseProcess", output: BinaryIO) -> None:
         self._process = started
         self._output = output
         # once it has ended; not 0 where it had not sent everything
@@ -94,6 +96,8 @@ def children(
 
 def _started(work: Callable[[], Iterable[T]]) -> Child[T]:
     output = _memory_file()
+    from multiprocessing import get_context  # with its sockets it takes as long as numpy's start
+
     system = get_context("fork") if METHOD == "fork" else get_context("spawn")
     given = (work, Handle(output.fileno()), reading(), limits())
     started = system.Process(target=_run, args=given)
@@ -142,6 +146,8 @@ def _run(
 
 
 def _end_with_parent() -> None:
+    from multiprocessing import parent_process
+
     parent = parent_process()
     main = threading.main_thread().ident
     if parent is not None and main is not None:
@@ -157,6 +163,8 @@ class Handle:
         self.number = number
 
     def __reduce__(self) -> tuple[Any, ...]:
+        from multiprocessing import reduction
+
         return _duplicated, (type(self), reduction.DupFd(self.number))
 
 

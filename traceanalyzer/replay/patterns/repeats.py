@@ -118,12 +118,15 @@ class Loop:
         """Where these operators, nodes of the host tree with a code each, do so, short stretches
         first."""
         known = operators(tape.source.linked)
+        fewest = self.fewest
         taken = np.zeros(len(code), bool)
         found = list[Repeat]()
         for period in range(1, min(self.longest, len(code) // self.fewest) + 1):
+            if np.count_nonzero(code[period:] == code[:-period]) < (fewest - 1) * period:
+                continue
             for run in in_a_row(code, period, taken):
                 turn = slice(run.first, run.first + period)
-                enough = run.times >= self.fewest and period_of(code[turn]) == period
+                enough = run.times >= fewest and period_of(code[turn]) == period
                 if enough and self.is_turn(known.of_nodes(nodes[turn])):
                     taken[run.first : run.stop] = True
                     found.append(run)
