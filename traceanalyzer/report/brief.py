@@ -21,6 +21,7 @@ SHOWN_NOTES = 2
 LONGEST = 180  # characters on the screen; other forms have all of it
 LONGEST_OF_MORE = 150
 LONGEST_HEADLINE = 320
+LONGEST_CHANGE = LONGEST + 60  # what a change gains stands before it
 
 
 def first_screen(
@@ -29,12 +30,15 @@ def first_screen(
     advice: Sequence[str],
     notes: Sequence[str],
     commands: Sequence[str],
+    findings: Sequence[str] = (),
 ) -> Document:
     """The screen; `commands` are what may be typed next behind `traceanalyzer`."""
-    shown = [Item(brief(text)) for text in advice[:SHOWN_CHANGES]]
+    shown = [Item(brief(text, LONGEST_CHANGE)) for text in advice[:SHOWN_CHANGES]]
     counted = f" ({len(shown)} of {len(advice)})" if len(shown) < len(advice) else ""
     some = [brief(note, LONGEST) for note in notes[:SHOWN_NOTES]]
     parts: list[Part | None] = [Verdict(brief(answer, LONGEST_HEADLINE), lines)]
+    found = [Item(text) for text in findings]
+    parts += ["", Paragraph("What costs time", "bold"), Items(found)] if found else []
     parts += ["", Paragraph(f"What to change{counted}", "bold"), Items(shown)] if shown else []
     parts += ["", Bullets(some, "!", "yellow")] if some else []
     parts += ["", Paragraph(f"Next: traceanalyzer {' | '.join(commands)}", "dim")]

@@ -68,6 +68,10 @@ class CompileAdvice:
     high_s: float | None = None
     basis: str
 
+    def may_not_help(self, step_ms: float | None) -> bool:
+        """Whether a step without it lies within the range."""
+        return step_ms is not None and self.high_ms is not None and self.high_ms >= step_ms
+
 
 @dataclass(frozen=True)
 class CompileDiagnosis:
@@ -149,10 +153,13 @@ def _gain(row: BreakRow | CudaGraphUse, step_ms: float | None) -> tuple[Severity
 def _replayed(row: BreakRow | CudaGraphUse, step_ms: float | None) -> dict[str, float | None]:
     step = row.predicted_step_ms
     speedup = step_ms / step if step and step_ms else None
+    high = row.high_ms
+    if high is not None and step_ms is not None:
+        high = min(high, max(step_ms, step or 0.0))  # no remedy makes the step longer
     return {
         "predicted_step_ms": step,
         "low_ms": row.low_ms,
-        "high_ms": row.high_ms,
+        "high_ms": high,
         "predicted_speedup": speedup,
     }
 

@@ -142,6 +142,10 @@ def diagnose_compile(compiled: "Compiled", step_ms: float | None) -> CompileDiag
     return CompileDiagnosis(compile_headline(compiled), findings, advice)
 
 
+def _how_many(number: int, what: str) -> str:
+    return number_of(number, what) if number else f"no {what}"
+
+
 def compile_headline(compiled: "Compiled") -> str:
     """The answer in two sentences."""
     sentences = [f"Compilation failed: {error}." for error in compiled.errors[:1]]
@@ -155,11 +159,10 @@ def compile_headline(compiled: "Compiled") -> str:
                 else "."
             )
         )
-        broken = number_of(sum(row.count for row in compiled.graph_breaks), "graph break")
+        broken = _how_many(sum(row.count for row in compiled.graph_breaks), "graph break")
         end = ", the recompile limit was hit." if compiled.recompile_limit_hit else "."
-        sentences.append(
-            f"{broken} and {number_of(compiled.recompiles or 0, 'recompilation')}{end}"
-        )
+        again = _how_many(compiled.recompiles or 0, "recompilation")
+        sentences.append(f"{broken[0].upper()}{broken[1:]} and {again}{end}")
     use = compiled.trace
     if use is not None and use.compiled_share is not None:
         sentences.append(f"{use.compiled_share:.0%} of the step's GPU time is compiled.")

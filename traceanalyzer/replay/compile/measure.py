@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
 
+from traceanalyzer.base import MinorNote
 from traceanalyzer.replay.compile import breaks
 from traceanalyzer.replay.compile.kernels import kernel_rows
 from traceanalyzer.replay.compile.model import CompilationRow, Compiled
@@ -27,9 +28,9 @@ COUNTS = (
     "damaged_payloads",
     "shortened",
 )
-NO_ESTIMATES = (
-    "Inductor's own estimates of its kernels are not in the log: set LOG_TLPARSE=1 as well. The cache keeps graphs "
-    "compiled with it apart, so that start compiles again."
+NO_ESTIMATES = MinorNote(
+    "Inductor's own estimates of its kernels are not in the log: set LOG_TLPARSE=1 as well. Graphs compiled with it "
+    "have a cache of their own, so the next start compiles again."
 )
 OUTSIDE = (
     "{:.2f} s of compile work belong to no compilation (a compiler tried out) and are not in "
@@ -40,6 +41,7 @@ SEVERAL = (
     "The folder holds {} logs; the figures are of the last start of the rank that compiled "
     "longest: {}."
 )
+MUCH_LOGGING = 0.1  # share of the compile time that writing the log makes up: less changes nothing
 LEAST_OUTSIDE_S = 0.05  # less work outside of compilations is not worth a note
 
 
@@ -75,7 +77,7 @@ def measure_logs(logs: Sequence[CompileLog], chosen: CompileLog | None = None) -
         ranks_differ=breaks.ranks_differ(logs),
         versions=log.versions,
         log=counts,
-        notes=_notes(logs, log),
+        notes=_notes(logs, log, sum(by_stage.values())),
     )
 
 
@@ -124,7 +126,13 @@ def _errors(log: CompileLog) -> list[str]:
     return [text if n == 1 else f"{text} ({n} times)" for text, n in texts.most_common(MAX_ERRORS)]
 
 
-def _notes(logs: Sequence[CompileLog], log: CompileLog) -> list[str]:
+def _cost_of_the_log(seconds: float, compile_s: float) -> str:
+    """What writing the log took, by dynamo's own clock."""
+    text = f"Writing the log took {seconds:.2f} of {compile_s:.3g} s of compilation."
+    return text if seconds > MUCH_LOGGING * compile_s else MinorNote(text)
+
+
+def _notes(logs: Sequence[CompileLog], log: CompileLog, compile_s: float) -> list[str]:
     counts = log.counts
     outside = outside_seconds(log)
     codes = list(chain.from_iterable(one.codes for one in log.compilations))
@@ -134,10 +142,7 @@ def _notes(logs: Sequence[CompileLog], log: CompileLog) -> list[str]:
     )
     logging = sum(filter(None, (m.logging_s for c in log.compilations for m in c.metrics)))
     possible = (
-        (
-            logging,
-            f"Writing the log took {logging:.2f} s of the compile time, by dynamo's own clock.",
-        ),
+        (logging, _cost_of_the_log(logging, compile_s)),
         (lacks_estimates, NO_ESTIMATES),
         (outside >= LEAST_OUTSIDE_S, OUTSIDE.format(outside)),
         (counts.unreadable, f"{counts.unreadable} records cannot be read and were left out."),

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from traceanalyzer.analysis.groups.first_steps import PaidBack
-from traceanalyzer.base import plural
-from traceanalyzer.diagnosis.compile.judged import CompileDiagnosis
+from traceanalyzer.base import MinorNote, plural
+from traceanalyzer.diagnosis.compile.judged import CompileAdvice, CompileDiagnosis
 from traceanalyzer.replay.compile.model import Compiled, StepsUse
 from traceanalyzer.report.brief import first_screen, shown_path
 from traceanalyzer.report.compile.strip import STAGE_NAMES, CompileReport, strip_svg
@@ -23,6 +23,8 @@ from traceanalyzer.report.printed import Printed
 from traceanalyzer.version import __version__
 
 SCHEMA_VERSION = 2
+SHOWN_FINDINGS = 4  # of a terminal's one screen
+NOTHING = "Nothing to fix."
 MAX_ROWS = 20  # rows of a table on paper; the JSON has all
 
 
@@ -45,25 +47,40 @@ def compile_document(report: CompileReport, full: bool = True) -> Printed:
 def _screen(report: CompileReport) -> Document:
     compiled = report.compiled
     diagnosis = report.diagnosis
-    use = compiled.trace
-    words = {"torch_log": "LOG"}
-    paths = " ".join(
-        dict.fromkeys(
-            shown_path(one["path"], words.get(one["kind"], "TRACE")) for one in report.inputs
-        )
-    )
     answer = _verdict(compiled, diagnosis)
-    lines = [
-        *answer.about,
-        *(f"{number}. {one.title}" for number, one in enumerate(diagnosis.findings[:4], 1)),
-    ]
+    titles = [one.title for one in diagnosis.findings[:SHOWN_FINDINGS]]
+    notes = [*getattr(compiled.trace, "notes", ()), *compiled.notes]
+    return first_screen(
+        answer.text,
+        _lines(compiled, diagnosis),
+        _advice(compiled, diagnosis),
+        [note for note in notes if not isinstance(note, MinorNote)],
+        _next(report),
+        # What has failed is the answer already.
+        findings=[title for title in titles if title not in answer.text],
+    )
+
+
+def _lines(compiled: Compiled, diagnosis: CompileDiagnosis) -> list[str]:
+    """What stands below the answer: what no finding says, step times, that nothing is wrong."""
+    is_told = any(row.refused for row in compiled.recompile_reasons)
+    lines = [] if is_told else list(_verdict(compiled, diagnosis).about)
     times = [line for line in _step_times(compiled.steps) if line != compiled.steps.basis]
-    lines += filter(None, [" ".join(times)])
-    more = [f"analyze {paths} --full", *(f"explain {one.id}" for one in diagnosis.findings[:1])]
-    more += [f"analyze TRACE {paths}"] if use is None else []
-    notes = [*getattr(use, "notes", ()), *compiled.notes]
-    advice = [line.partition(". ")[2] for line in _advice(diagnosis)]
-    return first_screen(answer.text, lines, advice, notes, more)
+    if times:
+        lines.append(" ".join(times))
+    if not diagnosis.findings:
+        lines.append(NOTHING)
+    return lines
+
+
+def _next(report: CompileReport) -> list[str]:
+    """What to type next."""
+    words = {"torch_log": "LOG"}
+    shown = (shown_path(one["path"], words.get(one["kind"], "TRACE")) for one in report.inputs)
+    paths = " ".join(dict.fromkeys(shown))
+    about = [f"explain {one.id}" for one in report.diagnosis.findings[:1]]
+    with_trace = [f"analyze TRACE {paths}"] if report.compiled.trace is None else []
+    return [f"analyze {paths} --full", *about, *with_trace]
 
 
 def compile_sections(report: CompileReport) -> list[Section]:
@@ -79,7 +96,7 @@ def compile_sections(report: CompileReport) -> list[Section]:
     document = [
         Section("torch.compile", [_verdict(compiled, diagnosis), report.note or None]),
         Section("Findings", found),
-        Section("Recommended", _advice(diagnosis)),
+        Section("Recommended", _explained_advice(compiled, diagnosis)),
         Section("Compile time", _stages(report)),
         Section("Graph breaks", _graph_breaks(compiled)),
         Section("Recompilations", _recompilations(compiled)),
@@ -101,22 +118,45 @@ def _verdict(compiled: Compiled, diagnosis: CompileDiagnosis) -> Verdict:
     return Verdict(diagnosis.headline or "Nothing was compiled.", about)
 
 
-def _advice(diagnosis: CompileDiagnosis) -> list[str]:
-    lines = []
-    for number, advice in enumerate(diagnosis.recommendations, 1):
-        text = f"{number}. {advice.action}"
-        if advice.predicted_step_ms is not None:
-            text += f" Step: {figure(advice.predicted_step_ms, 'ms')}"
-            if advice.low_ms is not None and advice.high_ms is not None:
-                text += f" ({figure(advice.low_ms, 'ms')} to {figure(advice.high_ms, 'ms')})"
-            text += "."
-        if advice.predicted_compile_s is not None:
-            text += (
-                f" Compilation: {advice.predicted_compile_s:.3g} s ({advice.low_s or 0:.3g} to "
-                f"{advice.high_s or 0:.3g} s)."
-            )
-        lines.append(f"{text} Assumes: {advice.basis}." if advice.basis else text)
-    return lines
+def _advice(compiled: Compiled, diagnosis: CompileDiagnosis) -> list[str]:
+    """What to change: what that gains, its name, what to do."""
+    return [
+        f"{_gain(compiled, advice)} [{advice.remedy}]  {advice.action}"
+        for advice in diagnosis.recommendations
+    ]
+
+
+def _explained_advice(compiled: Compiled, diagnosis: CompileDiagnosis) -> list[str]:
+    """The advice with what each rests on, numbered."""
+    both = zip(_advice(compiled, diagnosis), diagnosis.recommendations, strict=True)
+    return [
+        f"{number}. {text}" + (f" Assumes: {advice.basis}." if advice.basis else "")
+        for number, (text, advice) in enumerate(both, 1)
+    ]
+
+
+def _gain(compiled: Compiled, advice: CompileAdvice) -> str:
+    """What a step, and a start, take now and after it."""
+    gains = []
+    if advice.predicted_step_ms is not None:
+        gains.append(_gain_of_a_step(compiled.steps.step_ms, advice))
+    if advice.predicted_compile_s is not None:
+        ends = f"{advice.low_s or 0:.3g} to {advice.high_s or 0:.3g}"
+        now = f"{compiled.compile_s:.3g} → " if compiled.compile_s else ""
+        gains.append(f"{now}{advice.predicted_compile_s:.3g} s ({ends}) of compilation")
+    return ", ".join(gains) or "gain unknown"
+
+
+def _gain_of_a_step(step_ms: float | None, advice: CompileAdvice) -> str:
+    text = figure(advice.predicted_step_ms, "ms")
+    if step_ms is not None:
+        text = f"{figure(step_ms, 'ms')} → {text}"
+    if advice.low_ms is not None and advice.high_ms is not None:
+        text += f" ({figure(advice.low_ms, 'ms')} to {figure(advice.high_ms, 'ms')})"
+    text += " per step"
+    if advice.predicted_speedup is not None:
+        text += f", {figure(advice.predicted_speedup, 'x')}"
+    return f"{text}, may not help" if advice.may_not_help(step_ms) else text
 
 
 def _stages(report: CompileReport) -> list[Part]:
