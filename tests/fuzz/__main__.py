@@ -111,10 +111,13 @@ def _fuzz_kinds(
     finds = 0
     ends = time.monotonic() + asked.minutes * 60
     left = {kind.name: asked.cases for kind in kinds}
+    warm: set[str] = set()
     while time.monotonic() < ends and any(left.values()):
         for kind in kinds:
             count = done.setdefault(kind.name, dict.fromkeys(COUNTED, 0))
-            kind.seeds()  # once, for all that are forked
+            if kind.name not in warm:  # once, for all that are forked
+                kind.warm(work)
+                warm.add(kind.name)
             turn_ends = min(time.monotonic() + asked.turn, ends)
             before = _cpu_s()
             while time.monotonic() < turn_ends and left[kind.name]:

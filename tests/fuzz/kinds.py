@@ -8,6 +8,7 @@ import json
 import pickle
 import tempfile
 import zlib
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from importlib.util import find_spec
@@ -56,6 +57,7 @@ from tests.kineto_builder import KinetoTrace
 from tests.nsys_builder import SCHEMAS, small_run
 from tests.replay.compile.log_builder import LogBuilder
 from tests.xplane_builder import space
+from traceanalyzer.base.errors import TraceAnalyzerError
 from traceanalyzer.fleet.digests.files import encoded
 
 if TYPE_CHECKING:
@@ -171,6 +173,15 @@ class Kind:
             beside,
             folder / "out",
         )
+
+    def warm(self, folder: Path) -> None:
+        """Run one command of each cost on a valid input, so that processes that are forked have what
+        a first run loads and compiles. DuckDB's threads end with a fork: its commands are left."""
+        data = self.plain(self.seeds()[0])
+        for places in self._by_cost:
+            for number in places[:1] if self.name != "days" else ():
+                with suppress(TraceAnalyzerError):
+                    self.use(data, folder, number)
 
     def numbers(self, name: str) -> list[int]:
         """The places of the commands of a name."""

@@ -65,7 +65,7 @@ class Table:
     construction."""
 
     def __len__(self) -> int:
-        return len(getattr(self, fields(self)[0].name))
+        return len(getattr(self, next(iter(self.__dataclass_fields__))))
 
     @classmethod
     def from_columns(
@@ -136,7 +136,9 @@ def constant_column(
 ) -> NDArray[Any]:
     """A column of so many rows that are all this value; it takes no memory, and cannot be written
     to."""
-    return np.broadcast_to(np.array(value, dtype), rows)
+    repeated: NDArray[Any] = np.ndarray((rows,), dtype, np.array(value, dtype), strides=(0,))
+    repeated.flags.writeable = False
+    return repeated
 
 
 def is_constant(column: NDArray[Any]) -> bool:
