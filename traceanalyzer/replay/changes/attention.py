@@ -94,6 +94,14 @@ def _stream_order(tape: Tape) -> I64:
     return place[in_stream_order(tape.source.timed, place >= 0)]
 
 
+def _written(shapes: list[Shape]) -> int:
+    """Elements of the product of an operator's last two tensors; 0 where these are no batches of
+    matrices."""
+    if len(shapes) < 2 or min(map(len, shapes[-2:])) <= MATRIX:
+        return 0
+    return math.prod(shapes[-2][:-1]) * shapes[-1][-1]
+
+
 @dataclass(frozen=True, eq=False)
 class _Neighbours:
     """What stands beside an attention's products, by stream order: copies that only they need."""
@@ -112,15 +120,10 @@ class _Neighbours:
         operator = operators(source)[row]
         outer = tape.of_launches(source.linked.tree.outer_operator)[order]
         products = attention_parts(source).product[row]
-        known = operators_of(source.linked).of_rows(
-            np.where(products, source.roofline.row[row], -1)
-        )
-        written = [
-            math.prod(one[-2][:-1]) * one[-1][-1]
-            if len(one) >= 2 and min(map(len, one[-2:])) > MATRIX
-            else 0
-            for one in (product.shapes for product in known)
-        ]
+        of_product = np.where(products, source.roofline.row[row], -1)
+        known = operators_of(source.linked).of_rows(of_product)
+        results = {one: _written(one.shapes) for one in set(known)}
+        written = [results[one] for one in known]
         copies = tape.of_classes("layout", "memset")[order]
         scales = with_text(source.linked, operator, SCALING)
         elements = source.memo(largest_operands)[row]

@@ -9,6 +9,7 @@ each call its guards and wrappers. So a model of many small operators gains, and
 convolution and an activation at a time does not."""
 
 import re
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from traceanalyzer.replay.changes.fusion import (
     REDUCING,
     WRITTEN_OUT,
     Reading,
+    Runs,
     find_runs,
     runs_fused,
 )
@@ -134,13 +136,9 @@ def compiled(tape: Tape, reading: Reading) -> Tape | None:
     and convolutions all get the layout that they want; by the pessimistic one fused kernels are no
     faster than the longest of them, and the host no faster than before); None where nothing of it
     was recorded."""
-    model = of_model(tape)
+    model, norms, runs = tape.memo(_compiled_ops)
     if not model.any() or tape.source.joined.memo(_backward_twice):
         return None
-    norms = launched_within(tape, BATCH_NORM)
-    norms &= (norms & tape.in_backward).any()
-    # Adding the biases of convolutions is part of what cuDNN is called for.
-    runs = find_runs(tape, FUSIBLE, chosen=model & ~norms & ~launched_within(tape, CONVOLUTION))
     left = runs_fused(tape, runs, reading)
     if left is None:
         return None
@@ -159,6 +157,23 @@ def compiled(tape: Tape, reading: Reading) -> Tape | None:
     )
     spent_ns = np.rint(spent).astype(np.int64)
     return left.with_dispatch(np.where(model_events, spent_ns, tape.dispatch))
+
+
+class _CompiledOps(NamedTuple):
+    """What torch.compile works on, whatever it makes of it."""
+
+    model: Bool
+    norms: Bool  # of batches that are trained
+    runs: Runs  # that become one kernel each
+
+
+def _compiled_ops(tape: Tape) -> _CompiledOps:
+    model = of_model(tape)
+    norms = launched_within(tape, BATCH_NORM)
+    norms &= (norms & tape.in_backward).any()
+    # Adding the biases of convolutions is part of what cuDNN is called for.
+    chosen = model & ~norms & ~launched_within(tape, CONVOLUTION)
+    return _CompiledOps(model, norms, find_runs(tape, FUSIBLE, chosen=chosen))
 
 
 def of_model(tape: Tape) -> Bool:

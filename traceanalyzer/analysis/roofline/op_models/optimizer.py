@@ -108,13 +108,13 @@ def updated_parameters(joined: HostAttribution, rows: I64) -> dict[int, TensorLi
         number: _tensors(trace, gradients[passes == number], read)
         for number in distinct(of_row).tolist()
     }
-    chunks = {number: _chunks(tensors) for number, tensors in known.items()}
+    chunks_of = {id(tensors): _chunks(tensors) for tensors in read.values()}
     blocks = _blocks(joined, rows).tolist()
     launches = zip(rows.tolist(), of_row.tolist(), blocks, strict=True)
     return {
         row: known[number]
         for row, number, launched in launches
-        if known[number] and chunks[number] == launched
+        if known[number] and chunks_of[id(known[number])] == launched
     }
 
 
