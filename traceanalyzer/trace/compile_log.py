@@ -1,9 +1,12 @@
 """What a log of torch.compile says of one process: plain values, in the order in which they were
 written."""
 
+import dataclasses
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
+
+from traceanalyzer.base import dataclass
 
 CacheLayer = Literal["fx_graph", "aot_autograd"]
 CacheState = Literal["hit", "miss", "bypass"]
@@ -138,7 +141,7 @@ class CompileMetrics:
     wants_cudagraphs: bool | None  # whether inductor was told to use CUDA graphs
 
 
-@dataclass
+@dataclasses.dataclass
 class Compilation:
     """One compilation of a frame: what has its compile id from one `dynamo_start` to the next."""
 
@@ -179,7 +182,7 @@ class Compilation:
         return bool(self.recompile_reasons) or self.cache_size > 0
 
 
-@dataclass
+@dataclasses.dataclass
 class Counts:
     """What was in the file, good and bad."""
 

@@ -3,13 +3,15 @@ before.
 
 https://docs.pytorch.org/docs/stable/torch_cuda_memory.html#snapshot-api-reference"""
 
+import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from traceanalyzer.base import dataclass
 from traceanalyzer.trace.table import I16 as I16
 from traceanalyzer.trace.table import I32 as I32
 from traceanalyzer.trace.table import I64 as I64
@@ -35,7 +37,7 @@ ACTIVE, PENDING, INACTIVE = range(
 )  # states of a block: in use; freed, and waiting for another stream; free
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Frame:
     """A line of the program on the stack of an allocation. The same line is the same object."""
 
