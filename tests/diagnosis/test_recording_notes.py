@@ -11,6 +11,7 @@ import pytest
 import traceanalyzer as ta
 from tests.analysis.build import TraceBuilder
 from tests.nsys_builder import Export
+from traceanalyzer.base import MinorNote
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.diagnosis.rules.recording import (
     MANY_EVENTS,
@@ -83,3 +84,29 @@ def test_a_programs_own_markers(tmp_path: Path, outside: bool) -> None:
     assert report.metrics.launches is not None
     assert report.metrics.launches.launch_calls == (4 if outside else 2)
     assert report.tables["syncs"] == []
+
+
+def before_two_steps(name: str, before_us: float) -> list[str]:
+    """What is said where a kernel of so long ran before two steps of 1 ms of work each."""
+    b = TraceBuilder()
+    b.call("cudaLaunchKernel", 1, 3, 9).kernel(name, 5, 5 + before_us, 9, stream=7)
+    for i in range(2):
+        at = 100_000 + 1200 * i
+        b.annotation(f"ProfilerStep#{i}", at, at + 1200)
+        b.call("cudaLaunchKernel", at + 1, at + 3, i + 1).kernel(
+            "gemm", at + 5, at + 1005, i + 1, stream=7
+        )
+    return [one for one in recording_notes(measure(b.build())) if "of GPU work is in" in one]
+
+
+def test_work_outside_of_the_steps_is_a_warning_where_it_is_most_of_it() -> None:
+    (little,) = before_two_steps("gemm", 1000)
+    assert little == "67% of GPU work is in the 2 steps found."
+    assert isinstance(little, MinorNote)
+    (much,) = before_two_steps("gemm", 18_000)
+    assert much.startswith("Only 10% of GPU work is in the 2 steps found: ")
+    assert not isinstance(much, MinorNote)
+
+
+def test_a_collective_that_waits_before_the_steps_is_no_work() -> None:
+    assert before_two_steps("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", 90_000) == []

@@ -108,17 +108,17 @@ Device  Node  Temp   Power     SCLK     MCLK     Fan  Perf  PwrCap  VRAM%  GPU%
 0       2     45.0C  612.0W    2105Mhz  1300Mhz  0%   auto  750.0W  71%    98%
 """
 SAMPLES = (
-    (SMI, "Some kernel runs 51% of the time, 372 W."),
-    (SMI_Q, "Some kernel runs 43% of the time."),
-    (DMON_DATE, "Some kernel runs 70% of the time, 500 W."),
-    (ROCM, "Some kernel runs 98% of the time, 612 W."),
-    ("[0] NVIDIA A100-SXM4-80GB | 55'C,  97 % | 30000 / 81920 MB | a(30000M)\n", "runs 97% of"),
-    ("05-01-2024 10:00:01 RAM 4722/7764MB GR3D_FREQ 95%@[1098] VIC_FREQ 729\n", "runs 95% of"),
+    (SMI, "GPU utilisation 51%, 372 W."),
+    (SMI_Q, "GPU utilisation 43%."),
+    (DMON_DATE, "GPU utilisation 70%, 500 W."),
+    (ROCM, "GPU utilisation 98%, 612 W."),
+    ("[0] NVIDIA A100-SXM4-80GB | 55'C,  97 % | 30000 / 81920 MB | a(30000M)\n", "utilisation 97%"),
+    ("05-01-2024 10:00:01 RAM 4722/7764MB GR3D_FREQ 95%@[1098] VIC_FREQ 729\n", "utilisation 95%"),
     (
         "timestamp, index, utilization.gpu, power.draw\nx, 0, 70, 500.0\n",
-        "runs 70% of the time, 500 W",
+        "utilisation 70%, 500 W",
     ),
-    ("2024/05/01 10:00:00.1, 0, 70 %, 31000 MiB, 500.00 W\n", "runs 70% of the time, 500 W"),
+    ("2024/05/01 10:00:00.1, 0, 70 %, 31000 MiB, 500.00 W\n", "utilisation 70%, 500 W"),
 )
 CPROFILE = """         1234567 function calls (1230000 primitive calls) in 40.123 seconds
    ncalls  tottime  percall  cumtime  percall filename:lineno(function)

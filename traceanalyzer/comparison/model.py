@@ -157,9 +157,11 @@ class PerUnit:
 class StepChange:
     """A step of both sides, and what its difference is made of."""
 
-    step: Difference
-    changes: list[Change]  # significant ones first, each group by size; they sum to the step's
-    budget: list[PartDifference]
+    step: Difference = metric("the step of both")
+    changes: list[Change] = metric(
+        "what its difference is made of: significant ones first, each group by size; they sum to it"
+    )
+    budget: list[PartDifference] = metric("its parts, and the causes of its idle time")
 
 
 @dataclass(frozen=True)

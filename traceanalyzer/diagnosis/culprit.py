@@ -25,6 +25,7 @@ NAMED_SHARE = 0.2  # what has less of the time or the bytes is not to blame
 FRAME = re.compile(r"(.+)\((\d{1,9})\): (.+)")
 IN_PLAIN = {"layout": "layout copies"}
 """Classes of kernels whose names do not say what they do with memory."""
+LEAST_TAIL = 0.01  # of the exposed communication: a smaller part is none to name
 ONE_FORMAT = 0.9  # share of the operations from which one number format speaks for all
 
 
@@ -214,11 +215,9 @@ def _of_communication(m: Measurements) -> str | None:
     top = rows[0]
     size = f" of {top.message_bytes / 1e6:.3g} MB" if top.message_bytes else ""
     share = min(top.exposed_ms / time.exposed_ms, 1.0)
-    tail = (
-        ""
-        if time.tail_ms is None
-        else f", {time.tail_ms / time.exposed_ms:.0%} after the backward pass"
-    )
+    tail = ""
+    if time.tail_ms is not None and time.tail_ms >= LEAST_TAIL * time.exposed_ms:
+        tail = f", {time.tail_ms / time.exposed_ms:.0%} after the backward pass"
     return f"{_most(share)} of the exposed communication is {top.collective}{size}{tail}"
 
 

@@ -136,7 +136,7 @@ def make_grid(
     origin = min(moments, default=0) if origin_ns is None else origin_ns
     grid = Grid([], [], [], origin if moments else None, len(rows), [])
     for f in fields:
-        if set(map(type, f.values)) == {NoneType}:
+        if f.is_empty:
             if f.name not in OF_STACKS and f.metadata.get("missed", True):
                 grid.missing.append(label(f.name))
             continue
@@ -163,6 +163,11 @@ class _Field:
     @property
     def is_moment(self) -> bool:
         return self.name in TIMESTAMPS
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no row has a value, or text."""
+        return set(map(type, self.values)) <= {NoneType, str} and not any(self.values)
 
     @property
     def is_constant(self) -> bool:

@@ -115,7 +115,12 @@ class Condition:
         metadata={"definition": "as the recorder found it", "unit": "", "text": "sentence"}
     )
     spoils: str = field(
-        default="", metadata={"definition": "what it does to the figures, if anything", "unit": ""}
+        default="",
+        metadata={
+            "definition": "what it does to the figures, if anything",
+            "unit": "",
+            "missed": False,
+        },
     )
 
 

@@ -4,7 +4,7 @@ what it cannot hold."""
 import re
 from collections.abc import Iterator
 
-from traceanalyzer.analysis.algebra import texts_where
+from traceanalyzer.analysis.algebra import subtract, texts_where
 from traceanalyzer.analysis.names import Framework
 from traceanalyzer.analysis.names.pytorch import LIBRARY_MARK
 from traceanalyzer.analysis.serving.cut import find_iterations
@@ -29,7 +29,10 @@ RANGES_SHARE = 0.05
 """Fewer ranges are phases and layers; ranges that cost less of the step do not change the
 picture."""
 WORK_OUTSIDE = 0.1
-"""Share of the GPU's work outside all steps from which the step markers are worth a look."""
+"""Share of the GPU's work outside all steps from which it is worth a note: a recorder that starts
+behind the GPU records what was queued before."""
+MOST_OUTSIDE = 0.5
+"""From here on the steps may not be what the program is about."""
 NOTED_SPAN = 0.9
 """Device work that spans less of the recording than this leaves start-up or shutdown to be
 noted."""
@@ -128,14 +131,31 @@ def _own_markers(m: Measurements) -> Iterator[str]:
         )
 
 
+def _own_work_outside(m: Measurements) -> float:
+    """Share of the GPU's work that lies outside all steps. A collective is none of it: before the
+    steps it waits for other ranks as long as they start up."""
+    timed = m.timed
+    if timed.device is None or not timed.steps.found:
+        return 0.0
+    activity = timed.activity[timed.device]
+    work = subtract(activity.busy, activity.exposed_communication)
+    inside = work.total_within((int(timed.steps.start[0]), int(timed.steps.end[-1])))
+    return 1.0 - inside / work.total if work.total else 0.0
+
+
 def _steps(m: Measurements) -> Iterator[str]:
     seen = m.coverage
     steps = m.timed.steps
-    if (seen.work_outside_share or 0.0) > WORK_OUTSIDE:
-        yield (
-            f"Only {1 - (seen.work_outside_share or 0.0):.0%} of GPU work is in the "
-            f"{steps.steady_count} {plural(steps.unit, steps.steady_count)} found."
-        )
+    left_out = _own_work_outside(m)
+    if left_out > WORK_OUTSIDE:
+        where = f"the {steps.steady_count} {plural(steps.unit, steps.steady_count)} found"
+        if left_out > MOST_OUTSIDE:
+            yield (
+                f"Only {1 - left_out:.0%} of GPU work is in {where}: no figure is of the rest, "
+                "such as warm-up or validation."
+            )
+        else:
+            yield MinorNote(f"{1 - left_out:.0%} of GPU work is in {where}.")
     elif seen.steps_share is not None and seen.steps_share < WHOLE_SHARE:
         idle = seen.idle_outside_share
         outside = f"; {idle:.0%} of the GPU's idle time lies outside" if idle is not None else ""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, plural
 from traceanalyzer.fleet.hang.model import SITUATIONS, Hang, HangCulprit, Inputs, ranks_text
 from traceanalyzer.report.document import (
     Bullets,
@@ -64,7 +64,8 @@ def hang_headline(hang: Hang) -> str:
         group=verdict.group,
         waited_s=hang.waited_s,
         operation=operation,
-        others=f"{verdict.victims:,} {'rank' if verdict.victims == 1 else 'ranks'}",
+        others=f"{verdict.victims:,} {plural('rank', verdict.victims)}",
+        wait="waits" if verdict.victims == 1 else "wait",
         suspects=ranks_text(verdict.suspects) or "all",
         **(MANY if len(chosen) > 1 else ONE),
     )

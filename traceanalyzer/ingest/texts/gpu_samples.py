@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from traceanalyzer.base import digits
+from traceanalyzer.base import digits, plural
 from traceanalyzer.ingest.side_files import number_in
 from traceanalyzer.ingest.texts.figures import mean
 from traceanalyzer.ingest.texts.gpu_snapshots import Sample, snapshot_samples
@@ -61,7 +61,7 @@ _NAMES = {
 """What columns are, as each tool calls them."""
 _BUSY = frozenset(name for name, what in _NAMES.items() if what == "busy")
 _WORDS = {
-    "busy": "some kernel runs {:.0%} of the time",
+    "busy": "GPU utilisation {:.0%}",
     "graphics": "the GPU is active {:.0%} of the time",
     "sms": "SMs are busy {:.0%} of it",
     "tensor": "tensor cores {:.0%}",
@@ -103,8 +103,9 @@ def told(text: str, path: Path) -> Told | None:
     if not figures:
         return None
     sentence = f"{figures[0][0].upper()}{', '.join(figures)[1:]}"
+    of_each = f"each of {len(gpus)} " if len(gpus) > 1 else "1 "
     return Told(
-        what=f"Samples of {len(gpus)} GPU{'s' if len(gpus) > 1 else ''}, {samples:,} each",
+        what=f"{samples:,} {plural('sample', samples)} of {of_each}{plural('GPU', len(gpus))}",
         tells=f"{sentence}.",
         record=_record(text),
         notes=(*_notes(means, values), *_slowed(text)),
