@@ -41,6 +41,8 @@ LATE = (
     "__init__.py",
     "base/extras.py",
     "base/parallel",
+    "diagnosis/classify.py",
+    "diagnosis/compile/reported.py",
     "diagnosis/measurements.py",
     "diagnosis/question.py",
     "collect/attach.py",

@@ -15,7 +15,7 @@ from traceanalyzer.analysis.groups.bounds import rated_share
 from traceanalyzer.analysis.groups.idle import by_turns, main_detail
 from traceanalyzer.analysis.joined.launched import is_start_up, unseen_graphs
 from traceanalyzer.base import span
-from traceanalyzer.diagnosis.compile.measured import on_compile
+from traceanalyzer.diagnosis.compile.reported import on_compile
 from traceanalyzer.diagnosis.finding import (
     BASE_CONFIDENCE,
     MAX_CONFIDENCE,
@@ -23,7 +23,6 @@ from traceanalyzer.diagnosis.finding import (
     Summary,
 )
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.diagnosis.memory import memory_headline as memory_headline
 from traceanalyzer.diagnosis.outside import IDLE_CLASSES, MOST_SURE, outside_cause, sleep_of_host
 from traceanalyzer.diagnosis.rules.evidence import no_gpu_work
 from traceanalyzer.diagnosis.rules.host_alone import cpu_summary, is_cpu_alone
@@ -170,17 +169,21 @@ def _without_a_trace(m: Measurements) -> Summary | None:
     if m.trace.only_step_times:
         return timing_summary(m)
     if m.trace.is_companion:
-        text = (
-            memory_headline(m.memory_of_devices)
-            if m.trace.memory is not None
-            else m.memo(on_compile)[0]
-        )
-        return Summary("inconclusive", 0.0, text, "recorded", None)
+        return Summary("inconclusive", 0.0, _of_companion(m), "recorded", None)
     if m.trace.told is not None:
         return told_summary(m.trace.told)
     if m.profiled is not None:
         return profiled_summary(m.profiled, m.trace.source)
     return cpu_summary(m) if is_cpu_alone(m) else None
+
+
+def _of_companion(m: Measurements) -> str:
+    """The verdict on a memory snapshot or a log of torch.compile."""
+    if m.trace.memory is None:
+        return m.memo(on_compile).headline
+    from traceanalyzer.diagnosis.memory import memory_headline
+
+    return memory_headline(m.memory_of_devices)
 
 
 def _not_known(m: Measurements, cause: str, shares: Shares) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 
 from traceanalyzer.base import dataclass, span
 from traceanalyzer.diagnosis.classify import classify, too_few_ops
-from traceanalyzer.diagnosis.compile.measured import IN_EACH_STEP, on_compile
+from traceanalyzer.diagnosis.compile.reported import IN_EACH_STEP, on_compile
 from traceanalyzer.diagnosis.culprit import culprit
 from traceanalyzer.diagnosis.draft import Draft
 from traceanalyzer.diagnosis.finding import (
@@ -70,9 +70,9 @@ def diagnose(m: Measurements, rules: Sequence[Rule] = RULES) -> Diagnosis:
     advice = [one for one in advice if _stands(m, summary, one)]
     advice = gpu_work_first(advice, summary.bottleneck)
     lifted = _lifted(settled, _gains(settled, advice, m.step.step_ms), m.step.step_ms)
-    found, compiling = m.memo(on_compile)[1:]
-    findings = [*_findings(m, settled, lifted, summary.bottleneck), *found]
-    advice = ranked_advice([*advice, *compiling], m.step.step_ms)
+    compiled = m.memo(on_compile)
+    findings = [*_findings(m, settled, lifted, summary.bottleneck), *compiled.findings]
+    advice = ranked_advice([*advice, *compiled.recommendations], m.step.step_ms)
     advice = sorted(advice, key=lambda one: not one.id.startswith(IN_EACH_STEP))
     advice = with_reason(advice, summary, _idle_ms(m, summary.bottleneck))
     across = [f"{f.title}." for f in findings if f.id in ("straggler", *IN_EACH_STEP)] + _kinds(

@@ -18,8 +18,7 @@ from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.joined.told_inputs import with_told_inputs
-from traceanalyzer.analysis.memory.measure import stats_of_printed, stats_of_snapshot
-from traceanalyzer.analysis.memory.traced import memory_of_events
+from traceanalyzer.analysis.memory.stats import stats_of_printed
 from traceanalyzer.analysis.phases.roles import find_phases, phase_times
 from traceanalyzer.analysis.phases.training import program_stats
 from traceanalyzer.analysis.ranks.compare import why_not_one_run
@@ -65,7 +64,9 @@ from traceanalyzer.replay.whatif import MEASURED_SPREAD, Replay
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from traceanalyzer.analysis.memory.measure import MemoryOfDevice, MemoryStats
+    from traceanalyzer.analysis.memory.measure import MemoryOfDevice
+    from traceanalyzer.analysis.memory.stats import MemoryStats
+    from traceanalyzer.analysis.memory.traced import TracedMemory
     from traceanalyzer.analysis.ranks.compare import RankComparison, RankRow
     from traceanalyzer.analysis.ranks.matches import Matches
     from traceanalyzer.analysis.tables.collectives import CollectiveStats, CommunicationTime
@@ -202,6 +203,8 @@ class Measurements(HasTimed):
     def memory(self) -> "MemoryStats | None":
         """GPU memory in single figures; None where none was recorded."""
         if self.memory_of_devices:
+            from traceanalyzer.analysis.memory.measure import stats_of_snapshot
+
             return stats_of_snapshot(self.memory_of_devices)
         return (
             self.traced_memory.stats
@@ -209,8 +212,15 @@ class Measurements(HasTimed):
             else stats_of_printed(self.trace.printed_memory)
         )
 
-    traced_memory = lazy(lambda m: memory_of_events(m.timed, m.phases))
-    """GPU memory as the trace alone tells; None without allocator events."""
+    @cached_property
+    def traced_memory(self) -> "TracedMemory | None":
+        """GPU memory as the trace alone tells; None without allocator events."""
+        if not len(self.trace.memory_events):
+            return None
+        from traceanalyzer.analysis.memory.traced import memory_of_events
+
+        return memory_of_events(self.timed, self.phases)
+
     op_memory = lazy(lambda m: op_memory(m.timed))
     """Operators by the GPU memory that they allocate; empty without allocator events."""
     host = lazy(lambda m: host_stats(m.timed))  # how busy the launching threads are

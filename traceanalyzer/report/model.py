@@ -8,7 +8,7 @@ figure that the recording cannot support is None, and a finding or a health note
 from typing import Any
 
 from traceanalyzer.analysis.groups.first_steps import FirstSteps
-from traceanalyzer.analysis.memory.measure import MemoryStats
+from traceanalyzer.analysis.memory.stats import MemoryStats
 from traceanalyzer.analysis.phases.roles import PhaseTimes
 from traceanalyzer.analysis.phases.training import ProgramStats
 from traceanalyzer.analysis.tables.budget import Budget, Idle, StepTime, Unprofiled

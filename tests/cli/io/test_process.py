@@ -4,6 +4,9 @@ import os
 import subprocess
 import sys
 
+from tests.recorded import ROOT
+
+SAMPLE = ROOT / "sample_traces" / "host_bound" / "trace.rank0.json.gz"
 HEAVY = ("numpy", "pandas", "rich", "torch", "plotly", "orjson", "msgspec", "sqlite_utils")
 HELP = [sys.executable, "-m", "traceanalyzer", "--help"]
 PRINT_REPORT = """
@@ -32,6 +35,25 @@ print([name for name in {HEAVY} if name in sys.modules], file=sys.stderr)
     done = python(code)
     assert done.stderr.strip() == b"[]"
     assert b"analyze" in done.stdout
+
+
+def test_a_short_answer_loads_what_it_has_use_for(tmp_path):
+    """Each of these takes as long to load as a small recording takes to read."""
+    unused = (
+        *("multiprocessing", "pandas", "secrets", "statistics"),
+        *("traceanalyzer.analysis.memory.measure", "traceanalyzer.replay.compile.measure"),
+    )
+    code = f"""
+import sys
+from traceanalyzer.cli import main
+try:
+    main(["analyze", {str(SAMPLE)!r}, "--no-cache", "-o", {str(tmp_path / "report.json")!r}])
+except SystemExit:
+    pass
+print([name for name in {unused} if name in sys.modules], file=sys.stderr)
+"""
+    done = python(code)
+    assert (done.stdout, done.stderr.strip()) == (b"", b"[]")
 
 
 def test_the_module_runs():

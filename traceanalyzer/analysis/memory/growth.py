@@ -2,18 +2,16 @@
 of each line."""
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from traceanalyzer.analysis.memory.lives import Allocations, Rows, at_moments
 from traceanalyzer.analysis.memory.phases import HistoryTimeline, allocation_site
+from traceanalyzer.analysis.memory.stats import Verdict
 from traceanalyzer.base import MEMORY, dataclass, metric
 from traceanalyzer.trace import F64
 from traceanalyzer.trace.snapshot import I64, Stack
-
-Verdict = Literal["leak", "growth", "steady", "unknown"]
 
 WARM_UP = 1  # steps that make what stays: optimizer state, workspaces
 LEAST_STEPS = 4  # steps after warm-up that a slope needs

@@ -1,29 +1,25 @@
 """All that a snapshot tells, as one value."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import field, replace
-from itertools import pairwise
 
 import numpy as np
 
 from traceanalyzer.analysis.memory.categories import BEFORE, CATEGORIES, categories_of
 from traceanalyzer.analysis.memory.course import Consumer, StepMemory, consumers_of, course_of
-from traceanalyzer.analysis.memory.growth import Growth, Verdict, growth_of
+from traceanalyzer.analysis.memory.growth import Growth, growth_of
 from traceanalyzer.analysis.memory.lives import lives_of
 from traceanalyzer.analysis.memory.oom import Oom, last_oom, oom_of
 from traceanalyzer.analysis.memory.phases import BACKWARD, PHASES, allocation_site, timeline_of
 from traceanalyzer.analysis.memory.room import LargerBatch, largest_batch
 from traceanalyzer.analysis.memory.segments import held_at
 from traceanalyzer.analysis.memory.stacks import StackAtPeak, stacks_at
+from traceanalyzer.analysis.memory.stats import MemoryStats
 from traceanalyzer.analysis.memory.whatif import Scenario, Subject, scenarios_of, unmade_state
 from traceanalyzer.base import MEMORY, OWN, SENTENCE, dataclass, metric
-from traceanalyzer.trace import PrintedMemory
 from traceanalyzer.trace.snapshot import CODE, I64, DeviceMemory, Snapshot
 
 MAX_PINS = 10
-WARM_UP_LINES = 2
-"""Printed lines that may grow since optimizer state and caches come into being."""
-FEWEST_LINES = 5  # lines after these that each say more than the one before: growth
 NO_SITE = "(no stack)", "(backward, no Python stack)"
 
 
@@ -92,9 +88,6 @@ class MemoryOfDevice:
     ]  # (seconds since the first event, allocated, reserved), thinned out
     consumers: tuple[Consumer, ...]  # what the curve is made of, by category and by line
     stacks: tuple[StackAtPeak, ...] = ()  # what is allocated at the peak, by stack
-
-
-_NO_PHASES = "; null where neither steps nor autograd tell the phases"
 
 
 def measured_memory(
@@ -222,54 +215,6 @@ def _notes(subject: Subject, alive: I64) -> tuple[str, ...]:
     return tuple(notes)
 
 
-@dataclass(frozen=True)
-class MemoryStats:
-    """GPU memory of the device that holds the most."""
-
-    peak: int | None = metric("most bytes allocated; null where totals were not recorded", MEMORY)
-    reserved: int | None = metric(
-        "most bytes reserved by the allocator; null where not recorded", MEMORY
-    )
-    forward: int | None = metric(f"most bytes allocated in the forward pass{_NO_PHASES}", MEMORY)
-    backward: int | None = metric(f"most bytes allocated in the backward pass{_NO_PHASES}", MEMORY)
-    optimizer: int | None = metric(f"most bytes allocated in the optimizer{_NO_PHASES}", MEMORY)
-    other: int | None = metric(
-        f"most bytes allocated outside of these{_NO_PHASES}", MEMORY, default=None
-    )
-    peak_phase: str | None = metric(
-        f"the phase with the peak{_NO_PHASES}", text="own", default=None
-    )
-    growth_per_step: float | None = metric(
-        (
-            "growth of what is allocated at a step's end; null with fewer than three steps "
-            "(five in a snapshot)"
-        ),
-        MEMORY,
-        default=None,
-    )
-    growth_low: float | None = metric(
-        "low end of its 90 % range; null where it is", MEMORY, default=None
-    )
-    growth_high: float | None = metric(
-        "high end of its 90 % range; null where it is", MEMORY, default=None
-    )
-    growth: Verdict = metric(
-        (
-            "leak: steps leave allocations behind; growth: one allocation gets larger; "
-            "steady; or unknown"
-        ),
-        text="own",
-        default="unknown",
-    )
-    growth_at: str | None = metric(
-        (
-            "line of the program, without stacks the operator, with most of the growth; null "
-            "without growth"
-        ),
-        default=None,
-    )
-
-
 def stats_of_snapshot(devices: tuple[MemoryOfDevice, ...]) -> MemoryStats | None:
     """The figures of a snapshot's fullest GPU; None where it holds none."""
     if not devices:
@@ -292,39 +237,3 @@ def stats_of_snapshot(devices: tuple[MemoryOfDevice, ...]) -> MemoryStats | None
         growth.verdict,
         growth.sites[0].site if growth.sites else None,
     )
-
-
-def stats_of_printed(rows: Sequence[PrintedMemory]) -> MemoryStats | None:
-    """The most that a program printed, of all and after each phase, and whether it grows from line
-    to line; None where it printed nothing."""
-    if not rows:
-        return None
-    after: dict[str, list[PrintedMemory]] = {}
-    for row in rows:
-        after.setdefault(row.after, []).append(row)
-    most = {phase: max(row.allocated for row in alike) for phase, alike in after.items()}
-    peaks = [row.peak for row in rows if row.peak is not None]
-    growth = _growth_of_printed(max(after.values(), key=len))
-    return MemoryStats(
-        peak=max((*most.values(), *peaks)),
-        reserved=max((row.reserved for row in rows if row.reserved is not None), default=None),
-        forward=most.get("forward"),
-        backward=most.get("backward"),
-        optimizer=most.get("optimizer"),
-        other=most.get(""),
-        growth_per_step=growth,
-        growth="growth" if growth else "unknown",
-    )
-
-
-def _growth_of_printed(rows: Sequence[PrintedMemory]) -> float | None:
-    """Bytes that each step adds, where every line says more than the one before, warm-up aside;
-    None where not, or where lines number no steps."""
-    numbered = [(row.step, row.allocated) for row in rows[WARM_UP_LINES:] if row.step is not None]
-    if len(numbered) < FEWEST_LINES:
-        return None
-    first, *_, last = numbered
-    each = pairwise(numbered)
-    if last[0] <= first[0] or not all(now > before for (_, before), (_, now) in each):
-        return None
-    return (last[1] - first[1]) / (last[0] - first[0])

@@ -16,7 +16,7 @@ from traceanalyzer.analysis.memory.growth import (
     GrowthSite,
 )
 from traceanalyzer.analysis.memory.lives import at_moments
-from traceanalyzer.analysis.memory.measure import MemoryStats
+from traceanalyzer.analysis.memory.stats import MemoryStats
 from traceanalyzer.analysis.names.phase_names import Role
 from traceanalyzer.analysis.phases.roles import Phases
 from traceanalyzer.analysis.tables.op_memory import OUTSIDE, innermost_operator, makers

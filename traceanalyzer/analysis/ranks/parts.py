@@ -1,11 +1,11 @@
 """Recordings that one capture made one after the other (`collect torch --repeat 3`): figures are of
 the middle one, and what the others say of the step stands beside it."""
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from statistics import fmean
 
 from traceanalyzer.base import dataclass, digits
 from traceanalyzer.trace import Trace
@@ -33,7 +33,7 @@ def pooled(traces: Sequence[Trace], steps_ms: StepTimes) -> Pooled | None:
     if not all(steps for of_part in times.values() for steps in of_part):
         return None
     # Of several ranks the slowest is the step.
-    means = {number: max(map(fmean, of_part)) for number, of_part in times.items()}
+    means = {number: max(map(_mean, of_part)) for number, of_part in times.items()}
     order = sorted(means, key=lambda number: means[number])
     middle = order[(len(order) - 1) // 2]
     count = sum(len(of_part[0]) for of_part in times.values())
@@ -56,3 +56,7 @@ def _parts(traces: Sequence[Trace]) -> dict[int, list[Trace]]:
     is_alike = all(other == names[0] for other in names)
     is_whole = is_alike and len(set(names[0])) == len(names[0])
     return dict(found) if is_whole else {}
+
+
+def _mean(times: Sequence[float]) -> float:
+    return math.fsum(times) / len(times)

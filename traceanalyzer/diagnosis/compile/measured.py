@@ -9,10 +9,10 @@ from traceanalyzer.analysis.groups.first_steps import saved_of
 from traceanalyzer.base import NS_PER_MS, digits
 from traceanalyzer.diagnosis.compile import judged
 from traceanalyzer.diagnosis.compile.judged import CompileAdvice, CompileDiagnosis, number_of
-from traceanalyzer.diagnosis.finding import Finding, Recommendation
+from traceanalyzer.diagnosis.compile.reported import OnCompile
+from traceanalyzer.diagnosis.finding import Recommendation
 from traceanalyzer.replay.compile.measure import headline_log, measure_logs
 from traceanalyzer.replay.compile.model import EMPTY
-from traceanalyzer.replay.compile.regions import REGION
 from traceanalyzer.replay.compile.shares import with_trace
 from traceanalyzer.replay.compile.steps import StopwatchTimes, with_steps, with_stopwatch
 
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from traceanalyzer.trace.compile_log import CompileLog
 
 UNTIMED = StopwatchTimes()
-IN_EACH_STEP = ("graph-break", "recompilation")
-"""Ids begin so of findings whose remedy comes first: what they leave eager would be captured, not
-compiled."""
 
 
 class CompiledBy(NamedTuple):
@@ -82,13 +79,10 @@ def log_of(logs: "Sequence[CompileLog]", trace: "Trace") -> "CompileLog | None":
     )
 
 
-def on_compile(m: "Measurements") -> tuple[str, list[Finding], list[Recommendation]]:
-    """The answer, findings and remedies for a report on time. Their headroom is part of what other
-    findings have."""
-    logs = m.trace.compile_logs
-    if not logs and not any(map(REGION.match, m.trace.strings)):
-        return "", [], []
-    found = compiled_by(m, logs)
+def told_of(m: "Measurements") -> OnCompile:
+    """What a report on time says of what was compiled. Its headroom is part of what other findings
+    have."""
+    found = compiled_by(m, m.trace.compile_logs)
     diagnosis = diagnose_compile(found.compiled, found.step_ms)
     now = found.compiled.compile_s or 0.0
     advice = [
@@ -105,11 +99,8 @@ def on_compile(m: "Measurements") -> tuple[str, list[Finding], list[Recommendati
         )
         for a in diagnosis.recommendations
     ]
-    return (
-        diagnosis.headline,
-        [replace(one, headroom_ms=None) for one in diagnosis.findings],
-        advice,
-    )
+    findings = [replace(one, headroom_ms=None) for one in diagnosis.findings]
+    return OnCompile(diagnosis.headline, findings, advice)
 
 
 def _basis(advice: CompileAdvice, now_s: float) -> str:

@@ -4,7 +4,6 @@ tokens), and what to do about it: switches of its engine, not changes of a train
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from statistics import median_low
 from typing import NamedTuple
 
 import numpy as np
@@ -377,7 +376,8 @@ def _recorded(
     if count not in verifying:
         counts = ", ".join(f"{guesses:g}" for guesses in sorted(verifying))
         return f"recorded iterations verify {counts} guesses a request, none {count}"
-    requests = median_low([row.requests or 0 for row in verifying[count]])
+    sizes = sorted(row.requests or 0 for row in verifying[count])
+    requests = sizes[(len(sizes) - 1) // 2]
     alike = [row for row in verifying[count] if row.requests == requests]
     known = unprofiled(m, alike)
     if known is not None:

@@ -17,13 +17,13 @@ from traceanalyzer.analysis.algebra import texts_where
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.base import dataclass
+from traceanalyzer.replay.compile.model import REGION
 from traceanalyzer.replay.prediction import Prediction
 from traceanalyzer.replay.scenario import Scenario
 from traceanalyzer.replay.tape import Change
 from traceanalyzer.replay.whatif import Replay
 from traceanalyzer.trace import I64, Bool, RangeKind
 
-REGION = re.compile(r"^Torch-Compiled Region: *(?P<id>!?[\w/!]+)")
 CALL = re.compile(r"^## Call CompiledFxGraph (?P<key>\S+) ##$")
 FUNCTIONS = frozenset({"CompiledFunction", "CompiledFunctionBackward"})
 OPTIMIZER = re.compile(r"^Optimizer\.step#")

@@ -3,7 +3,7 @@ within a step goes with them."""
 
 import numpy as np
 
-from traceanalyzer.analysis.memory.measure import MemoryStats
+from traceanalyzer.analysis.memory.stats import MemoryStats
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import dataclass
 from traceanalyzer.replay.tape import Tape
