@@ -1,9 +1,12 @@
 """The JSON contract."""
 
+import dataclasses
 import json
+import math
 
 from tests.report.reports import empty, full, hostile
-from traceanalyzer.report.json import render_json
+from traceanalyzer.report import json as report_json
+from traceanalyzer.report.json import dump, dump_pieces, render_json
 
 
 def test_keys_are_those_of_the_contract():
@@ -84,3 +87,34 @@ def test_no_text_breaks_it_and_no_figure_is_nan_or_infinite():
     assert report["findings"][0]["headroom_ms"] is None
     assert report["findings"][0]["title"] == "<script>alert(1)</script>"
     assert report["tables"]["odd"][0]["total_ms"] is None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SlottedRow:
+    rank: int
+    name: str | None
+    share: float = 0.5
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PlainRow:
+    rank: int
+    name: str | None
+
+
+def test_many_rows_are_written_as_few_are(monkeypatch):
+    """Also where one has a figure or half a character, which this module writes its own way."""
+    plain = [PlainRow(i, None if i % 2 else "a") for i in range(50)]
+    figures = [SlottedRow(i, "a", 1 / 3 if i % 2 else math.nan) for i in range(50)]
+    halves = [PlainRow(i, "\ud800") for i in range(50)]
+    for rows in (plain, figures, halves):
+        few = dump({"rows": rows})
+        monkeypatch.setattr(report_json, "MANY_ROWS", 10)
+        assert dump({"rows": rows}) == few
+        assert "".join(dump_pieces({"rows": rows})) == few
+        monkeypatch.undo()
+
+
+def test_a_character_on_the_border_of_two_pieces_stays_whole(monkeypatch):
+    monkeypatch.setattr(report_json, "PIECE_BYTES", 3)
+    assert "".join(dump_pieces(["é中é中"])) == dump(["é中é中"])

@@ -1,9 +1,10 @@
 """Reports and rows as the JSON that other programs rely on: here alone is decided how a figure is
 written for one."""
 
+import codecs
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,8 @@ KEYS = (
 """In order of interest to someone who opens the file."""
 DECIMALS = 6
 """Of a millisecond: nanoseconds. More digits would be noise of the floating-point format."""
+MANY_ROWS = 10_000
+PIECE_BYTES = 1 << 20
 _PLAIN = {int, bool, type(None)}
 RENAMED = {"cls": "class"}  # fields that cannot have their published name in Python
 
@@ -41,9 +44,21 @@ def render_json(report: "Report") -> str:
 
 def dump(value: Any) -> str:
     """Any report value as JSON text."""
+    return _encoded(value).decode()
+
+
+def dump_pieces(value: Any) -> Iterator[str]:
+    """As `dump`, some of it at a time: a text of tens of MB is held once."""
+    encoded = _encoded(value)
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    for at in range(0, len(encoded), PIECE_BYTES):
+        yield decoder.decode(encoded[at : at + PIECE_BYTES])
+
+
+def _encoded(value: Any) -> bytes:
     return orjson.dumps(
-        as_plain(value), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
-    ).decode()
+        _until_written(value), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+    )
 
 
 @cache
@@ -55,21 +70,29 @@ def _names(kind: type[Any]) -> tuple[tuple[str, str], ...]:
 def as_plain(value: Any) -> Any:
     """Dataclasses as dicts, floats rounded to `DECIMALS`, not finite ones as None, text as valid
     Unicode."""
-    return _written(value.__class__)(value)
+    return _written(value.__class__, as_plain)(value)
+
+
+def _until_written(value: Any) -> Any:
+    """As `as_plain`, but many rows that are plain already stay as they are: as dicts they would take
+    more memory than their text."""
+    return _written(value.__class__, _until_written)(value)
 
 
 @cache
-def _written(kind: type[Any]) -> Callable[[Any], Any]:
+def _written(kind: type[Any], plain: Callable[[Any], Any]) -> Callable[[Any], Any]:
     if dataclasses.is_dataclass(kind):
         names = _names(kind)
-        return lambda value: {written: as_plain(getattr(value, name)) for name, written in names}
+        return lambda value: {written: plain(getattr(value, name)) for name, written in names}
     if issubclass(kind, float):
         return _float
     if issubclass(kind, str):
         return _text
     if issubclass(kind, dict):
-        return lambda value: {as_plain(key): as_plain(item) for key, item in value.items()}
-    return _list if issubclass(kind, list | tuple) else lambda value: value
+        return lambda value: {plain(key): plain(item) for key, item in value.items()}
+    if issubclass(kind, list | tuple):
+        return lambda value: _list(value, plain)
+    return lambda value: value
 
 
 def _float(value: float) -> float | None:
@@ -81,14 +104,31 @@ def _text(value: str) -> str:
     return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
 
 
-def _list(value: Sequence[Any]) -> list[Any]:
+def _list(value: Sequence[Any], plain: Callable[[Any], Any]) -> Sequence[Any]:
     kinds = set(map(type, value))
     kind = kinds.pop() if len(kinds) == 1 else None
     if kind is None or not dataclasses.is_dataclass(kind):
-        return list(map(as_plain, value))
+        return list(map(plain, value))
+    if plain is _until_written and len(value) > MANY_ROWS and _are_plain(value):
+        return value
     written = [name for _, name in _names(kind)]
     rows = zip(*plain_columns(value), strict=True)
     return [dict(zip(written, row, strict=True)) for row in rows]
+
+
+def _are_plain(rows: Sequence[Any]) -> bool:
+    """Whether the writer of JSON makes of rows (dataclasses with `slots`) what this module would: each
+    field, by the name that it has, is a whole number, a truth, a plain text or nothing."""
+    names = _names(rows[0].__class__)
+    if hasattr(rows[0], "__dict__") or any(name != written for name, written in names):
+        return False  # one that is asked for its `__dict__` makes it, and holds it from then on
+    columns = (map(attrgetter(name), rows) for name, _ in names)
+    return all(_is_plain(value) for column in columns for value in column)
+
+
+def _is_plain(value: Any) -> bool:
+    kind = value.__class__
+    return kind in _PLAIN or (kind is str and value.isascii())
 
 
 def plain_columns(rows: Sequence[Any]) -> list[list[Any]]:

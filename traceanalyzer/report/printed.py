@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import io
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from html import escape
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 from traceanalyzer.base import dataclass
 from traceanalyzer.report.document import Document, Paragraph, Row, Section, Table
 from traceanalyzer.report.format import DEFAULT_WIDTH, plain
-from traceanalyzer.report.json import RENAMED, dump, plain_columns
+from traceanalyzer.report.json import RENAMED, dump, dump_pieces, plain_columns
 
 WIDTH = 100  # columns in a notebook
 SCREEN_LINES = 24
@@ -45,6 +45,13 @@ class Result:
     def json(self) -> str:
         """For programs."""
         return self.printed.json()
+
+    def json_pieces(self) -> Iterator[str]:
+        """As `json`, some of it at a time."""
+        if type(self).json is Result.json:
+            yield from self.printed.json_pieces()
+        else:
+            yield self.json()
 
     def csv(self) -> str:
         """For a spreadsheet."""
@@ -93,6 +100,10 @@ class Printed(Result):
     def json(self) -> str:
         """Its values."""
         return dump(self.values)
+
+    def json_pieces(self) -> Iterator[str]:
+        """Its values."""
+        return dump_pieces(self.values)
 
     def csv(self) -> str:
         """Its rows."""

@@ -11,6 +11,7 @@ from tests.report.reports import empty, full, hostile, kernel
 from traceanalyzer.report.json import render_json
 from traceanalyzer.report.markdown.issue import render_markdown
 from traceanalyzer.report.privacy.redact import redact
+from traceanalyzer.report.privacy.secrets import Secrets
 from traceanalyzer.report.terminal.screen import render_terminal
 
 FORMATS = {
@@ -112,3 +113,18 @@ def test_a_kernels_short_name_is_hidden_where_only_its_full_name_is_marked():
     gap = replace(base.tables["gaps"][0], detail="ended by elementwise_kernel<Gate>")
     report = redact(replace(base, tables={"gaps": [gap], "kernels": [row]}), [re.compile("acme")])
     assert report.tables["gaps"][0].detail == "ended by kernel-1"
+
+
+def test_a_text_of_many_rows_is_cleaned_once(monkeypatch):
+    cleaned = []
+    clean = Secrets.clean
+
+    def counted(self, text):
+        cleaned.append(text)
+        return clean(self, text)
+
+    monkeypatch.setattr(Secrets, "clean", counted)
+    path = "see /home/" + "ada/run.py"
+    report = redact(replace(empty(), notes=["calm"] * 500 + [path] * 500))
+    assert report.notes == ["calm"] * 500 + ["see run.py"] * 500
+    assert (cleaned.count("calm"), cleaned.count(path)) == (1, 1)

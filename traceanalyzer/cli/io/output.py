@@ -27,6 +27,7 @@ WARNED = "traceanalyzer.warned"
 """Of a command: what is to be done with the text that it prints, and whether it warned of
 something."""
 BROKEN_PIPE = 141  # what a shell reports of a program that ends by SIGPIPE
+PIECE = 1 << 20  # characters of a result that are written at once
 NARROWEST = 60  # columns: narrower, tables lose their meaning; wider, lines cannot be followed
 WIDEST = 200
 IN_ASCII = str.maketrans(
@@ -70,12 +71,17 @@ def emit(document: "Result", output: Output) -> None:
 @contextmanager
 def emitted(document: "Result", output: Output) -> Iterator[None]:
     """As `emit`, but a file takes its place only after the block (see `written`)."""
+    about = _about_command()
+    is_kept = KEEP in about and WARNED not in about
+    if output.format == "json" and not is_kept and not is_terminal(sys.stdout):
+        with _written_after(document.json_pieces(), output.file):
+            yield
+        return
     if output.format == "terminal":
         text = document.terminal(terminal_width(), with_colour(output.file))
     else:
         text = getattr(document, output.format)()
-    about = _about_command()
-    if KEEP in about and WARNED not in about:
+    if is_kept:
         about[KEEP](text)
     with written_after(text, output.file):
         yield
@@ -98,9 +104,19 @@ def write_pieces(pieces: Iterable[bytes], file: Path) -> None:
 def written_after(text: str, file: Path | None) -> Iterator[None]:
     """As `write`, but a file takes its place only after the block: what else belongs to the result
     is done there, and both are done, or neither. Standard output is written before the block."""
+    if file is None and is_terminal(sys.stdout) and paged(text):
+        yield
+        return
+    with _written_after(_pieces(text), file):
+        yield
+
+
+@contextmanager
+def _written_after(pieces: Iterable[str], file: Path | None) -> Iterator[None]:
     if file is None:
-        _to_stdout(text)
-    with nullcontext() if file is None else _replaced_by([text.encode("utf-8", "replace")], file):
+        _to_stdout(pieces)
+    encoded = (piece.encode("utf-8", "replace") for piece in pieces)
+    with nullcontext() if file is None else _replaced_by(encoded, file):
         yield
 
 
@@ -187,18 +203,23 @@ def _about_command() -> dict[str, Any]:
     return {} if context is None else context.meta
 
 
-def _to_stdout(text: str) -> None:
+def _to_stdout(pieces: Iterable[str]) -> None:
     if sys.stdout is None:
         raise TraceAnalyzerError("standard output is closed; write to a file with -o FILE")
     try:
-        if is_terminal(sys.stdout) and paged(text):
-            return
-        sys.stdout.write(_encodable(text, sys.stdout.encoding or "ascii"))
+        for piece in pieces:
+            sys.stdout.write(_encodable(piece, sys.stdout.encoding or "ascii"))
         sys.stdout.flush()
     except BrokenPipeError:
         # Python flushes standard output once more when it ends, and would complain then.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(BROKEN_PIPE)
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """A text some of it at a time: what writes it all at once holds it twice more."""
+    for at in range(0, len(text), PIECE):
+        yield text[at : at + PIECE]
 
 
 def _encodable(text: str, encoding: str) -> str:

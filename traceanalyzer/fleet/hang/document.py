@@ -327,14 +327,14 @@ def _rects(
 def redacted_hang(hang: Hang, patterns: Sequence[re.Pattern[str]] = ()) -> Hang:
     """The report without paths, hosts and users; names that match a pattern become `name-1`,
     `name-2`, ..."""
-    culprits = [replace(one, host=HOST if one.host else None) for one in hang.culprits]
+    culprits = [replace(one, host=HOST) if one.host else one for one in hang.culprits]
     dead = [re.sub(r"on node \S+", f"on node {HOST}", text) for text in hang.dead]
     hidden = replace(hang, culprits=culprits, dead=dead, inputs=_renamed(hang.inputs))
     cleaned: Hang
     cleaned, purposes = redact_rows([hidden, list(hang.cells)], Run(()), patterns)
     cells: dict[str, dict[int, str]] = {}
     for purpose, row in zip(purposes, hang.cells.values(), strict=True):
-        cells.setdefault(purpose, {}).update(row)
+        cells[purpose] = cells[purpose] | row if purpose in cells else row
     return replace(cleaned, cells=cells)
 
 

@@ -1,6 +1,7 @@
 """What is known about a hang, as values: the verdict, the signals it rests on, and where each group
 stands."""
 
+import dataclasses
 import math
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,9 +30,9 @@ NO_WAIT = Wait(-1, Op(-1, ""), ())
 LISTED = 8  # ranks that a sentence lists
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class HangCulprit:
-    """A rank that the others wait for."""
+    """A rank that the others wait for. A job may have 100,000 without a dump."""
 
     rank: int = metric("rank of the job")
     host: str | None = metric("host, as NCCL's RAS or Inspector has it")

@@ -3,9 +3,10 @@ owner marks. Every text is looked at unless its field says that it is the produc
 (`metric(..., text="own")`: classes, causes, units)."""
 
 import dataclasses
+import operator
 import re
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeVar
 
 from traceanalyzer.base.figures import Text, text_kind_of
@@ -36,10 +37,23 @@ def redact_with(
         [(item.path, item.kind) for item in report.inputs], _texts([report, shown])
     )
     report = _with_paths(report, [""] * len(report.inputs))
-    cleaned, other = _walk([report, shown], lambda _, text: secrets.clean(text))
+    cleaned, other = _walk([report, shown], _cleaning(secrets))
     if patterns:
         cleaned, other = _hide_names([cleaned, other], cleaned.tables.get("kernels", []), patterns)
     return _with_paths(cleaned, secrets.inputs), other
+
+
+def _cleaning(secrets: Secrets) -> Change:
+    """Each text is cleaned once, however many rows have it."""
+    known: dict[str, str] = {}
+
+    def change(_: Text, text: str) -> str:
+        if text not in known:
+            known[text] = secrets.clean(text)
+        cleaned = known[text]
+        return text if cleaned == text else cleaned
+
+    return change
 
 
 def _with_paths(report: Report, paths: Sequence[str]) -> Report:
@@ -55,7 +69,7 @@ def redact_rows(rows: Any, run: Run, patterns: Sequence[re.Pattern[str]] = ()) -
     inputs = [*run.traces, *run.logs, *captures]
     recordings = [(one.path, one.source) for one in inputs]
     secrets = Secrets.of(recordings, _texts(rows))
-    cleaned = _walk(rows, lambda _, text: secrets.clean(text))
+    cleaned = _walk(rows, _cleaning(secrets))
     return _hide_names(cleaned, _kernels(cleaned), patterns) if patterns else cleaned
 
 
@@ -80,30 +94,44 @@ def _hide_names(value: Any, kernels: Sequence[Any], patterns: Sequence[re.Patter
 
 
 def _texts(value: Any) -> list[str]:
-    texts: list[str] = []
+    """The distinct texts, in their order."""
+    texts: dict[str, None] = {}
 
     def keep(_: Text, text: str) -> str:
-        texts.append(text)
+        texts[text] = None
         return text
 
     _walk(value, keep)
-    return texts
+    return list(texts)
 
 
 def _walk(value: Any, change: Change, what: Text = "name") -> Any:
     """A copy in which every text has been changed that is not the product's own; `what` its field
-    says it is."""
+    says it is. What has none is the same."""
+    if value is None or isinstance(value, int | float):
+        return value
     if isinstance(value, str):
         own = what == "own" or (what == "scenario" and "=" not in value)
         return value if own else change(what, value)
     inner = partial(_walk, change=change, what=what)
     if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
-        return type(value)(map(inner, value))
+        walked = type(value)(map(inner, value))
+        is_same = all(map(operator.is_, walked, value))
+        return value if is_same else walked
     if isinstance(value, dict):  # or tags, which are written their own way
         return type(value)(zip(value, map(inner, value.values()), strict=True))
     if not dataclasses.is_dataclass(type(value)):
         return value
     changed = {}
-    for f in dataclasses.fields(value):
-        changed[f.name] = _walk(getattr(value, f.name), change, text_kind_of(f))
-    return dataclasses.replace(value, **changed)
+    for name, kind in _text_kinds(value.__class__):
+        old = getattr(value, name)
+        new = _walk(old, change, kind)
+        if new is not old:
+            changed[name] = new
+    return dataclasses.replace(value, **changed) if changed else value
+
+
+@cache
+def _text_kinds(row: type[Any]) -> list[tuple[str, Text]]:
+    """The fields of a dataclass, and what the text of each is."""
+    return [(f.name, text_kind_of(f)) for f in dataclasses.fields(row)]
