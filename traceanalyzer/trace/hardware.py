@@ -3,9 +3,10 @@ device is."""
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import lru_cache, reduce
+from functools import cache, reduce
+from itertools import chain
 from operator import or_
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ the driver and MIG's bookkeeping keep up to a tenth. Sizes of different products
 further apart."""
 SAME_SPEED = 0.03  # makers round the bandwidth that clock and width of the memory's bus give
 MOST = 1e15  # what no figure of a GPU comes near to
+_ONE_GPU = re.compile(r"^\[\[gpu\]\]$", re.MULTILINE)
 _MAKER = re.compile(r"^(?:NVIDIA|AMD|Tesla|Graphics Device)\s+", re.IGNORECASE)
 _NUMBERS = (
     "sms",
@@ -177,7 +179,7 @@ class HardwareTable:
     @property
     def gpus(self) -> tuple[Hardware, ...]:
         """All of them."""
-        return (*self.own, *_builtin()["gpu"])
+        return (*self.own, *_builtin())
 
     def find(self, device: Device | None) -> Hardware | None:
         """The GPU that a recorded device is, never the nearest one. One that the table does not
@@ -185,9 +187,9 @@ class HardwareTable:
         lacks are those that were recorded."""
         if device is None:
             return None
-        found = next((gpu for gpu in self.gpus if gpu.describes(device)), None) or self._by_size(
-            device
-        )
+        known = chain(self.own, _builtin())
+        found = next((gpu for gpu in known if gpu.describes(device)), None)
+        found = found or self._by_size(device)
         if found is None:
             return stated_limits(device)
         return replace(found, sms=device.sm_count) if found.sms is None else found
@@ -213,9 +215,8 @@ def stated_limits(device: Device) -> Hardware | None:
     peak; None where it states no bandwidth. Of tensor cores recordings say nothing."""
     if not device.bandwidth:
         return None
-    of_generation = _builtin()["generation"].get(
-        "{}.{}".format(*device.compute_capability or (0, 0)), {}
-    )
+    generations = tomllib.loads(_texts()[0])["generation"]
+    of_generation = generations.get("{}.{}".format(*device.compute_capability or (0, 0)), {})
     lanes, threads, shared = (
         of_generation.get(f"{n}_per_sm") for n in ("fp32_lanes", "threads", "shared_kb")
     )
@@ -236,10 +237,22 @@ def stated_limits(device: Device) -> Hardware | None:
     )
 
 
-@lru_cache(maxsize=1)
-def _builtin() -> dict[str, Any]:
-    table = tomllib.loads(Path(__file__).with_name("hardware.toml").read_text(encoding="utf-8"))
-    return {**table, "gpu": tuple(map(_hardware, table["gpu"]))}
+def _builtin() -> Iterator[Hardware]:
+    """The GPUs of the table, each read when it is come to: most recordings are of one of the
+    first."""
+    return map(_gpu, range(1, len(_texts())))
+
+
+@cache
+def _gpu(number: int) -> Hardware:
+    return _hardware(tomllib.loads(_texts()[number]))
+
+
+@cache
+def _texts() -> list[str]:
+    """The table's text before its first GPU, and that of each GPU."""
+    table = Path(__file__).with_name("hardware.toml").read_text(encoding="utf-8")
+    return _ONE_GPU.split(table)
 
 
 def _check(entry: dict[str, Any]) -> None:
