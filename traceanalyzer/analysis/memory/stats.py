@@ -92,7 +92,7 @@ def _growth_of_printed(rows: Sequence[PrintedMemory]) -> float | None:
     if len(numbered) < FEWEST_LINES:
         return None
     first, *_, last = numbered
-    each = pairwise(numbered)
-    if last[0] <= first[0] or not all(now > before for (_, before), (_, now) in each):
+    rises = all(now > before for (_, before), (_, now) in pairwise(numbered))
+    if not rises or last[0] <= first[0]:
         return None
     return (last[1] - first[1]) / (last[0] - first[0])

@@ -138,8 +138,8 @@ def op_stats(rated: WithRoofline, *, by_shape: bool = False) -> Sequence[OpStats
 
     device_ms = [*times["device_total_ms"], *([left.device_total_ms] if left else [])]
     host_ms = [*times["host_self_ms"], *([left.host_self_ms] if left else [])]
-    by_time = sorted(range(len(device_ms)), key=lambda at: (-device_ms[at], -host_ms[at]))
-    return rows_made(by_time, row)
+    by_time = np.lexsort((-np.array(host_ms), -np.array(device_ms)))
+    return rows_made(by_time.tolist(), row)
 
 
 def _unattributed(rated: WithRoofline, device_self_ns: int) -> OpStats | None:
