@@ -22,7 +22,7 @@ from traceanalyzer.replay.changes.loops.joined_calls import (
 from traceanalyzer.replay.changes.loops.repetition import batched
 from traceanalyzer.replay.changes.syncs.syncs import syncs_removed
 from traceanalyzer.replay.changes.syncs.values import masks_spread
-from traceanalyzer.replay.host_speed import fitted_host
+from traceanalyzer.replay.host_speed import fitted_host, host_scaled
 from traceanalyzer.replay.recorded import make_tape
 from traceanalyzer.replay.simulate import step_time_ns
 from traceanalyzer.trace import CopyKind, MemoryKind
@@ -357,3 +357,33 @@ def test_the_host_is_not_made_slower_by_loading_that_took_another_time() -> None
     recorded_ms = step_time_ns(tape) / NS_PER_MS
     shares = [fitted_host((tape,), recorded_ms * off)[0] for off in (0.95, 1.0, 1.05)]
     assert max(shares) - min(shares) < 0.2
+
+
+def test_a_step_issued_ahead_of_the_device_says_how_fast_the_host_is() -> None:
+    def step(p: Program) -> None:
+        for _ in range(40):
+            within(p, "aten::mm", lambda p: p.spend(20).launch(GEMM, 100))
+        p.sync()
+
+    tape = tape_of(step)
+    step_ms = step_time_ns(tape) / NS_PER_MS
+    issued_ms = float(tape.dispatch.sum()) / tape.steps / NS_PER_MS
+    assert issued_ms < step_ms / 2, "the GPU bounds it"
+    usual = fitted_host((tape,), step_ms)[0]
+    shares = [fitted_host((tape,), step_ms, issued_ms * share)[0] for share in (0.4, 0.8)]
+    assert shares == [pytest.approx(0.4, abs=0.1), pytest.approx(0.8, abs=0.1)]
+    assert fitted_host((tape,), step_ms, step_ms)[0] == usual, "it waited for the device"
+
+
+def test_a_stopwatch_shorter_than_any_usual_host_is_met_by_the_host_and_not_by_the_device() -> None:
+    def step(p: Program) -> None:
+        for _ in range(40):
+            p.spend(3_000)
+            within(p, "aten::mm", lambda p: p.spend(20).launch(GEMM, 100))
+        p.sync()
+
+    tape = tape_of(step)
+    step_ms = step_time_ns(tape) / NS_PER_MS
+    share, own = fitted_host((tape,), step_ms / 3)
+    (left,) = host_scaled((tape,), share, own)
+    assert step_time_ns(left) / NS_PER_MS == pytest.approx(step_ms / 3, rel=0.03)

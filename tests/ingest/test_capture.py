@@ -7,6 +7,7 @@ import pytest
 from tests.analysis.build import TraceBuilder
 from traceanalyzer import analyze, load
 from traceanalyzer.ingest.capture import with_side_files
+from traceanalyzer.ingest.unprofiled import stopwatch_of
 from traceanalyzer.trace import Process, Run
 
 ENVIRONMENT = {
@@ -136,6 +137,14 @@ def test_nothing_beside_the_trace(tmp_path):
     assert report.metrics.unprofiled_source != "measured"
     assert report.tables["conditions"] == []
     assert not any("Profiling slowed" in note for note in report.notes)
+
+
+def test_the_hosts_shortest_step_is_known_where_the_device_has_a_clock(tmp_path):
+    known = {"step_time_ms": 28.4, "clock": "cuda_events", "host_ms": {"min": 18.6, "median": 28.3}}
+    found = stopwatch_of(known)
+    assert found is not None
+    assert found.host_ns == 18_600_000
+    assert stopwatch_of(known | {"clock": "host"}).host_ns is None
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,7 @@ def stopwatch_of(values: dict[str, Any]) -> Stopwatch | None:
     unit = values.get("unit")
     steady = _steady(values)
     first = list(map(_ns, items(values.get("first_steps_ms"))))
+    on_device = values.get("clock") == "cuda_events"
     roughly = None if steady else _range_of_steps(values, step_ns, low, high)
     low, high = roughly or (low, high)
     return Stopwatch(
@@ -57,14 +58,14 @@ def stopwatch_of(values: dict[str, Any]) -> Stopwatch | None:
         high_ns=high,
         steady=steady,
         roughly=roughly is not None,
-        after_profiler=values.get("after_profiler") is True
-        and values.get("clock") == "cuda_events",
+        after_profiler=values.get("after_profiler") is True and on_device,
         unit=unit if isinstance(unit, str) else None,
         first_ns=() if None in first else tuple(filter(None, first)),
         from_first=values.get("from_first") is True,
         eager_ns=_ns(values.get("eager_step_ms")),
         eager_reach_ns=_eager_reach(values, step_ns),
         loader_ns=_loader(values),
+        host_ns=_ns(mapping(values.get("host_ms")).get("min")) if on_device else None,
     )
 
 

@@ -47,6 +47,9 @@ FIT_TOLERANCE = 0.03
 """A replay that is this near to the stopwatch needs no other host: clocks differ by as much from
 run to run."""
 OF_RANGE = 1.64  # standard deviations to each side that hold nine in ten
+AHEAD = 0.85
+"""A step that the host issued in less than this share of its time was issued ahead of the device."""
+SHORTEST_OP_NS = 1_000  # what a device op takes that keeps nobody waiting
 LEAST_SHARE = 0.3
 """Less of the dispatch was left in no recording. A step that is shorter still waits less for what
 the host does besides."""
@@ -80,7 +83,7 @@ def without_profiler(
     tapes = tuple(map(with_graphs_untraced, traced))
     if measured is not None:
         tapes = _with_empty_queue(tapes, measured.step_ms)
-        share, own = fitted_host(tapes, measured.step_ms)
+        share, own = fitted_host(tapes, measured.step_ms, measured.host_ms)
         low_share = share * low
         high_share = share * high
     else:
@@ -161,12 +164,15 @@ def share_of_capture(trace: Trace) -> tuple[float, float]:
     return min(share, DISPATCH_SHARE_OF_CAPTURES) if trace.operators_slowed else share, within
 
 
-def fitted_host(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[float, float]:
+def fitted_host(
+    tapes: tuple[Tape, ...], measured_ms: float, ahead_ms: float | None = None
+) -> tuple[float, float]:
     """Shares of the dispatch, and of the host's own work, with which the replay takes about as long
     as was measured.
 
-    Many hosts lead to the same step where the GPU bounds it: of those the mean, as likely as shares
-    of the dispatch are in other recordings. A host that is only not slower than the GPU is faster
+    Many hosts lead to the same step where the GPU bounds it: of those the one that issues a step as
+    fast as was seen where it ran ahead of the device (`ahead_ms`), else the mean, as likely as
+    shares of the dispatch are in other recordings. A host that is only not slower than the GPU is faster
     than usual. Where the recorded device work alone takes longer than the timed steps (other data,
     other clocks), they say nothing of the host, which is as fast as usual. Loading, and other long
     work of the host, takes another time in another run, and what it is off by says nothing of the
@@ -191,7 +197,7 @@ def fitted_host(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[float, flo
     if takes(0.0, 0.0) > high:
         return usual, 1.0
     if fastest > high:
-        return least_left, bisected(lambda own: takes(least_left, own) <= high, 0.0, 1.0)
+        return least_left, bisected(lambda own: takes(least_left, own) <= measured_ms, 0.0, 1.0)
     slowest = takes(1.0)
     if slowest < low:
         return 1.0, 1.0
@@ -199,7 +205,25 @@ def fitted_host(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[float, flo
         least_left if fastest >= low else bisected(lambda one: takes(one) < low, least_left, 1.0)
     )
     most = 1.0 if slowest <= high else bisected(lambda one: takes(one) <= high, least, 1.0)
+    any_host = fastest >= low
+    if any_host and ahead_ms is not None and ahead_ms < AHEAD * measured_ms:
+        return _share_ahead(tapes, ahead_ms, most), 1.0
     return _mean_between(usual, within / OF_RANGE, least, most), 1.0
+
+
+def _share_ahead(tapes: Sequence[Tape], ahead_ms: float, most: float) -> float:
+    """Share of the dispatch with which the host issues a step as fast as where it ran ahead."""
+    idle = tuple(map(_with_idle_device, tapes))
+
+    def in_time(share: float) -> bool:
+        return replay_step_ms(host_scaled(idle, share)) <= ahead_ms
+
+    return bisected(in_time, 0.0, most)
+
+
+def _with_idle_device(tape: Tape) -> Tape:
+    """The tape with device work that keeps the host waiting nowhere."""
+    return tape.retimed(np.minimum(tape.duration, SHORTEST_OP_NS))
 
 
 def _slowest_ms(tapes: tuple[Tape, ...], of_tape: Callable[[Tape], float]) -> float:

@@ -221,6 +221,9 @@ class Stopwatch:
     eager_reach_ns: int = 0  # half of its 90 % interval
     # of a step, waiting for batches of DataLoaders; None where none was asked or it was not timed
     loader_ns: int | None = None
+    host_ns: int | None = None
+    """The shortest step by the host's clock: the first ones after the device was waited for are
+    issued ahead of it. None without a device's clock, by which alone that can be told."""
 
 
 @dataclass(frozen=True)

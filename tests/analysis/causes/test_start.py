@@ -70,3 +70,12 @@ def test_what_an_op_waited_for_was_over_at_its_end_or_with_the_launch() -> None:
     assert lag(late(700)) == 0, "it ran on"
     assert lag(late(20)) == 470_000, "launched at 30"
     assert lag(TraceBuilder().kernel("alone", 10, 20)) == 0
+
+
+def test_the_first_op_of_a_stream_says_nothing_of_what_a_launch_takes() -> None:
+    b = TraceBuilder()
+    for n, start in enumerate((77_000, 77_101, 77_202)):
+        b.call("cudaLaunchKernel", 10 * n, 10 * n + 4, n)
+        b.kernel("queued", start, start + 100, n, stream=7)
+    starts = measure(b.build()).started.starts
+    assert starts.latency.tolist() == [8_000] * 3, "it waited for work that was not recorded"

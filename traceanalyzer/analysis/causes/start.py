@@ -46,6 +46,8 @@ USUAL_PAUSE_NS = 20_000
 DEFAULT_LATENCY_NS = 8_000
 """From a launch call's start to its op's, where no launch to an idle stream was recorded."""
 DEFAULT_PAUSE_NS = 1_000
+LONGEST_LATENCY_NS = 1_000_000
+"""A kernel that seems to have waited for nothing for longer waited for work before the recording."""
 LATENCY_RATIO = 2
 """A launch to an idle stream that took so many times the usual met something else on its way."""
 
@@ -160,8 +162,10 @@ def _latency(linked: Linked, alone: Bool, follows: Bool) -> I32 | I64:
     result = np.full(len(ops), DEFAULT_LATENCY_NS, own.dtype)
     call = linked.launch[launched]
     latency = result[launched]
-    shown = alone[launched] & (own >= 0)
     kinds = linked.api_kind[call]
+    # graphs of many kernels take as long, and pageable memory is copied first
+    soon = (own <= LONGEST_LATENCY_NS) | (kinds != ApiKind.LAUNCH)
+    shown = alone[launched] & (own >= 0) & soon
     if not (call[1:] > call[:-1]).all():
         first = np.empty(len(calls), np.int32)
         rows = np.arange(len(call), dtype=np.int32)

@@ -157,11 +157,13 @@ class StepKinds:
 
 @dataclass(frozen=True)
 class UnprofiledTime:
-    """A step timed without the profiler, ms: the median and its 90 % interval."""
+    """A step timed without the profiler, ms: the median and its 90 % interval; `host_ms` is what the
+    host took for one that it issued ahead of the device, or more. None where that is not known."""
 
     step_ms: float
     low_ms: float
     high_ms: float
+    host_ms: float | None = None
 
 
 def unprofiled_time(trace: Trace) -> UnprofiledTime | None:
@@ -171,8 +173,12 @@ def unprofiled_time(trace: Trace) -> UnprofiledTime | None:
         step = trace.unprofiled_step_ns
         stopwatch = trace.stopwatch
         low, high = (stopwatch.low_ns, stopwatch.high_ns) if stopwatch else (None, None)
+        host = stopwatch.host_ns if stopwatch else None
         return UnprofiledTime(
-            ms(step), ms(step if low is None else low), ms(step if high is None else high)
+            ms(step),
+            ms(step if low is None else low),
+            ms(step if high is None else high),
+            None if host is None else ms(host),
         )
     if trace.stopwatch is not None or trace.only_step_times or not len(trace.step_timings):
         return None
