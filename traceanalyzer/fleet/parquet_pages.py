@@ -122,6 +122,16 @@ def _struct(data: bytes, at: int, wanted: Wanted, deeper: int) -> tuple[Fields, 
 def _value(data: bytes, at: int, kind: int, wanted: Any, deeper: int) -> Read:
     if wanted and kind != (_LIST if isinstance(wanted, list) else _STRUCT):
         raise ValueError("a field is of another type")
+    if kind not in (_LIST, _STRUCT):
+        return _alone(data, at, kind)
+    if not deeper:
+        raise ValueError("a header is deeper than any")
+    if kind == _LIST:
+        return _list(data, at, wanted[0] if wanted else NOTHING, deeper - 1)
+    return _struct(data, at, wanted, deeper - 1)
+
+
+def _alone(data: bytes, at: int, kind: int) -> tuple[Any, int]:
     if kind in (_TRUE, _FALSE):
         return kind == _TRUE, at
     if kind == _BYTE:
@@ -133,10 +143,6 @@ def _value(data: bytes, at: int, kind: int, wanted: Any, deeper: int) -> Read:
     if kind == _BINARY:
         length, at = _varint(data, at)
         return None, at + length
-    if kind == _LIST and deeper:
-        return _list(data, at, wanted[0] if wanted else NOTHING, deeper - 1)
-    if kind == _STRUCT and deeper:
-        return _struct(data, at, wanted, deeper - 1)
     raise ValueError("a header holds no such value")
 
 

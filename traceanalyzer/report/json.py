@@ -33,6 +33,7 @@ DECIMALS = 6
 """Of a millisecond: nanoseconds. More digits would be noise of the floating-point format."""
 MANY_ROWS = 10_000
 PIECE_BYTES = 1 << 20
+Change = Callable[[Any], Any]
 _PLAIN = {int, bool, type(None)}
 RENAMED = {"cls": "class"}  # fields that cannot have their published name in Python
 
@@ -80,7 +81,7 @@ def _until_written(value: Any) -> Any:
 
 
 @cache
-def _written(kind: type[Any], plain: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _written(kind: type[Any], plain: Change) -> Change:
     if dataclasses.is_dataclass(kind):
         names = _names(kind)
         return lambda value: {written: plain(getattr(value, name)) for name, written in names}
@@ -104,7 +105,7 @@ def _text(value: str) -> str:
     return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
 
 
-def _list(value: Sequence[Any], plain: Callable[[Any], Any]) -> Sequence[Any]:
+def _list(value: Sequence[Any], plain: Change) -> Sequence[Any]:
     kinds = set(map(type, value))
     kind = kinds.pop() if len(kinds) == 1 else None
     if kind is None or not dataclasses.is_dataclass(kind):

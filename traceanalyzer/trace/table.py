@@ -136,7 +136,8 @@ def constant_column(
 ) -> NDArray[Any]:
     """A column of so many rows that are all this value; it takes no memory, and cannot be written
     to."""
-    repeated: NDArray[Any] = np.ndarray((rows,), dtype, np.array(value, dtype), strides=(0,))
+    element = np.array(value, dtype)
+    repeated: NDArray[Any] = np.ndarray((rows,), dtype, element, strides=(0,))
     repeated.flags.writeable = False
     return repeated
 

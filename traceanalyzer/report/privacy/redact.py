@@ -120,8 +120,10 @@ def _walk(value: Any, change: Change, what: Text = "name") -> Any:
         return value if is_same else walked
     if isinstance(value, dict):  # or tags, which are written their own way
         return type(value)(zip(value, map(inner, value.values()), strict=True))
-    if not dataclasses.is_dataclass(type(value)):
-        return value
+    return _walked_row(value, change) if dataclasses.is_dataclass(type(value)) else value
+
+
+def _walked_row(value: Any, change: Change) -> Any:
     changed = {}
     for name, kind in _text_kinds(value.__class__):
         old = getattr(value, name)
