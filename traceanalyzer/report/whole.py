@@ -31,6 +31,7 @@ FEW = 3  # figures of a group that are zero or unknown: below, each has its line
 NAMED = 5  # of these that are named on one line
 TABLE_ROWS = 5
 """Rows of a table within the report in a terminal; the table's own command prints all."""
+SPARED_ROWS = 1  # to leave out so few takes as many lines as they do
 QUOTED_MFU = 0.01  # below, matmuls are not what the program is about
 FIRST_EVIDENCE = 3  # figures of a finding where there is little room
 ASSUMES = "Assumes: "
@@ -270,24 +271,31 @@ def figures_of_step(report: Report) -> Section:
 def groups_of_figures(report: Report) -> list[Section]:
     """Figures that belong together."""
     return [
-        _facts(title, _with_nothing_on_a_line(facts), Weight.GROUP, folded=True)
+        _facts(
+            step_facts.with_basis(report, title),
+            _with_nothing_on_a_line(facts),
+            Weight.GROUP,
+            folded=True,
+        )
         for title, facts in step_facts.step_groups(report)
     ]
 
 
 def _with_nothing_on_a_line(facts: Sequence[Fact]) -> list[Fact]:
-    """The figures, of which many are zero or unknown on one line at the end."""
-    nothing = [fact for fact in facts if _is_nothing(fact)]
-    if len(nothing) < FEW:
+    """The figures, of which many are zero, or unknown, on one line each at the end."""
+    zero = [fact for fact in facts if fact.value.split(" ")[0] in ("0", "0%")]
+    unknown = [fact for fact in facts if fact.value.startswith(NOT_AVAILABLE)]
+    if len(zero) + len(unknown) < FEW:
         return list(facts)
-    known = [fact for fact in facts if not _is_nothing(fact)]
-    named = ", ".join(fact.label for fact in nothing[:NAMED])
-    left = len(nothing) - NAMED
-    return [*known, Fact("zero or unknown", f"{named} and {left} more" if left > 0 else named)]
+    known = [fact for fact in facts if fact not in zero and fact not in unknown]
+    ends = (("zero", zero), ("not known", unknown))
+    return [*known, *(Fact(label, _names_of(some)) for label, some in ends if some)]
 
 
-def _is_nothing(fact: Fact) -> bool:
-    return fact.value.split(" ")[0] in ("0", "0%", NOT_AVAILABLE)
+def _names_of(facts: Sequence[Fact]) -> str:
+    names = ", ".join(fact.label for fact in facts[:NAMED])
+    left = len(facts) - NAMED
+    return f"{names} and {left} more" if left > 0 else names
 
 
 def devices_overall(report: Report) -> list[Section]:
@@ -342,7 +350,8 @@ def _table(
     folded: bool = False,
     **of_table: Any,
 ) -> Section:
-    table = Table(
-        rows, origin_ns=step_facts.moments_origin(report), **{"limit": TABLE_ROWS, **of_table}
-    )
+    options = {"limit": TABLE_ROWS, **of_table}
+    if options["limit"] is not None and len(rows) <= options["limit"] + SPARED_ROWS:
+        options["limit"] = None
+    table = Table(rows, origin_ns=step_facts.moments_origin(report), **options)
     return Section(title, [table], is_minor=True, folded=folded, weight=weight)

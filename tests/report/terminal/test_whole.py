@@ -1,13 +1,21 @@
 """The report in a terminal."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
+from tests.analyzed import reported
+from tests.recorded import ROOT
 from tests.report.reports import empty, full, hostile
 from tests.report.snapshots import matches_snapshot
+from traceanalyzer.report.document import Fact
+from traceanalyzer.report.outline import step_facts
+from traceanalyzer.report.outline.step_facts import with_basis
 from traceanalyzer.report.terminal.screen import render_screen, render_terminal
+from traceanalyzer.report.whole import _with_nothing_on_a_line
 
+SAMPLE = ROOT / "sample_traces" / "sync_bound"
 SECTIONS = [
     "Summary",
     "Metrics",
@@ -63,3 +71,33 @@ def test_names_are_neither_markup_nor_escape_sequences():
 @pytest.mark.parametrize("report", [full(), empty(), hostile()], ids=["full", "empty", "hostile"])
 def test_there_is_no_nan(report):
     assert not {"nan", "inf", "None"} & set(render_terminal(report).split())
+
+
+def groups_of(report):
+    return dict(step_facts.step_groups(report))
+
+
+def test_no_figure_of_a_group_stands_among_the_key_figures_too():
+    groups = groups_of(reported(SAMPLE))
+    assert [fact.label for fact in groups["Utilisation"]] == ["room"]
+    assert "steps/s" not in [fact.label for fact in groups["Throughput"]]
+
+
+def test_two_figures_of_a_group_have_two_names():
+    for title, facts in groups_of(reported(SAMPLE)).items():
+        labels = [fact.label for fact in facts]
+        assert len(set(labels)) == len(labels), title
+
+
+def test_a_group_says_where_it_is_not_of_the_summarys_step():
+    report = reported(SAMPLE)
+    assert with_basis(report, "Roofline") == "Roofline, as recorded"
+    assert with_basis(report, "Utilisation") == "Utilisation"
+    recorded = replace(report, metrics=replace(report.metrics, unprofiled=None))
+    assert with_basis(recorded, "Roofline") == "Roofline"
+
+
+def test_zero_is_not_unknown():
+    facts = [Fact("a", "0 us"), Fact("b", "0%"), Fact("c", "n/a (why)"), Fact("d", "1 ms")]
+    shown = [(fact.label, fact.value) for fact in _with_nothing_on_a_line(facts)]
+    assert shown == [("d", "1 ms"), ("zero", "a, b"), ("not known", "c")]

@@ -139,7 +139,8 @@ def _own_work_outside(m: Measurements) -> float:
         return 0.0
     activity = timed.activity[timed.device]
     work = subtract(activity.busy, activity.exposed_communication)
-    inside = work.total_within((int(timed.steps.start[0]), int(timed.steps.end[-1])))
+    of_steps = (int(timed.steps.start[0]), int(timed.steps.end[-1]))
+    inside = work.total_within(of_steps)
     return 1.0 - inside / work.total if work.total else 0.0
 
 

@@ -215,7 +215,10 @@ def _sections(job: Job) -> list[Section]:
             heat and heat.folded is not None,
             Section("Stages", [Drawing(partial(_picture, "stages", heat, darkest))]),
         ),
-        (len(job.worst) > len(job.culprits) > 0, Section("Worst ranks", [Table(job.worst)])),
+        (
+            len(job.worst) > len(job.culprits) > 0,
+            Section("Worst ranks", [Table(job.worst)]),
+        ),
         (
             job.pipeline,
             Section("Pipeline", [slowdown_facts(job.pipeline) if job.pipeline else None]),

@@ -195,7 +195,10 @@ def _step(report: Report, details: Details) -> list[Part | None]:
         RECORDED if known and report.metrics.unprofiled is not None else None,
         Facts(known),
         Drawing(partial(_not_known, unknown)) if unknown else None,
-        *(FoldedParts(title, [Facts(facts)]) for title, facts in groups),
+        *(
+            FoldedParts(step_facts.with_basis(report, title), [Facts(facts)])
+            for title, facts in groups
+        ),
         *_folded(report, "steps", "critical_path", "phases", "modules"),
     ]
 

@@ -1,6 +1,8 @@
 """The figures of a step in groups, with their definitions, before they are drawn."""
 
 import dataclasses
+from collections import Counter
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
@@ -27,11 +29,20 @@ STEP_GROUPS = {
     "first_steps": "First steps of the process",
     "counters": "GPU counters",
     "regularity": "Regularity of the steps",
-    "latency": "Latency of requests",
+    "latency": "Latency, where a step is a request",
     "memory": "Memory",
     "program": "The program",
     "phases": "Phases of the step",
 }
+SUMMED_UP = (
+    "step_time_ms",
+    "budget_ms",
+    "idle_ms",
+    "unprofiled",
+    "unprofiled_step_time_ms",
+    "unprofiled_source",
+)
+"""What the summary and the table of step times say."""
 OF_SOME_INPUTS = (
     "coverage",
     "repeats",
@@ -51,6 +62,21 @@ OF_SOME_INPUTS = (
 )
 """Groups that only some kinds of input have; a report of others need not say that they are
 missing."""
+AS_RECORDED = ("critical_path", "communication", "launches", "host", "roofline", "latency")
+"""Groups that are of the recorded step, whatever the summary speaks of."""
+QUOTED = (
+    "samples_per_s",
+    "tokens_per_s",
+    "steps_per_s",
+    "ms_per_sample",
+    "mfu",
+    "attainable_mfu",
+    "sol",
+    "gpu_busy_share",
+    "least_bandwidth_gbs",
+    "bandwidth_share",
+)
+"""Figures of throughput and utilisation that stand among the key figures."""
 ONLY_KNOWN = ("throughput", "utilisation", "program")  # most of their figures need to be asked for
 EXPLAINED = "traceanalyzer explain {} says what it means and how it was decided."
 GLOSSARY = (
@@ -87,9 +113,9 @@ def shown_step_time(time: StepTime) -> Any:
 
 def step_figures(report: Report) -> list[Fact]:
     """The single figures of a step."""
-    # Of the step without the profiler, time and source are figures of their own, and its parts the
-    # budget.
-    others = ("step_time_ms", "budget_ms", "idle_ms", "unprofiled", *STEP_GROUPS)
+    others = [*SUMMED_UP, *STEP_GROUPS]
+    if report.metrics.compile is None:
+        others.append("compile")  # most programs do not compile
     return [
         _fact(f, getattr(report.metrics, f.name))
         for f in dataclasses.fields(Metrics)
@@ -104,11 +130,19 @@ def step_groups(report: Report) -> list[tuple[str, list[Fact]]]:
         for f in dataclasses.fields(Metrics)
         if f.name in STEP_GROUPS
     )
-    return [
+    groups = [
         (STEP_GROUPS[f.name], _group(f, of))
         for f, of in known
         if of is not None or f.name not in OF_SOME_INPUTS
     ]
+    return [(title, facts) for title, facts in groups if facts]
+
+
+def with_basis(report: Report, title: str) -> str:
+    """A group's title, with what its figures are of where that is not the summary's step."""
+    recorded = report.metrics.unprofiled is not None
+    is_recorded = title in [STEP_GROUPS[name] for name in AS_RECORDED]
+    return f"{title}, as recorded" if recorded and is_recorded else title
 
 
 def _group(f: dataclasses.Field[Any], value: Any) -> list[Fact]:
@@ -118,7 +152,8 @@ def _group(f: dataclasses.Field[Any], value: Any) -> list[Fact]:
         times = [(field, getattr(value, field.name)) for field in dataclasses.fields(value)]
         return [_phase(field, time) for field, time in times if time]
     if f.name in ONLY_KNOWN:
-        return [fact for fact in facts_of(value) if not fact.value.startswith(NOT_AVAILABLE)]
+        facts = facts_of(value, without=QUOTED)
+        return [fact for fact in facts if not fact.value.startswith(NOT_AVAILABLE)]
     if not any(filter(is_figure, vars(value).values())):
         return [Fact(label(f.name), "none in the measured steps")]
     return facts_of(value)
@@ -130,9 +165,17 @@ def _phase(f: dataclasses.Field[Any], time: Any) -> Fact:
     return Fact(f.name, text, f.metadata["definition"])
 
 
-def facts_of(measurement: Any) -> list[Fact]:
-    """The figures of a measurement."""
-    return [_fact(f, getattr(measurement, f.name)) for f in dataclasses.fields(measurement)]
+def facts_of(measurement: Any, without: Sequence[str] = ()) -> list[Fact]:
+    """The figures of a measurement, each under a name of its own."""
+    fields = [f for f in dataclasses.fields(measurement) if f.name not in without]
+    facts = [_fact(f, getattr(measurement, f.name)) for f in fields]
+    times = Counter(fact.label for fact in facts)
+    return [
+        dataclasses.replace(fact, label=f.name.replace("_", " "))
+        if times[fact.label] > 1 and f.metadata.get("unit") == "share"
+        else fact
+        for f, fact in zip(fields, facts, strict=True)
+    ]
 
 
 def _fact(f: dataclasses.Field[Any], value: Any) -> Fact:
