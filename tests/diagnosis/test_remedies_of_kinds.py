@@ -13,6 +13,7 @@ from tests.diagnosis.test_remedies import ADD, GEMM, copy, program, step_us, wit
 from traceanalyzer.base.figures import NS_PER_MS
 from traceanalyzer.diagnosis.remedies.data import COPIED_AHEAD
 from traceanalyzer.diagnosis.remedies.host import remove_syncs
+from traceanalyzer.diagnosis.remedies.loops import ENSEMBLES
 from traceanalyzer.replay.changes.fusion import Reading
 from traceanalyzer.replay.changes.loops.joined_calls import (
     ensembles_joined,
@@ -25,6 +26,7 @@ from traceanalyzer.replay.changes.syncs.values import masks_spread
 from traceanalyzer.replay.host_speed import fitted_host, host_scaled
 from traceanalyzer.replay.recorded import make_tape
 from traceanalyzer.replay.simulate import step_time_ns
+from traceanalyzer.replay.whatif import FASTER_HOST
 from traceanalyzer.trace import CopyKind, MemoryKind
 
 if TYPE_CHECKING:
@@ -387,3 +389,18 @@ def test_a_stopwatch_shorter_than_any_usual_host_is_met_by_the_host_and_not_by_t
     share, own = fitted_host((tape,), step_ms / 3)
     (left,) = host_scaled((tape,), share, own)
     assert step_time_ns(left) / NS_PER_MS == pytest.approx(step_ms / 3, rel=0.03)
+
+
+def test_one_call_for_all_takes_no_less_than_a_call_for_one() -> None:
+    def step(p: Program, many: int) -> None:
+        for _ in range(many):
+            one_member(p, "aten::relu", 17, 1)
+
+    all_members = program(partial(step, many=20)).replay
+    one = program(partial(step, many=1)).replay
+    assert all_members is not None
+    assert one is not None
+    promise = all_members.predict(ENSEMBLES)
+    assert promise.step_ms is not None
+    assert promise.low_ms == pytest.approx(one.base_ms / FASTER_HOST, rel=0.15)
+    assert one.base_ms / FASTER_HOST < promise.step_ms

@@ -53,6 +53,8 @@ class Scenario:
     most_slowed: float = math.inf
     """How many times longer lower clocks can make matrix kernels at most, where the recordings show
     it."""
+    joins: bool = False
+    """Whether it is about calls that become one: that takes no less than one of them does now."""
     least: float = 0.0  # share of the step that is left whatever the change gains
 
 

@@ -7,7 +7,10 @@ its scenario can cost something."""
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
+
+import numpy as np
 
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.tables.timing import UnprofiledTime
@@ -51,6 +54,8 @@ LEAST_OF_STEP = 0.25
 leaves out."""
 LEAST_DEVICE_WORK = 0.92
 """The same device work takes no less than this share of its recorded time in another run: clocks."""
+FASTER_HOST = 1.6
+"""A host was up to so many times as fast in another process of the same program."""
 MOST_SPEEDUP = 100.0
 """What would leave less of the step than this is the step itself: there is nothing to predict."""
 NOTHING_ELSE = "hardly anything of the step would be left: it is nothing but what this removes"
@@ -281,6 +286,8 @@ class Replay:
             high = max(high, slow)
             if errors.keeps_device_work:
                 low = max(low, self._least_by_device_ms(scenario, step))
+            if scenario.joins:
+                low = max(low, min(self._least_by_one_call_ms(scenario), step))
             with_today = max(step, on_slow)
         if with_today < base:
             high = min(high, max(with_today, SURE_GAIN * base))
@@ -294,6 +301,18 @@ class Replay:
         works = [float(tape.duration.sum()) / tape.steps / NS_PER_MS for tape in changed]
         busy = max(works, default=0.0) * self.scale
         return LEAST_DEVICE_WORK * busy if busy <= step else 0.0
+
+    def _least_by_one_call_ms(self, scenario: Scenario) -> float:
+        """What a step with one call instead of several takes at least: what it would take if that
+        call had no more data than each has now, on the fastest host that this one may turn into."""
+        changed = _changed(scenario.change, self.typical) or ()
+        pairs = zip(changed, self.typical, strict=False)
+        one_call = [
+            replace(after, duration=np.minimum(after.duration, before.duration))
+            for after, before in pairs
+        ]
+        times = step_times_ns(one_call, scenario.begin) if one_call else [0.0]
+        return scenario.step_of_run(times) / NS_PER_MS * self.scale / FASTER_HOST
 
     def _modelled_range(
         self, scenario: Scenario, step: float, slow: float, on_slow: float

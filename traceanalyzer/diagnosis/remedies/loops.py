@@ -34,24 +34,26 @@ from traceanalyzer.replay.changes.optimizer import optimizer_by_lists, optimizer
 from traceanalyzer.replay.scenarios import FUSED_OPTIMIZER
 from traceanalyzer.replay.tape import Tape
 
-CALLS = scenario_of("batch_calls", batched, "assumes_calls")
+CALLS = scenario_of("batch_calls", batched, "assumes_calls", joins=True)
 OVER_STEPS = scenario_of(
     "batch_calls",
     batched_over_steps,
     "assumes_over_steps",
     figures={"steps": STEPS_A_BATCH},
 )
-LOOKUPS = scenario_of("batch_calls", lookups_joined, "assumes_lookups")
-TWINS = scenario_of("batch_calls", calls_joined, "assumes_twins")
+LOOKUPS = scenario_of("batch_calls", lookups_joined, "assumes_lookups", joins=True)
+TWINS = scenario_of("batch_calls", calls_joined, "assumes_twins", joins=True)
 FUSED_RNN = scenario_of("fused_rnn", recurrent_fused, figures={"share": CELL_SHARE})
 fused_rnn = replay_decides(
     "a recurrent cell is called many times", "launch", "launch-bound", FUSED_RNN
 )
 SENT = scenario_of("batch_calls", copied_together, "assumes_sent")
-ITEMS = scenario_of("batch_calls", turns_joined, "assumes_items")
-OWN_WEIGHTS = scenario_of("batched_matmul", turns_of_weights_joined, "assumes_ensembles")
+ITEMS = scenario_of("batch_calls", turns_joined, "assumes_items", joins=True)
+OWN_WEIGHTS = scenario_of(
+    "batched_matmul", turns_of_weights_joined, "assumes_ensembles", joins=True
+)
 PRODUCTS = scenario_of("batched_matmul", products_batched, "assumes_products")
-ENSEMBLES = scenario_of("batched_matmul", ensembles_joined, "assumes_ensembles")
+ENSEMBLES = scenario_of("batched_matmul", ensembles_joined, "assumes_ensembles", joins=True)
 LEAST_OF_PRODUCTS = 0.05  # operands have to be put together, and the model is another
 FUSED = replace(
     FUSED_OPTIMIZER, pessimistic=lambda tape: optimizer_by_lists(tape) or optimizer_fused(tape)
