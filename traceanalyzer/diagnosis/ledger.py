@@ -6,7 +6,7 @@ where there is one. Verdict, culprit, findings, tables and other commands take t
 none derives its own."""
 
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -139,6 +139,18 @@ def make_ledger(
     return Ledger(tuple(sorted(entries, key=place_of)))
 
 
+class _Spent(NamedTuple):
+    """What a `LedgerEntry` has. Of a hundred thousand places those become one that are long."""
+
+    kind: Kind
+    cause: str
+    place: str | None
+    detail: str | None
+    ms: float
+    recorded_ms: float
+    basis: Basis
+
+
 def _of_work(
     parts: Sequence[StepPart], without: StepWithoutProfiler | None, basis: Basis
 ) -> list[LedgerEntry]:
@@ -158,11 +170,9 @@ def _of_work(
     entries = []
     for (kind, cls, place), recorded_ms in recorded.items():
         time_ms = recorded_ms * now[kind] / totals[kind] if totals[kind] else 0.0
-        entries.append(
-            LedgerEntry(kind, cls, place, ms=time_ms, recorded_ms=recorded_ms, basis=basis)
-        )
+        entries.append(_Spent(kind, cls, place, None, time_ms, recorded_ms, basis))
     unseen = [kind for kind in KIND_OF_PART.values() if not totals[kind] and now[kind]]
-    entries += [LedgerEntry(kind, kind, ms=now[kind], basis=basis) for kind in unseen]
+    entries += [_Spent(kind, kind, None, None, now[kind], 0.0, basis) for kind in unseen]
     return _longest(entries)
 
 
@@ -193,7 +203,7 @@ def _of_idle(
     as_recorded = _recorded_idle(causes, recorded)
     now = as_recorded if without is None else _idle_without(causes, idle_left(causes, without.idle))
     entries = [
-        LedgerEntry(
+        _Spent(
             "idle",
             cause,
             place,
@@ -300,15 +310,15 @@ def _add(result: dict[_IdlePlace, float], causes: Causes, gap: I64, time: F64) -
         result[key] = result.get(key, 0.0) + spent
 
 
-def _longest(entries: list[LedgerEntry]) -> list[LedgerEntry]:
+def _longest(entries: list[_Spent]) -> list[LedgerEntry]:
     """The longest places of each kind, cause and detail, and the others as one."""
-    by_cause: dict[tuple[Kind, str, str | None], list[LedgerEntry]] = {}
+    by_cause: dict[tuple[Kind, str, str | None], list[_Spent]] = {}
     for entry in entries:
         by_cause.setdefault((entry.kind, entry.cause, entry.detail), []).append(entry)
     result = []
     for (kind, cause, detail), some in by_cause.items():
         some = sorted(some, key=lambda one: (-one.ms, -one.recorded_ms))
-        result += some[:MOST_PLACES]
+        result += [LedgerEntry(*one) for one in some[:MOST_PLACES]]
         rest = some[MOST_PLACES:]
         if rest:
             left_ms = float(sum(one.ms for one in rest))
