@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.analysis.collectives import GEMM, Ranked
-from tests.analyzed import measurements
-from tests.recorded import ranks
+from tests.analyzed import measurements, reported
+from tests.recorded import ROOT, ranks
 from tests.replay.ranks import Rank, run
 from traceanalyzer.analysis.ranks.compare import compare_ranks
 from traceanalyzer.analysis.ranks.digested import digest_of
@@ -275,3 +275,10 @@ def test_ranks_that_load_alike_are_no_stragglers_by_their_loaders() -> None:
         assert not any("loads its input" in one for one in offers(rank, rank))
     late = (Rank(loads=30.0, has_workers=True), Rank(loads=900.0, has_workers=True))
     assert not any("loads its input" in one for one in offers(*late))
+
+
+def test_a_rank_with_more_operators_is_told_how_many() -> None:
+    """Rank 1 of the sample multiplies 20 times a step, rank 0 ten times."""
+    report = reported(ROOT / "sample_traces" / "straggler")
+    (advice,) = report.recommendations
+    assert "for its kernels; it launches 10 more operators a step" in advice.action

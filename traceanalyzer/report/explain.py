@@ -75,11 +75,26 @@ def _changes() -> Iterator[Explanation]:
         yield Explanation(scenario.id, "whatif", "", f"assumes: {scenario.basis}")
     for remedy in REMEDIES:
         offered = " ".join((remedy.offer.__doc__ or "").split()).replace("Where", "where", 1)
+        lines = [f"a change that is recommended {offered} See `explain {remedy.finding}`."]
+        ways = _ways_of(remedy.id)
+        if ways:
+            lines += ["What to do, by what the recording shows:", *(f"- {way}" for way in ways)]
         assumed = entries()[remedy.id].get("assumes", "{}")
-        # What has figures in it is written for a program.
-        basis = "" if "{" in assumed else f" Its replay assumes: {' '.join(assumed.split())}."
-        meaning = f"a change that is recommended {offered}{basis} See `explain {remedy.finding}`."
-        yield Explanation(remedy.id, "whatif", "", meaning)
+        if "{" not in assumed:
+            clauses = " ".join(assumed.split()).split("; ")
+            lines += ["Its replay assumes:", *(f"- {clause}" for clause in clauses)]
+        yield Explanation(remedy.id, "whatif", "", "\n".join(lines))
+
+
+def _ways_of(remedy: str) -> list[str]:
+    """What a remedy says to do, of programs with PyTorch; what has figures in it is written for a
+    program."""
+    found = []
+    for name, text in entries()[remedy].items():
+        way = text.get("pytorch", "") if isinstance(text, dict) else text
+        if way and not name.startswith("assumes") and "{" not in way:
+            found.append(" ".join(way.split()))
+    return found
 
 
 def _changes_elsewhere() -> Iterator[Explanation]:

@@ -62,3 +62,10 @@ def test_a_word_of_several_needs_no_quotes() -> None:
     status, text = explain("close", "call")
     assert (status, text) == explain("close call")
     assert text.startswith("close call: How sure the verdict is")
+
+
+def test_a_change_says_what_to_do_and_what_its_replay_assumes() -> None:
+    _, out = explain("pinned_memory")
+    assert "What to do, by what the recording shows:\n- Pin host memory:" in out
+    assert "Its replay assumes:\n- " in out
+    assert max(map(len, out.splitlines())) <= 80

@@ -1,6 +1,7 @@
 """`traceanalyzer explain`."""
 
 import textwrap
+from functools import partial
 
 import click
 
@@ -54,8 +55,15 @@ def _meaning(name: str) -> str:
         hint = f"did you mean {near[0]}?" if near else "`traceanalyzer explain` lists the findings"
         raise click.UsageError(f"there is no finding, metric or column {name!r}; {hint}")
     return "".join(
-        textwrap.fill(f"{name}: {meaning}", 80, break_on_hyphens=False)
-        + "\n"
-        + (f"    in {', '.join(where)}\n" if where else "")
+        _wrapped(f"{name}: {meaning}") + "\n" + (f"    in {', '.join(where)}\n" if where else "")
         for meaning, where in places.items()
+    )
+
+
+def _wrapped(text: str) -> str:
+    """The lines of a text in 80 columns; what continues an item stands below its text."""
+    wrap = partial(textwrap.fill, width=80, break_on_hyphens=False)
+    lines = text.split("\n")
+    return "\n".join(
+        wrap(line, subsequent_indent="  " if line.startswith("- ") else "") for line in lines
     )

@@ -242,11 +242,7 @@ def _with_more_to_do(_m: Measurements, run: _Run) -> Offer | None:
         float(one[slow] - np.delete(one, slow).mean()) for one in work
     )
     if compute_ms >= MIN_SHARE * step_ms:
-        waited_ms = run.replay.gain_ms(without_ranks(run.tapes, [slow]))
-        reason = same_for_all(
-            f"Fix rank {name}: the others wait {digits(waited_ms)} ms a step for its kernels; "
-            "look for extra work there, and check its clocks."
-        )
+        reason = same_for_all(_of_its_kernels(run, slow))
     elif run.late == [slow] and _more_launches(work, slow) >= 1:
         launches = round(_more_launches(work, slow))
         reason = same_for_all(
@@ -261,6 +257,18 @@ def _with_more_to_do(_m: Measurements, run: _Run) -> Offer | None:
     else:  # its host is merely slower
         return None
     return Offer(reason, without_ranks(run.tapes, [slow]), ranks=(name,))
+
+
+def _of_its_kernels(run: _Run, slow: int) -> str:
+    """What to do with a rank that computes longer, in a sentence."""
+    waited = digits(run.replay.gain_ms(without_ranks(run.tapes, [slow])))
+    more = round(_more_launches(run.work, slow))
+    look = "look for extra work there, and check its clocks"
+    if more:
+        look = f"it launches {more} more operators a step: look for that work"
+    return (
+        f"Fix rank {run.names[slow]}: the others wait {waited} ms a step for its kernels; {look}."
+    )
 
 
 def _whose_host_works(_m: Measurements, run: _Run) -> Offer | None:
