@@ -11,7 +11,7 @@ from traceanalyzer.diagnosis.finding import (
     Severity,
     severity_of,
 )
-from traceanalyzer.replay.compile.model import BreakRow, Compiled, CudaGraphUse
+from traceanalyzer.replay.compile.model import BreakRow, Compiled, CudaGraphUse, RecompileRow
 from traceanalyzer.trace.compile_log import compiled_before
 
 AUTOTUNE_SHARE = 0.2
@@ -206,9 +206,6 @@ def recompiles(compiled: Compiled) -> Iterator[Pair]:
         seconds = [
             c.seconds for c in done if c.function and f"{c.function} ({c.location})" == row.function
         ]
-        title = f"Recompiled {number_of(row.count, 'time')}: {row.guard}, in {row.function}"
-        if row.refused:
-            title += f"; {row.refused} more refused (recompile limit): runs eager"
         evidence = [
             Evidence("recompilations", row.count, "", row.location),
             Evidence("values", ", ".join(row.values) or None, "", "of what the guard checks"),
@@ -220,8 +217,17 @@ def recompiles(compiled: Compiled) -> Iterator[Pair]:
             "fixed value, instead of all"
         )
         after = _compiled_once_s(compiled, seconds) if row.count else None
-        finding = Finding(ident, "host", title, "high" if row.refused else "medium", None, evidence)
+        severity: Severity = "high" if row.refused else "medium"
+        finding = Finding(ident, "host", _recompiled(row), severity, None, evidence)
         yield finding, [_start_advice(ident, "mark_dynamic", action, after, basis)]
+
+
+def _recompiled(row: RecompileRow) -> str:
+    """How often, for what guard, and what came of it."""
+    title = f"Recompiled {number_of(row.count, 'time')}: {row.guard}, in {row.function}"
+    if row.refused:
+        title += f"; {row.refused} more refused (recompile limit): runs eager"
+    return title
 
 
 def _compiled_once_s(compiled: Compiled, seconds: list[float]) -> tuple[float, float, float] | None:
