@@ -127,23 +127,29 @@ class Schedule:
         to_time: list[str] = []
         while to_record or to_time:
             self._note_seals()
-            ready = [name for name in to_time if name in self._sealed]
-            if ready and not (seal_all_first and to_record):
+            held = seal_all_first and bool(to_record)
+            ready = [] if held else [name for name in to_time if name in self._sealed]
+            if ready:
                 self._time(ready[0])
                 to_time.remove(ready[0])
             elif to_record:
                 name = to_record.pop(0)
                 if self._turn(name, "record", "record") == "done":
                     to_time.append(name)
-            elif time.monotonic() > self._until or all(
-                self._of[name, "record"].is_over for name in to_time
-            ):
-                self._note_seals()
-                lost = [name for name in to_time if name not in self._sealed]
-                print("not predicted:", *lost, flush=True)
-                to_time = [name for name in to_time if name in self._sealed]
             else:
-                time.sleep(0.1)
+                to_time = self._still_predicted(to_time)
+
+    def _still_predicted(self, to_time: list[str]) -> list[str]:
+        """Wait a moment for predictions; the programs of which some can still come."""
+        time.sleep(0.1)
+        over = all(self._of[name, "record"].is_over for name in to_time)
+        if not over and time.monotonic() < self._until:
+            return to_time
+        self._note_seals()
+        lost = [name for name in to_time if name not in self._sealed]
+        if lost:
+            print("not predicted:", *lost, flush=True)
+        return [name for name in to_time if name in self._sealed]
 
     def trace_kernels(self) -> None:
         """What time is left is for the kernels of the timed settings."""

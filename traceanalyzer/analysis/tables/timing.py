@@ -14,7 +14,7 @@ from traceanalyzer.analysis.time.periods import inference_only
 from traceanalyzer.analysis.time.steps import Steps, count_warmup
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_MS, dataclass, metric, ms, ratio
-from traceanalyzer.trace import F64, I64, Bool, StepTimings, Trace
+from traceanalyzer.trace import F64, I64, Bool, StepTimings, Stopwatch, Trace
 
 FEWEST_STEPS = 4  # of three steps one is always alone: that is no kind
 FEW_STEPS_RATIO = 1.5
@@ -170,16 +170,7 @@ def unprofiled_time(trace: Trace) -> UnprofiledTime | None:
     """The step of a recording's process without the profiler, as its capture timed it, else by the
     timing log given with it; None where neither is known, or the capture's does not count."""
     if trace.unprofiled_step_ns is not None:
-        step = trace.unprofiled_step_ns
-        stopwatch = trace.stopwatch
-        low, high = (stopwatch.low_ns, stopwatch.high_ns) if stopwatch else (None, None)
-        host = stopwatch.host_ns if stopwatch else None
-        return UnprofiledTime(
-            ms(step),
-            ms(step if low is None else low),
-            ms(step if high is None else high),
-            None if host is None else ms(host),
-        )
+        return _by_capture(trace.unprofiled_step_ns, trace.stopwatch)
     if trace.stopwatch is not None or trace.only_step_times or not len(trace.step_timings):
         return None
     if trace.step_timings.of_server:
@@ -195,6 +186,17 @@ def unprofiled_time(trace: Trace) -> UnprofiledTime | None:
     high = min(int(np.ceil(middle + half)), len(order) - 1)
     median = float(np.median(order))
     return UnprofiledTime(ms(median), ms(order[low]), ms(order[high]))
+
+
+def _by_capture(step_ns: int, stopwatch: Stopwatch | None) -> UnprofiledTime:
+    step = ms(step_ns)
+    if stopwatch is None:
+        return UnprofiledTime(step, step, step)
+    low, high, host = (
+        None if one is None else ms(one)
+        for one in (stopwatch.low_ns, stopwatch.high_ns, stopwatch.host_ns)
+    )
+    return UnprofiledTime(step, step if low is None else low, step if high is None else high, host)
 
 
 def contradicted(timed: UnprofiledTime, recorded_ms: float) -> bool:
