@@ -127,17 +127,21 @@ class Schedule:
         to_time: list[str] = []
         while to_record or to_time:
             self._note_seals()
-            held = seal_all_first and bool(to_record)
-            ready = [] if held else [name for name in to_time if name in self._sealed]
+            ready = self._ready(to_time, held=seal_all_first and bool(to_record))
             if ready:
                 self._time(ready[0])
                 to_time.remove(ready[0])
             elif to_record:
-                name = to_record.pop(0)
-                if self._turn(name, "record", "record") == "done":
-                    to_time.append(name)
+                to_time += self._recorded(to_record.pop(0))
             else:
                 to_time = self._still_predicted(to_time)
+
+    def _ready(self, to_time: list[str], *, held: bool) -> list[str]:
+        return [] if held else [name for name in to_time if name in self._sealed]
+
+    def _recorded(self, name: str) -> list[str]:
+        """Record a program; it alone, where that worked."""
+        return [name] if self._turn(name, "record", "record") == "done" else []
 
     def _still_predicted(self, to_time: list[str]) -> list[str]:
         """Wait a moment for predictions; the programs of which some can still come."""

@@ -13,6 +13,7 @@ from traceanalyzer.analysis.roofline.bounds import NO
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.base import NS_PER_S, dataclass
 from traceanalyzer.replay.tape import Tape
+from traceanalyzer.replay.unmade.row_sums import parted_ns
 from traceanalyzer.replay.unmade.work import Loads, OpLoad
 from traceanalyzer.trace import F64, Bool
 from traceanalyzer.trace.hardware import Hardware
@@ -127,14 +128,14 @@ def resized_ns(tape: Tape, loads: Loads, limits: GpuLimits) -> F64:
     filled = _filled(tape, loads, limits)
     rest = time - start
     waves = _waves(tape, loads, limits)
-    along_curve = product_growth(now, then)
-    few = np.where(waves < FEW_WAVES, filled, along_curve)
+    few = np.where(waves < FEW_WAVES, filled, product_growth(now, then))
     products = _products_ns(rest, now, then, few)
     others = rest * filled * _out_of_cache(tape, loads, limits)
     predicted = start + np.where(matrix & np.isfinite(products), products, others)
     least = np.where(then > now, BEST * then + STARTED * start, 0.0)
     result: F64 = np.where(_is_same_work(loads), time, np.maximum(predicted, least))
-    return result
+    parted = parted_ns(tape, loads, limits.bandwidth)
+    return np.where(np.isfinite(parted), np.minimum(start + parted, result), result)
 
 
 def _is_same_work(loads: Loads) -> Bool:
