@@ -19,6 +19,7 @@ from traceanalyzer.replay.changes.loops.joined_calls import (
     ensembles_joined,
     lookups_joined,
     members,
+    rows_joined,
 )
 from traceanalyzer.replay.changes.loops.repetition import batched
 from traceanalyzer.replay.changes.syncs.syncs import syncs_removed
@@ -195,6 +196,33 @@ def test_layers_and_time_steps_need_each_other(part: Callable[[Program], object]
             part(p)
 
     assert ensembles_joined(tape_of(step)) is None
+
+
+@pytest.mark.parametrize(
+    ("picked", "found"), [("[24, 16, 64]", True), ("[768, 16, 64]", False), ("[24, 64]", False)]
+)
+@pytest.mark.parametrize("between", [True, False])
+def test_rows_picked_for_one_item_after_the_other_are_picked_at_once(
+    picked: str, found: bool, between: bool
+) -> None:
+    """As many rows as the table has may be a table again."""
+
+    def step(p: Program) -> None:
+        for i in range(CALLS):
+            within(
+                p,
+                "aten::index",
+                lambda p: p.spend(20).launch(ADD, 3),
+                shapes="[[768, 16, 64], []]",
+            )
+            if between or i == CALLS - 1:
+                within(p, "aten::flatten", lambda p: p.spend(2), shapes=f"[{picked}, [], []]")
+        within(p, "aten::mm", lambda p: p.spend(20).launch(GEMM, 30))
+
+    tape = tape_of(step)
+    one = rows_joined(tape)
+    assert (one is not None) == found
+    assert one is None or int((one.duration > 0).sum()) == 2 * tape.steps
 
 
 STATE = "[[2, 64, 384], [2, 64, 384]]"

@@ -22,6 +22,7 @@ from traceanalyzer.replay.changes.loops.joined_calls import (
     calls_joined,
     ensembles_joined,
     lookups_joined,
+    rows_joined,
 )
 from traceanalyzer.replay.changes.loops.repetition import STEPS_A_BATCH, batched, batched_over_steps
 from traceanalyzer.replay.changes.loops.unfused_rnn import (
@@ -42,6 +43,7 @@ OVER_STEPS = scenario_of(
     figures={"steps": STEPS_A_BATCH},
 )
 LOOKUPS = scenario_of("batch_calls", lookups_joined, "assumes_lookups", joins=True)
+ROWS = scenario_of("batch_calls", rows_joined, "assumes_rows", joins=True)
 TWINS = scenario_of("batch_calls", calls_joined, "assumes_twins", joins=True)
 FUSED_RNN = scenario_of("fused_rnn", recurrent_fused, figures={"share": CELL_SHARE})
 fused_rnn = replay_decides(
@@ -76,9 +78,9 @@ NORM = {
 @remedy("batch_calls", "launch", "launch-bound")
 def batch_calls(m: Measurements) -> Offer | None:
     """Where calls of one kind repeat within a step, each with its own input, or with an item of a
-    tensor and a read, where lookups or calls of a model follow each other, where small tensors are
-    sent to the GPU one by one, or where each step is one call: what gains more. Calls of a
-    pipeline's stage are its microbatches: as one they keep the others waiting."""
+    tensor and a read, where lookups, picks of rows or calls of a model follow each other, where
+    small tensors are sent to the GPU one by one, or where each step is one call: what gains more.
+    Calls of a pipeline's stage are its microbatches: as one they keep the others waiting."""
     tape = tape_of(m)
     replay = m.replay
     if tape is None or replay is None or not program(m).pytorch or _is_stage(m):
@@ -97,6 +99,8 @@ def _calls_as_one(m: Measurements, tape: Tape) -> Offer | None:
         return Offer(words("batch_calls", "batch_learning" if known.training else "batch"), CALLS)
     if lookups_joined(tape) is not None:
         return Offer(words("batch_calls", "tables"), LOOKUPS)
+    if rows_joined(tape) is not None:
+        return Offer(words("batch_calls", "rows"), ROWS)
     if calls_joined(tape) is not None:
         return Offer(words("batch_calls", "together"), TWINS)
     if turns_joined(tape) is not None:

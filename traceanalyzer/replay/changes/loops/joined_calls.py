@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from traceanalyzer.analysis.roofline.op_models.tensors import Shape
 from traceanalyzer.replay.changes.loops.repetition import FEWEST_CALLS, joined, mostly_small
 from traceanalyzer.replay.patterns import repeats
 from traceanalyzer.replay.patterns.independent import (
@@ -27,7 +28,7 @@ from traceanalyzer.replay.patterns.named import (
     launched_within,
     operators_named,
 )
-from traceanalyzer.replay.patterns.operators import JOINING, is_chain, operators
+from traceanalyzer.replay.patterns.operators import JOINING, Operator, is_chain, operators
 from traceanalyzer.replay.patterns.repeats import Launching, Loop, Repeat, after_each, codes
 from traceanalyzer.replay.tape import Tape, within_optimizer
 from traceanalyzer.trace import F64, I32, I64, Bool, distinct
@@ -39,6 +40,8 @@ LOOKUP_KERNEL = re.compile(
 )
 """Kernels of lookups, for recordings without operators: of rows, or of numbers too short to be the
 place that another lookup looks at."""
+PICK = re.compile(r"^aten::(index|index_select)$")
+VECTORS = 2  # dimensions of a table of vectors at least
 PREPARING = ("elementwise", "layout", "fill")
 """Classes of kernels that prepare a lookup."""
 MOST_KERNELS_BETWEEN = 3  # between two lookups, that prepare the next one: offsets, a cast, a shift
@@ -62,10 +65,43 @@ def lookups_joined(tape: Tape) -> Tape | None:
     pass; None where fewer than a handful do."""
     if not tape.source.linked.tree.has_operators:
         return _lookup_kernels_joined(tape)
-    lookups = operators_named(tape.source.linked, LOOKUP) & ~tape.source.joined.in_backward
-    outer = tape.source.linked.tree.outermost(lookups)
+    return _lookups_as_one(tape, operators_named(tape.source.linked, LOOKUP))
+
+
+def rows_joined(tape: Tape) -> Tape | None:
+    """Picks of rows from tables of one shape that follow each other, as many rows each, are one
+    call, and so is what they give rise to in the backward pass; None where fewer than a handful
+    do. What one gives has another shape than these tables: it cannot be what the next one picks
+    from."""
+    outer = tape.forward_operators
+    run_of = operators(tape.source.linked).of_nodes(outer)
+    picks = np.zeros(len(tape.source.linked.tree.start), bool)
+    following = Operator("")
+    for node, operator in zip(outer[::-1].tolist(), reversed(run_of), strict=True):
+        if operator.named(PICK):
+            picks[node] = _picks_few(operator.first, following)
+        else:
+            following = operator
+    return _lookups_as_one(tape, picks, alike=True) if picks.any() else None
+
+
+def _picks_few(table: Shape, following: Operator) -> bool:
+    """Whether what is picked from a table of vectors, as the first operator after picks takes it
+    (the list of numbers itself is not recorded), has fewer rows than the table."""
+    picked = following.first or next(iter(following.listed), ())
+    if len(table) < VECTORS or picked[1:] != table[1:]:
+        return False
+    return 0 < picked[0] < table[0]
+
+
+def _lookups_as_one(tape: Tape, lookups: Bool, *, alike: bool = False) -> Tape | None:
+    """Runs of these nodes of the host tree as one call each, those of one shape if they have to be
+    `alike`."""
+    tree = tape.source.linked.tree
+    outer = tree.outermost(lookups & ~tape.source.joined.in_backward)
     call = tape.of_launches(outer)
-    forward = _runs(tape, call)
+    kinds = tape.of_operators(call, tape.source.trace.host_ranges.shapes)
+    forward = _runs(tape, call, kinds.astype(np.int64) if alike else None)
     if not forward[1].any():
         return None
     place = np.cumsum(np.diff(tape.nodes[tape.event], prepend=-1) != 0)
