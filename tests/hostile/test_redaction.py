@@ -11,6 +11,7 @@ from contextlib import closing
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from tests.analyzed import remembering
 from tests.fleet.build import digest
@@ -595,3 +596,20 @@ def test_an_agent_is_told_none_of_it(planted):
     plain = answers(None)
     assert [secret for secret in HIDDEN if secret in redacted] == []
     assert [secret for secret in HIDDEN if secret in plain] != []
+
+
+@pytest.mark.parametrize("form", ["terminal", "markdown", "json", "html"])
+def test_a_log_of_torch_compile_that_is_analyzed_says_no_secret(form, tmp_path):
+    """Guards, errors and files of its compilations stand in what `analyze` says of it."""
+    token = "ghp_" + "a1B2c3D4" * 4 + "e5F6"
+    log = LogBuilder()
+    log.start(file="/home/heidi/train.py")
+    log.artifact("recompile_reasons", f"0/0: L['url'] == 'https://u:{token}@zeus.example.org/x'")
+    log.metrics(0.1, fail_reason=f"FileNotFoundError /home/heidi/{token}", fail_type="E")
+    path = tmp_path / "a.log"
+    path.write_bytes(log.bytes())
+    words = ["analyze", str(path), "--full", "--redact", "--no-cache", "--format", form]
+    result = CliRunner().invoke(cli, words)
+    assert result.exit_code == 0, result.output
+    hidden = [token[:12], "heidi", "zeus"]
+    assert [secret for secret in hidden if secret in result.output] == []

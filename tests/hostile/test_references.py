@@ -47,6 +47,20 @@ from traceanalyzer.ingest.xplane.space import LONGEST_MODULE, LONGEST_OPERATOR
 LONG = "aten::" + "x" * 200_000
 
 
+def test_a_long_name_of_steps_of_an_xplane_is_cut_before_its_number(tmp_path: Path) -> None:
+    """Thousands of steps have one name in the file, and each a name with its number here."""
+    host = test_xplane.Plane("/host:CPU")
+    ms = test_xplane.MS
+    steps: list[Any] = [(LONG, i * ms, ms // 2, {"_r": 1, "step_num": i}) for i in range(300)]
+    host.line(1, "python", steps)
+    path = tmp_path / "a.xplane.pb"
+    path.write_bytes(space(test_xplane.small()[0], host))
+    (trace,) = load([str(path)]).traces
+    numbered = [text for text in trace.strings if "step_num=" in text]
+    assert len(numbered) == 300
+    assert max(map(len, numbered)) <= LONGEST_OPERATOR + len(" step_num=299")
+
+
 def test_a_long_name_of_a_pftrace_is_written_once(tmp_path: Path) -> None:
     made = small_pftrace()
     for i in range(300):

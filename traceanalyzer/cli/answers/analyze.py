@@ -117,8 +117,8 @@ def analyze(
             from traceanalyzer.report.parts.hashed import hashed
 
             report = hashed(report)
-    report, details = cleaned_with(report, details, hidden)
     compiled = compile_part(logs, asked.measured) if logs else None
+    report, (details, compiled) = cleaned_with(report, (details, compiled), hidden)
     in_full = full or (output.file is not None and output.format != "markdown")
     report_page = ReportPage(report, details, in_full, max_chars, is_quiet(), compiled)
     with emitted(report_page, output):

@@ -7,7 +7,14 @@ import numpy as np
 from traceanalyzer.base import dataclass
 from traceanalyzer.ingest.columns import StringCodes
 from traceanalyzer.ingest.xplane.device import launched_operators
-from traceanalyzer.ingest.xplane.space import Columns, XLine, joined_lines, operator_codes, timed
+from traceanalyzer.ingest.xplane.space import (
+    LONGEST_OPERATOR,
+    Columns,
+    XLine,
+    joined_lines,
+    operator_codes,
+    timed,
+)
 from traceanalyzer.trace import (
     I64,
     ApiCalls,
@@ -133,10 +140,10 @@ class Host:
 
 
 def _number_steps(name: I64, rows: Columns, texts: StringCodes) -> None:
-    """Put the number of each step into its name."""
+    """Put the number of each step into its name, of which the file has one for all of them."""
     steps = np.flatnonzero(rows["step_num"] >= 0)
     strings = texts.in_order()
-    names = [strings[code] for code in rows["name"][steps].tolist()]
+    names = [strings[code][:LONGEST_OPERATOR] for code in rows["name"][steps].tolist()]
     numbered = zip(names, rows["step_num"][steps].tolist(), strict=True)
     name[steps] = [texts.code(f"{text} step_num={number}") for text, number in numbered]
 

@@ -39,7 +39,8 @@ LONGEST_MODULE = 200
 """Characters of a module's name before that of each of its operators; names are written once in the
 file, and a long one would be repeated thousands of times here."""
 LONGEST_OPERATOR = 512
-"""Characters of an operator behind its module's: one operator may stand in any number of modules."""
+"""Characters of an operator behind its module's, and of a step before its number: one operator may
+stand in any number of modules, and one name in any number of steps."""
 Columns = dict[str, I64]
 
 
