@@ -95,6 +95,7 @@ MATCHED_WHOLE = frozenset(
 module and name."""
 SHORT_TEXTS = frozenset(("health._PRIVATE", "breaks._EXPECTED", "breaks._WHERE", "frames._SOURCE"))
 """Asked about texts of at most 2,000 characters."""
+MOST_WORDS = 8  # of a pattern that are tried
 PATIENCE_S = 2
 """Of the process's own time, for all texts of a pattern: a guard against those that do not end."""
 
@@ -137,6 +138,27 @@ def search(pattern, text, whole):
             pass
 
 
+def words_of(pattern):
+    """What stands in a pattern as it is in the text: beginnings of what it finds."""
+    source = pattern.pattern
+    source = source.decode("latin-1") if isinstance(source, bytes) else source
+    plain = re.sub(r"\\[A-Za-z]|\?P?<\w+>|\{[\d,]+\}|\[[^\]]*\]", "\n", source)
+    found = re.findall(r"(?:\\\W|[\w ,:%/-])+", plain)
+    return [word for word in (one.replace("\\", "") for one in found) if len(word) > 1][:MOST_WORDS]
+
+
+def texts_of(pattern):
+    """Texts that begin as what a pattern finds and do not end, and those that begin again and
+    again."""
+    words = words_of(pattern)
+    for word in words:
+        for unit in (" ", f"{word} "):
+            yield word + unit * (LENGTH // len(unit)) + "\0!"
+    begun = " ".join(words[:-1])
+    if begun:
+        yield f"{begun} " * (LENGTH // len(begun)) + "\0!"
+
+
 def never(_: int, __: FrameType | None) -> None:
     raise AssertionError("does not end")
 
@@ -158,3 +180,10 @@ def test_no_pattern_takes_the_square(pattern, whole):
         for unit in UNITS:
             for before, after in AROUND:
                 search(pattern, before + unit * (LENGTH // len(unit)) + after, whole)
+
+
+@pytest.mark.parametrize(("pattern", "whole"), list({p.values[0]: p for p in patterns()}.values()))
+def test_no_pattern_takes_the_square_of_what_begins_as_it_does(pattern, whole):
+    with that_ends():
+        for text in texts_of(pattern):
+            search(pattern, text, whole)

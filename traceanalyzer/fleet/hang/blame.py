@@ -140,6 +140,8 @@ def _places(
 
 def _place(state: GroupProgress, seq: int) -> str:
     """Where a member of the group that left a dump stands towards the collective `seq`."""
+    if state.head is not None and state.head.seq == seq:
+        return "waiting"
     if state.stands_at > seq:
         return "passed"
     if state.enqueued < seq:

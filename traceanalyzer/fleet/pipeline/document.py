@@ -201,6 +201,7 @@ def opened_log(path: Path) -> Any:
     installed."""
     try:
         import pyarrow.parquet as pq
+        from pyarrow import ArrowException
     except ImportError as error:
         raise TraceAnalyzerError(
             f"logs of operations need pyarrow: {how_to_install('parquet')}"
@@ -214,7 +215,7 @@ def opened_log(path: Path) -> Any:
         if KIND not in paths:
             return found
         return pq.ParquetFile(file, metadata=found.metadata, read_dictionary=[KIND])
-    except (OSError, ValueError) as error:
+    except (ArrowException, OSError, ValueError) as error:
         raise UnreadableInputError(f"no Parquet file ({str(error).splitlines()[0]})") from error
 
 

@@ -14,7 +14,7 @@ from traceanalyzer.ingest.texts.figures import counted
 from traceanalyzer.trace import ProfilerRow, Told
 
 _GAPS = re.compile(r"\s{2,}")
-_TITLE = re.compile(r"\*\*\s*(.+?)\s*\((\w+?)\)\s*:?\s*$", re.MULTILINE)
+_TITLE = re.compile(r"\*\* ([^*\n]{1,200}) \((\w{1,100})\) ?:?[ \t]{0,20}$", re.MULTILINE)
 _SUMS = re.compile(r'^[\s#"]*Time ?\(%\)', re.MULTILINE)
 _BYTES = re.compile(r'^[\s"]*Total \((MB|GB|KB)\)"?[\s,]+"?Count', re.MULTILINE)
 _LAUNCHES = re.compile(r"^[\s\"]*Count[\s,\"]+QCount\b.*\bKernel Name", re.MULTILINE)

@@ -13,9 +13,9 @@ _NSYS_HEAD = re.compile(
     r'^[\s#"]*Time ?\(%\)"?[\s,]+"?Total Time(?: \((ns|us|ms|s)\))?', re.MULTILINE
 )
 _NSYS_TITLE = re.compile(
-    r"\*\*\s*(.+?)\s*\((\w+?)\)\s*:?\s*$|^Processing \[.*?\] with \[.*?/(\w+)\.py"
+    r"\*\* ([^*]{1,200}) \((\w{1,100})\) ?:?$|^Processing \[[^\]]*\] with \[[^\]]*/(\w+)\.py"
 )
-_NVPROF = re.compile(r"Time\(%\).*Time.*Calls.*Name")
+_NVPROF = re.compile(r"^(?=.*\bCalls\b)(?=.*\bName\b).*Time\(%\)\W{1,40}Time\b", re.MULTILINE)
 _NVPROF_ROW = re.compile(
     r"^\s*(?P<type>[A-Z][A-Za-z ]+:)?\s*\d{1,9}\.?\d{0,9}%\s+(?P<time>\d{1,15}\.?\d{0,15})(?P<unit>ns|us|ms|s)\s+"
     r"(?P<calls>\d{1,15})\s+\S+\s+\S+\s+\S+\s+(?P<name>.+)$"
@@ -28,7 +28,7 @@ _OF_DEVICE = re.compile(r"^.*?\s\d{1,9}\s+\d{1,9}\s{2}(?P<name>\S.*)$")
 """Device, context and stream stand before the name of what ran on the GPU."""
 _CORRELATION = re.compile(r"\s\[\d{1,12}\]$")
 _ROCPROF = re.compile(r'^"?Name"?,"?Calls"?,"?TotalDurationNs"?', re.MULTILINE)
-_ROCPROF_EACH = re.compile(r"^.*\bKernelName\b.*\bBeginNs\b.*\bEndNs\b", re.MULTILINE)
+_ROCPROF_EACH = re.compile(r"^(?=.*\bKernelName\b)(?=.*\bBeginNs\b).*\bEndNs\b", re.MULTILINE)
 _GAPS = re.compile(r"\s{2,}")
 _MS = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3}
 _HOST = ("Num Calls", "Range", "Style")

@@ -25,8 +25,8 @@ _NAMES = {
 }
 """What a phase's name begins with, and what it is of a step."""
 _TIME = re.compile(
-    rf"\b(forward|fwd|backward|bwd|optimizer|optim|update|data|total)(?:[ _](?:pass|step|time|load(?:ing|er)?))*"
-    rf"\s*[:=]?\s*({NUMBER}) ?(ms|us|s)\b",
+    rf"\b(forward|fwd|backward|bwd|optimizer|optim|update|data|total)(?:[ _](?:pass|step|time|load(?:ing|er)?)){{0,4}}"
+    rf"\s*(?:[:=]\s*)?({NUMBER}) ?(ms|us|s)\b",
     re.IGNORECASE,
 )
 _PHASES = ("forward_s", "backward_s", "optimizer_s", "data_s")

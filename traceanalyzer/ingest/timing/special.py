@@ -165,6 +165,8 @@ def vllm_iteration(line: str) -> Values | None:
     if match is None:
         return None
     read = _numbers(match.groupdict())
+    if "iter_s" not in read:
+        return None
     read["iter_s"] *= _MS
     return read
 
