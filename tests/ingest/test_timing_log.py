@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.ingest.trainer_logs import CASES
-from traceanalyzer.analysis.memory.measure import stats_of_printed
+from traceanalyzer.analysis.memory.stats import stats_of_printed
 from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.ingest.detect import detect
 from traceanalyzer.ingest.timing import read
