@@ -3,10 +3,13 @@
 import dataclasses
 import json
 import math
+import unicodedata
 
 from tests.report.reports import empty, full, hostile
 from traceanalyzer.report import json as report_json
 from traceanalyzer.report.json import dump, dump_pieces, render_json
+
+MARKS = ("LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI")
 
 
 def test_keys_are_those_of_the_contract():
@@ -118,3 +121,17 @@ def test_many_rows_are_written_as_few_are(monkeypatch):
 def test_a_character_on_the_border_of_two_pieces_stays_whole(monkeypatch):
     monkeypatch.setattr(report_json, "PIECE_BYTES", 3)
     assert "".join(dump_pieces(["é中é中"])) == dump(["é中é中"])
+
+
+def test_what_would_control_a_terminal_is_escaped_and_means_the_same():
+    """Every character that Unicode calls a control, a format or a separator of lines."""
+    unseen = [
+        chr(i)
+        for i in range(0x110000)
+        if unicodedata.category(chr(i)) in ("Cc", "Zl", "Zp")
+        or unicodedata.bidirectional(chr(i)) in MARKS
+    ]
+    text = dump({"name": "".join(unseen) + "… é中"})
+    assert json.loads(text)["name"] == "".join(unseen) + "… é中"
+    assert [one for one in unseen if one in text and one != "\n"] == []
+    assert "… é中" in text

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from traceanalyzer.report.format import plain, shorten
-from traceanalyzer.report.json import as_plain
+from traceanalyzer.report.json import as_plain, without_unseen
 
 MOST_TOKENS = 2_000
 ASCII_PER_TOKEN = 3
@@ -78,4 +78,4 @@ def _cut(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _dumped(value: Any) -> str:
-    return orjson.dumps(value).decode()
+    return without_unseen(orjson.dumps(value)).decode()

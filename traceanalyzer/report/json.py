@@ -4,6 +4,7 @@ written for one."""
 import codecs
 import dataclasses
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from operator import attrgetter
@@ -33,6 +34,11 @@ DECIMALS = 6
 """Of a millisecond: nanoseconds. More digits would be noise of the floating-point format."""
 MANY_ROWS = 10_000
 PIECE_BYTES = 1 << 20
+UNSEEN = re.compile(
+    rb"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8b-\x8f\xa8-\xae]|\xe2\x81[\xa0-\xaf]|\xef\xbb\xbf"
+)
+"""In UTF-8: DEL, the second set of control characters, marks of direction, and what takes no
+place. orjson writes the first set as escapes."""
 Change = Callable[[Any], Any]
 _PLAIN = {int, bool, type(None)}
 RENAMED = {"cls": "class"}  # fields that cannot have their published name in Python
@@ -57,9 +63,16 @@ def dump_pieces(value: Any) -> Iterator[str]:
 
 
 def _encoded(value: Any) -> bytes:
-    return orjson.dumps(
-        _until_written(value), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
-    )
+    option = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+    return without_unseen(orjson.dumps(_until_written(value), option=option))
+
+
+def without_unseen(text: bytes) -> bytes:
+    """JSON in which what would control a terminal, or turn a line around, stands as `\\uXXXX`: it
+    means the same."""
+    if text.isascii() and b"\x7f" not in text:
+        return text
+    return UNSEEN.sub(lambda match: rf"\u{ord(match[0].decode()):04x}".encode(), text)
 
 
 @cache

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.export.perfetto.tracks import Label, Overlay
-from traceanalyzer.report.json import as_plain
+from traceanalyzer.report.json import as_plain, without_unseen
 from traceanalyzer.trace import I64
 
 PROCESS = 2_000_000_000  # process id of the overlay: above what a Linux kernel gives (2**22)
@@ -137,9 +137,10 @@ def _interleaved(*columns: list[str]) -> bytes:
 
 def _json(values: dict[str, Any]) -> bytes:
     try:
-        return orjson.dumps(values)
+        text = orjson.dumps(values)
     except TypeError:  # text that is no Unicode
-        return orjson.dumps(as_plain(values))
+        text = orjson.dumps(as_plain(values))
+    return without_unseen(text)
 
 
 def _us(ns: I64) -> tuple[list[str], list[str]]:

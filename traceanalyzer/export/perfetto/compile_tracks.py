@@ -8,6 +8,7 @@ import orjson
 from traceanalyzer.base import NS_PER_US, TraceAnalyzerError
 from traceanalyzer.replay.compile.stages import stage_of
 from traceanalyzer.report.compile.build import fitting
+from traceanalyzer.report.json import without_unseen
 from traceanalyzer.trace import Run
 from traceanalyzer.trace.compile_log import CompileLog
 
@@ -30,9 +31,8 @@ def compile_tracks(logs: Sequence[CompileLog], run: Run | None = None) -> str:
         for event in _compile_events(log, FIRST_PID + number, epoch_ns)
     ]
     # Kineto's own base: Perfetto then shows both files on one clock.
-    return orjson.dumps(
-        {"schemaVersion": 1, "baseTimeNanoseconds": epoch_ns, "traceEvents": events}
-    ).decode()
+    tracks = {"schemaVersion": 1, "baseTimeNanoseconds": epoch_ns, "traceEvents": events}
+    return without_unseen(orjson.dumps(tracks)).decode()
 
 
 def _compile_events(log: CompileLog, pid: int, epoch_ns: int) -> Iterator[dict[str, Any]]:
