@@ -5,7 +5,7 @@ from dataclasses import replace
 from tests.comparison.build import idle, part, report
 from traceanalyzer.analysis.tables.budget import Budget, Idle, Unprofiled
 from traceanalyzer.comparison.compare import compare_reports
-from traceanalyzer.comparison.outline import largest_changes
+from traceanalyzer.comparison.outline import basis_of, largest_changes, waterfall_title
 from traceanalyzer.comparison.without_profiler import parts_without_profiler
 
 NO_IDLE = {"sync": 0.0, "input": 0.0, "host": 0.0, "communication": 0.0, "profiler": 0.0}
@@ -77,3 +77,14 @@ def test_the_largest_part_is_not_one_that_speaks_against_the_verdict():
     found = compare_reports(SLOW, slower_kernel)
     assert found.verdict in ("faster", "likely_faster")
     assert "aten::mm: slower" not in found.headline
+
+
+def test_of_two_logs_of_step_times_nothing_is_recorded_or_profiled():
+    logs = [replace(one, step_parts=[]) for one in (SLOW, FAST)]
+    found = compare_reports(*logs)
+    of_logs = replace(
+        found, a=replace(found.a, kind="timing_log"), b=replace(found.b, kind="timing_log")
+    )
+    assert basis_of(found) == "as recorded"
+    assert basis_of(of_logs) == ""
+    assert waterfall_title(of_logs) == "From A to B"

@@ -34,7 +34,7 @@ PART_TITLES = {
     "exposed_communication": "exposed communication",
     "exposed_copy": "exposed copies",
     "idle": "idle",
-    WHOLE: "the step as a whole (one side does not say what it is made of)",
+    WHOLE: "the step as a whole (its parts are not known on both sides)",
 }
 PHRASES = {
     "slower": "slower",

@@ -17,6 +17,7 @@ from traceanalyzer.report.html.frame import chart_place
 from traceanalyzer.report.html.markup import Markup
 from traceanalyzer.report.html.pictures.plot import Plot
 from traceanalyzer.report.html.pictures.summary import waterfall
+from traceanalyzer.report.outline.opening import TIMING_LOG
 
 ANSWER = "Comparison"
 UNLIKE = "Not like for like"
@@ -278,12 +279,14 @@ def _changes(comparison: Comparison, shown: list[Change]) -> list[ChangeRow]:
         rows.append(
             ChangeRow(f"the rest ({len(rest)} smaller or unchanged)", "", a, b, b - a, None, None)
         )
-    step = f"step {basis_of(comparison)}"
+    step = f"step {basis_of(comparison)}".rstrip()
     return [*rows, ChangeRow(step, "", *_figures_of(judged.step))]
 
 
 def basis_of(comparison: Comparison) -> str:
-    """What the parts of the difference are of, in words."""
+    """What the parts of the difference are of, in words; empty where no profiler ran at all."""
+    if {comparison.a.kind, comparison.b.kind} == {TIMING_LOG}:
+        return ""
     return BASES[comparison.unprofiled is not None]
 
 
@@ -369,11 +372,11 @@ def _waterfall_chart(comparison: Comparison) -> Markup:
     plot, height = waterfall_of(comparison)
     caption = (
         "Each bar begins where the one above it ends: the parts sum to the whole difference "
-        f"of the steps, {basis_of(comparison)}."
+        "of the steps."
     )
     return chart_place(Chart("waterfall", waterfall_title(comparison), caption, plot, height))
 
 
 def waterfall_title(comparison: Comparison) -> str:
     """The title of the picture of the parts."""
-    return f"{WATERFALL}, {basis_of(comparison)}"
+    return ", ".join(filter(None, (WATERFALL, basis_of(comparison))))

@@ -68,7 +68,7 @@ def _answer(job: Job) -> Verdict:
 def _budget(job: Job) -> list[str]:
     """Where the step goes, in a sentence; none where that is not known."""
     parts = [
-        f"{one.part} {digits(one.ms)} ms ({one.share:.0%}{_made_of(job, one)})"
+        f"{one.part} {digits(one.time_ms)} ms ({one.share:.0%}{_made_of(job, one)})"
         for one in job.budget
         if not one.within
     ]

@@ -73,7 +73,7 @@ class JobPart:
     """A part of the step that the answer speaks of."""
 
     part: str = metric("part of the step's budget, or a cause of its idle time", text="own")
-    ms: float = metric("wall-clock time of the step that is its")
+    time_ms: float = metric("wall-clock time of the step that is its")
     share: float = metric("that of the step", "share")
     within: str = metric("the part that it is a part of; empty where it is none", text="own")
 
