@@ -184,6 +184,24 @@ def test_an_optimizer_that_calls_the_model_is_no_loop_over_tensors() -> None:
     assert tensors_listed(tape) is not None
 
 
+@pytest.mark.parametrize(("inner", "found"), [(1, True), (64, False)])
+def test_products_of_a_column_and_a_row_are_no_calls_of_a_model(inner: int, found: bool) -> None:
+    """Adafactor has the means of rows and of columns, and of these those of the whole."""
+
+    def step(p: Program) -> None:
+        start = p.now
+        for _ in range(TENSORS):
+            call(p, "lerp_", "[512, 1]", "[512, 1]")
+            call(p, "matmul", f"[512, {inner}]", f"[{inner}, 256]", kernel=GEMM)
+            call(p, "mul_", "[512, 256]", "[512, 256]")
+        p.annotation("Optimizer.step#Adafactor.step", start, p.now)
+
+    tape = tape_of(step)
+    listed = optimizer_by_lists(tape)
+    assert (listed is not None) == found
+    assert listed is None or step_time_ns(listed) < step_time_ns(tape) / 8
+
+
 def test_adam_with_a_group_for_every_tensor_is_fused_for_all_of_them() -> None:
     tape = tape_of(partial(in_groups, name="AdamW", size="[[64, 32]]", times=72))
     fused = optimizer_fused(tape)

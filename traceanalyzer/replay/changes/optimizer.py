@@ -150,4 +150,14 @@ def _optimizer_steps(tape: Tape, named: re.Pattern[str]) -> I64:
     inside = contains(stepping, launched) & linked.is_kernel[tape.row]
     latest = np.searchsorted(ranges.start[rows], launched[inside], side="right") - 1
     result[inside] = rows[latest]
-    return np.where(np.isin(result, result[linked.is_matrix[tape.row]]), -1, result)
+    return np.where(np.isin(result, result[_products(tape, inside)]), -1, result)
+
+
+def _products(tape: Tape, inside: Bool) -> Bool:
+    """Which of these ops are matrix products, but for those of a column and a row, as Adafactor
+    makes its averages of."""
+    products = inside & tape.source.linked.is_matrix[tape.row]
+    operator = tape.of_launches(tape.source.linked.tree.outer_operator)[products]
+    known = operators(tape.source.linked).tell(operator, lambda one: one.first_tensor[-1:] != (1,))
+    products[products] = known
+    return products
