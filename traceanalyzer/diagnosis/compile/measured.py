@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from traceanalyzer.analysis.groups.first_steps import saved_of
 from traceanalyzer.base import NS_PER_MS, digits
 from traceanalyzer.diagnosis.compile import judged
+from traceanalyzer.diagnosis.compile.answer import OnCompile
 from traceanalyzer.diagnosis.compile.judged import CompileAdvice, CompileDiagnosis, number_of
-from traceanalyzer.diagnosis.compile.reported import OnCompile
 from traceanalyzer.diagnosis.finding import Recommendation
 from traceanalyzer.replay.compile.measure import headline_log, measure_logs
 from traceanalyzer.replay.compile.model import EMPTY

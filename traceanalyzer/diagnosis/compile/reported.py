@@ -1,9 +1,9 @@
 """What a report on time says of torch.compile. What reads its logs is loaded where something was
 compiled."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from traceanalyzer.diagnosis.finding import Finding, Recommendation
+from traceanalyzer.diagnosis.compile.answer import OnCompile
 from traceanalyzer.replay.compile.model import REGION
 
 if TYPE_CHECKING:
@@ -12,14 +12,6 @@ if TYPE_CHECKING:
 IN_EACH_STEP = ("graph-break", "recompilation")
 """Ids begin so of findings whose remedy comes first: what they leave eager would be captured, not
 compiled."""
-
-
-class OnCompile(NamedTuple):
-    """The answer, findings and remedies."""
-
-    headline: str
-    findings: list[Finding]
-    recommendations: list[Recommendation]
 
 
 def on_compile(m: "Measurements") -> OnCompile:
