@@ -74,3 +74,10 @@ def test_no_remedy_makes_the_step_longer() -> None:
     advice = CompileAdvice(id="x", remedy="x", cls="host", action="x", basis="", **found)
     assert advice.may_not_help(4.0)
     assert not advice.may_not_help(4.5)
+
+
+def test_notes_that_change_nothing_are_drawn_in_every_form() -> None:
+    report = report_of("clean.log.gz")
+    printed = compile_document(report, full=True)
+    for text in (printed.terminal(100), printed.markdown(), printed.html(), printed.json()):
+        assert "own estimates" in text

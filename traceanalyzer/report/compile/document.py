@@ -348,7 +348,7 @@ def _log(compiled: Compiled) -> list[Part]:
     counts = ", ".join(
         f"{number:,} {name.replace('_', ' ')}" for name, number in compiled.log.items() if number
     )
-    return [*compiled.notes, *([f"Log: {counts}."] if compiled.log else [])]
+    return [*map(str, compiled.notes), *([f"Log: {counts}."] if compiled.log else [])]
 
 
 def _table(headers: str, rows: Sequence[Sequence[object]]) -> list[Part]:
