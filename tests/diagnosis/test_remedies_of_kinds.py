@@ -405,6 +405,21 @@ def test_a_step_issued_ahead_of_the_device_says_how_fast_the_host_is() -> None:
     assert fitted_host((tape,), step_ms, step_ms)[0] == usual, "it waited for the device"
 
 
+def test_a_short_step_that_waits_for_no_device_says_nothing_of_the_host() -> None:
+    def step(p: Program) -> None:
+        start = p.now
+        p.spend(20_000)
+        p.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", start, p.now)
+        for _ in range(10):
+            within(p, "aten::mm", lambda p: p.spend(20).launch(GEMM, 30))
+        p.sync()
+
+    tape = tape_of(step)
+    step_ms = step_time_ns(tape) / NS_PER_MS
+    usual = fitted_host((tape,), step_ms)
+    assert fitted_host((tape,), step_ms, 0.8 * step_ms) == usual, "loading was shorter in one"
+
+
 def test_a_stopwatch_shorter_than_any_usual_host_is_met_by_the_host_and_not_by_the_device() -> None:
     def step(p: Program) -> None:
         for _ in range(40):

@@ -48,7 +48,8 @@ FIT_TOLERANCE = 0.03
 run to run."""
 OF_RANGE = 1.64  # standard deviations to each side that hold nine in ten
 AHEAD = 0.85
-"""A step that the host issued in less than this share of its time was issued ahead of the device."""
+"""A step that the host issued in less than this share of what the device takes for it was issued
+ahead of the device."""
 SHORTEST_OP_NS = 1_000  # what a device op takes that keeps nobody waiting
 LEAST_SHARE = 0.3
 """Less of the dispatch was left in no recording. A step that is shorter still waits less for what
@@ -194,7 +195,8 @@ def fitted_host(
     least_left = LEAST_SHARE_OF_NVTX if by_nvtx else LEAST_SHARE
     fastest = takes(least_left)
     usual, within = share_of_capture(trace)
-    if takes(0.0, 0.0) > high:
+    on_device = takes(0.0, 0.0)
+    if on_device > high:
         return usual, 1.0
     if fastest > high:
         return least_left, bisected(lambda own: takes(least_left, own) <= measured_ms, 0.0, 1.0)
@@ -206,7 +208,7 @@ def fitted_host(
     )
     most = 1.0 if slowest <= high else bisected(lambda one: takes(one) <= high, least, 1.0)
     any_host = fastest >= low
-    if any_host and ahead_ms is not None and ahead_ms < AHEAD * measured_ms:
+    if any_host and ahead_ms is not None and ahead_ms < AHEAD * on_device:
         return _share_ahead(tapes, ahead_ms, most), 1.0
     return _mean_between(usual, within / OF_RANGE, least, most), 1.0
 
