@@ -7,6 +7,7 @@ import pytest
 from tests.analysis.build import TraceBuilder
 from traceanalyzer import analyze, load
 from traceanalyzer.ingest.capture import with_side_files
+from traceanalyzer.ingest.conditions import environment_conditions
 from traceanalyzer.ingest.unprofiled import stopwatch_of
 from traceanalyzer.trace import Process, Run
 
@@ -237,6 +238,15 @@ def test_conditions_that_spoil_the_measurement_are_findings(tmp_path, change, na
     found = [f for f in report.findings if f.id.startswith("condition-")]
     assert [(f.id, f.severity, f.headroom_ms) for f in found] == [(name, "info", None)]
     assert len([c for c in report.tables["conditions"] if c.spoils]) == 1
+
+
+@pytest.mark.parametrize(
+    ("number", "version"),
+    [(91900, "9.19.0"), (90100, "9.1.0"), (8902, "8.9.2"), (7605, "7.6.5"), (5, "5"), ("9", "9")],
+)
+def test_cudnn_has_its_version(number, version):
+    (said,) = environment_conditions({"torch": {"cudnn": number}})
+    assert (said.name, said.value) == ("cuDNN", version)
 
 
 def test_throttling_during_the_recording(tmp_path):

@@ -28,6 +28,9 @@ THROTTLED = "the GPU ran below its full clocks, so kernels took longer"
 MOST_GPUS = 1024  # of one host
 TERA = 1e12
 GIGA = 1e9
+FIRST_CUDNN = 1_000  # version 1.0.0
+FIRST_CUDNN_9 = 90_000
+CUDNN_NUMBERS = 1_000_000  # no version has this number or a higher one
 LARGEST_FLOPS = 1e24  # no step of one process needs more operations: a GPU takes years for it
 
 
@@ -59,9 +62,18 @@ def _written(form: str, value: Any) -> str | None:
             return f"{value:,.0f}"
         case "number" if is_number(value) and value >= 0:
             return f"{value:g}"
-        case "any":
+        case "cudnn" if is_number(value) and FIRST_CUDNN <= value < CUDNN_NUMBERS:
+            return _cudnn(int(value))
+        case "any" | "cudnn":
             return _any(value)
     return None
+
+
+def _cudnn(number: int) -> str:
+    """cuDNN's version from its number: 91900 is 9.19.0, and 8902, of a version before 9, 8.9.2.
+    Source: `CUDNN_VERSION` of cudnn_version.h."""
+    factor = 10_000 if number >= FIRST_CUDNN_9 else 1_000
+    return f"{number // factor}.{number % factor // 100}.{number % 100}"
 
 
 def _facts(table: str, values: Mapping[str, Any], label: str = "") -> Iterator[Condition]:
