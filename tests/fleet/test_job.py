@@ -11,7 +11,7 @@ import pytest
 from tests.fleet.build import digest
 from traceanalyzer.analysis.ranks.matches import match_collectives
 from traceanalyzer.analysis.ranks.skew import arrivals
-from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base.errors import SeveralRunsError, UnreadableInputError
 from traceanalyzer.diagnosis.finding import Summary
 from traceanalyzer.fleet.digests.files import DigestedRank, LeftOut
 from traceanalyzer.fleet.job.answer import NO_ONE_RANK, NOBODY, _nobody, job_answer
@@ -236,16 +236,25 @@ def test_hosts_and_stages():
     assert stages_of([digest(0, [(0, 1, 2, "pp[0, 1, ..., 99]")]).digest]) == [None]
 
 
+def at_another_time(one: DigestedRank) -> DigestedRank:
+    far = -3_600_000_000_000
+    claim = one.digest.claim._replace(start_ns=far, end_ns=far)
+    return replace(one, digest=replace(one.digest, claim=claim))
+
+
+def test_halves_of_two_runs_are_refused():
+    ranks = all_reduces({})
+    others = [at_another_time(digest(rank, [], world=4)) for rank in (2, 3)]  # nothing aligns them
+    halves = [*ranks[:2], *others]
+    with pytest.raises(SeveralRunsError, match="4 recordings that are not one run"):
+        chosen(halves)
+    assert len(chosen([*ranks[:3], others[1]]).ranks) == 3, "one stray is left out"
+
+
 def test_two_runs_mixed_a_rank_twice_and_others_are_left_out_by_a_line():
     ranks = all_reduces({2: 3})
-    far = 3_600_000_000_000
-    other = [replace(one, path=f"old{i}") for i, one in enumerate(all_reduces({}))]
     other = [
-        replace(
-            one,
-            digest=replace(one.digest, claim=one.digest.claim._replace(start_ns=-far, end_ns=-far)),
-        )
-        for one in other[:3]
+        replace(at_another_time(one), path=f"old{i}") for i, one in enumerate(all_reduces({})[:3])
     ]
     twice = replace(ranks[1], path="again.json", digest=replace(ranks[1].digest, path="again.json"))
     smaller = digest(0, [], world=2, path="two.json")

@@ -11,6 +11,7 @@ from traceanalyzer.analysis.ranks.compare import CLOCK_TOLERANCE_NS
 from traceanalyzer.analysis.ranks.digest import RankDigest
 from traceanalyzer.analysis.ranks.matches import match_collectives
 from traceanalyzer.base import NS_PER_S, dataclass, digits
+from traceanalyzer.base.errors import SeveralRunsError
 from traceanalyzer.fleet.digests.files import DigestedRank, LeftOut
 
 
@@ -30,7 +31,8 @@ class Chosen:
 
 
 def chosen(found: Iterable[DigestedRank | LeftOut]) -> Chosen:
-    """The ranks of the largest run among these."""
+    """The ranks of the largest run among these. Raises SeveralRunsError where nothing tells which
+    run is meant."""
     every = list(found)
     unreadable = [
         replace(one, why=one.why.removeprefix(f"{one.path}: "))
@@ -91,6 +93,7 @@ def _of_one_time(
     notes = []
     ranks_in_main = {one.digest.rank for one in main}
     middle = main[len(main) // 2].digest.claim.start_ns
+    others: list[DigestedRank] = []
     for rank in chain.from_iterable(sets):
         apart = (rank.digest.claim.start_ns - middle) / NS_PER_S
         when = f"{digits(abs(apart))} s {'later' if apart > 0 else 'earlier'}"
@@ -104,10 +107,25 @@ def _of_one_time(
                 "aligned by collectives."
             )
         else:
+            others.append(rank)
             left_out.append(
                 LeftOut(rank.path, f"of another run: recorded {when}", rank.digest.rank)
             )
+    _refuse_parts_of_runs(kept, others)
     return kept, notes
+
+
+def _refuse_parts_of_runs(kept: Sequence[DigestedRank], others: Sequence[DigestedRank]) -> None:
+    """Raises SeveralRunsError where as many recordings of other times are of ranks that are missing
+    among those kept: nothing tells which run is meant."""
+    ranks = {one.digest.rank for one in kept}
+    elsewhere = [one for one in others if one.digest.rank not in ranks]
+    if len(elsewhere) >= len(kept):
+        paths = f"{kept[0].path}, {elsewhere[0].path}"
+        raise SeveralRunsError(
+            f"{len(kept) + len(others)} recordings that are not one run (they were recorded at "
+            f"different times): {paths}; name the files of one run"
+        )
 
 
 def _moved(rank: DigestedRank, late_ns: int) -> DigestedRank:
