@@ -26,8 +26,8 @@ def test_the_table_has_the_quantiles_of_all_promises() -> None:
 
 def test_most_ranges_hold_that_were_made_from_other_sets() -> None:
     ranges = held_out(promises())
-    assert sum(one.holds for one in ranges) >= 0.9 * len(ranges)
-    assert statistics.median(one.of_promise for one in ranges) < 0.82
+    assert sum(one.holds for one in ranges) >= 0.89 * len(ranges)
+    assert statistics.median(one.of_promise for one in ranges) < 0.92
 
 
 def test_a_range_of_the_other_sets_does_not_know_its_own() -> None:
