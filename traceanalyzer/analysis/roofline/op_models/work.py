@@ -156,6 +156,11 @@ class _Table:
         ]
         return np.flatnonzero(np.isin(self.trace.host_ranges.name, codes))
 
+    def without_flops(self, ranges: I64) -> I64:
+        """The host ranges among these whose FLOPs are not known."""
+        unknown = np.isnan(self.figure(WorkColumn.FLOPS))
+        return ranges[unknown[self.kind[ranges]]]
+
     def add(self, ranges: I64) -> None:
         """A row for each distinct call among these host ranges."""
         groups = _distinct_calls(self.trace, ranges)
@@ -228,9 +233,7 @@ class _Table:
 def _fill_lists(joined: HostAttribution, table: _Table) -> None:
     """Model optimizer calls whose lists were left out of the recording with the parameters known
     elsewhere."""
-    rows = table.ranges_of(ON_PARAMETERS)
-    unknown = np.isnan(table.figure(WorkColumn.FLOPS))
-    given = updated_parameters(joined, rows[unknown[table.kind[rows]]])
+    given = updated_parameters(joined, table.without_flops(table.ranges_of(ON_PARAMETERS)))
     lists = {id(parameters): parameters for parameters in given.values()}
     keys = np.array([id(parameters) for parameters in given.values()], np.int64)
     table.amend(
@@ -268,9 +271,11 @@ def _fill_results(joined: HostAttribution, table: _Table) -> None:
     """Model operators whose values were left out of the recording with what the next operators
     read: strides and paddings of a convolution are values."""
     ranges = joined.trace.host_ranges
-    unknown = np.isnan(table.figure(WorkColumn.FLOPS))[table.kind] & (ranges.concrete < 0)
     rows = table.ranges_of(RESULT_BY_VALUES)
-    rows = rows[unknown[rows]]
+    rows = rows[ranges.concrete[rows] < 0]
+    if not len(rows):
+        return
+    rows = table.without_flops(rows)
     readers = _next_operators(joined.linked.tree, rows)
     shapes = [at(ranges.shapes, reader, -1) for reader in readers]
     dtypes = [at(ranges.dtypes, reader, -1) for reader in readers]
