@@ -15,6 +15,7 @@ from traceanalyzer.analysis.roofline.op_models.tensors import (
     BYTE,
     FLOAT,
     HALF,
+    SCALAR_TYPES,
     Shape,
     Tensor,
 )
@@ -30,7 +31,7 @@ LEAST_SIDE = 16  # pixels: what is smaller is hardly a picture
 PICTURES = (4, 5)  # dimensions of a batch of pictures, and of films
 OPERATORS_AFTER = 2  # so many after a copy are searched for a cast of what it brought
 CASTS = re.compile(r"^aten::(to|_to_copy|type_as|half|bfloat16)$")
-CODES_OF_16_BITS = {"5", "15"}
+CODES_OF_16_BITS = {str(code) for code, dtype in SCALAR_TYPES.items() if dtype in (HALF, BFLOAT16)}
 """How a recording writes `torch.float16` and `torch.bfloat16` among an operator's values."""
 SCALING_PASSES = 5.25
 """What the device moves, in units of the fp32 numbers, to make them of bytes: it reads a quarter
