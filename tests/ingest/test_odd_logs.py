@@ -167,6 +167,16 @@ def test_of_a_log_of_two_runs_the_last_is_read(tmp_path):
         assert any("The log holds 2 runs" in note for note in trace.health.notes)
 
 
+def test_a_run_that_times_no_step_is_left_out(tmp_path):
+    path = tmp_path / "train.log"
+    times = ("5s", "5s", "9s")
+    timed = "".join(f"iter {36 + i}: loss, time {time}\n" for i, time in enumerate(times))
+    path.write_text(f"it 641\nit 6\n{timed}it 39\n")
+    (trace,) = detect(path).read(path)
+    assert times_ms(trace) == [5000.0, 5000.0, 9000.0]
+    assert any(note.startswith("1 run in the log") for note in trace.health.notes)
+
+
 def test_epochs_without_a_number_and_a_late_line_are_one_run(tmp_path):
     trace = log_of(tmp_path, lambda i: f"step {(i - 1) % 6} loss 2.1 dt 400.0ms", count=24)
     assert len(trace.step_timings) == 24

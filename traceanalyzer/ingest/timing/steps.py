@@ -85,8 +85,11 @@ def step_timings(
     runs = [_steps_of_run(run, form, epochs, factors or {}) for run in runs_of(numbered)]
     if may_be_epochs([run.table for run in runs]):
         return _steps_of_run(numbered, form, epochs, factors or {})
-    *earlier, last = runs
-    return _after(earlier, last) if earlier else last
+    timed = [run for run in runs if len(run.table)]
+    *earlier, last = timed or runs[-1:]
+    told = _after(earlier, last) if earlier else last
+    untimed = len(runs) - len(timed)
+    return replace(told, notes=(_untimed_note(untimed), *told.notes)) if timed and untimed else told
 
 
 def _after(earlier: list[LoggedSteps], last: LoggedSteps) -> LoggedSteps:
@@ -100,6 +103,12 @@ def _after(earlier: list[LoggedSteps], last: LoggedSteps) -> LoggedSteps:
         f"{last.table.step[0]}): figures are of the last, {count} steps; the run before it had {len(timed)}{took}."
     )
     return replace(last, notes=(note, *last.notes))
+
+
+def _untimed_note(count: int) -> str:
+    """What is said of runs in the log that time no step."""
+    runs = "1 run" if count == 1 else f"{count} runs"
+    return f"{runs} in the log, told by a step counter that goes back, timed no step: left out."
 
 
 def _steps_of_run(
