@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-FILES = ("language.py", "others.py")
+FILES = ("language.py", "others.py", "large.py")
 TOGETHER = ("together.py",)
 """Programs of two ranks, and the same on one."""
 

@@ -46,11 +46,17 @@ RECORD_S = 15.0
 SETTINGS_S = 1e3 if QUICK else 40.0
 """After so long no further setting is begun: other programs wait."""
 ISSUED = 1 if QUICK else 5  # steps whose launches are timed alone
+LARGE_MODELS = ("bert", "gpt2", "llama", "t5", "whisper")
 LIBRARIES = {
     "benchmarks.predict.language": [
         f"transformers.models.{name}.modeling_{name}" for name in ("bert", "gpt2", "llama", "t5")
     ],
     "benchmarks.predict.others": ["timm", "torchvision"],
+    "benchmarks.predict.large": [
+        *(f"transformers.models.{name}.modeling_{name}" for name in LARGE_MODELS),
+        "timm",
+        "torchvision",
+    ],
     "benchmarks.predict.together": [
         "transformers.models.gpt2.modeling_gpt2",
         "transformers.models.llama.modeling_llama",
@@ -373,12 +379,13 @@ PARTS = {"record": sealing, "time": timings}
 def main() -> None:
     """Load, wait, run."""
     from benchmarks.predict.language import PROGRAMS as LANGUAGE
+    from benchmarks.predict.large import PROGRAMS as LARGE
     from benchmarks.predict.others import PROGRAMS as OTHERS
     from benchmarks.predict.together import PROGRAMS as TOGETHER
 
     part, name = sys.argv[1:3]
     folder = Path(sys.argv[3])
-    program = next(one for one in (*LANGUAGE, *OTHERS, *TOGETHER) if one.name == name)
+    program = next(one for one in (*LANGUAGE, *OTHERS, *LARGE, *TOGETHER) if one.name == name)
     for library in LIBRARIES[program.make.__module__]:
         with suppress(Exception):
             importlib.import_module(library)

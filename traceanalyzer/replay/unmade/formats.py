@@ -3,7 +3,7 @@ tensors of half or twice the bytes.
 
 To 16 bits it is what autocast does (`changes.precision`): products are cast, what lies between them
 stays in 16 bits until a parameter in fp32 widens it, optimizers stay as they are. Back from 16 bits
-products and the tensors between them are wide, and the casts are still there."""
+products and the tensors between them are wide, and nothing is cast."""
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from traceanalyzer.replay.changes.precision import (
     WIDE,
     kept_in_fp32,
     with_casts,
+    without_casts,
 )
 from traceanalyzer.replay.patterns.named import kernels_named
 from traceanalyzer.replay.tape import Tape
@@ -39,6 +40,9 @@ INDEXED_LEFT = 0.85
 """Share left of one that finds each number by its index (`changes.precision.INDEXING`)."""
 TWICE = 2.0
 """Bytes of fp32 over those of 16 bits."""
+WIDE_ATTENTION = 0.28
+"""Share of the ordinary cores' rate in fp32 that attention reaches in fp32 and TF32: flash kernels
+know 16 bits alone (18 to 20 TFLOP/s forward and backward on an H200, in two models)."""
 CODES = {"bf16": Precision.BF16, "fp32": Precision.FP32, "tf32": Precision.TF32}
 ALREADY = "the products are in {precision} already: nothing changes with --precision {precision}"
 NO_PRODUCTS = "no matmuls with known number formats were recorded"
@@ -69,6 +73,8 @@ def in_format(tape: Tape, load: OpLoad, limits: GpuLimits, precision: str) -> Fo
     if chosen_ns < float(tape.duration[products].sum()) / 2:
         raise QuestionError(ALREADY.format(precision=precision))
     formats = np.where(chosen, np.int8(target), recorded).astype(np.int8)
+    if target not in NARROW:
+        formats[tape.of_classes("attention")] = Precision.FP32
     limits_then = limits_on(tape, source.linked.gpus, formats)
     narrow = isin_few(recorded, NARROW)
     if target in NARROW:
@@ -108,8 +114,11 @@ def _widened(
     more = np.where((chosen | moving) & narrow, TWICE, 1.0)
     moved = OpLoad(load.flops, load.bytes * more, load.elements)
     time = _products(tape, load, moved, limits_now, limits_then, chosen)
+    attended_ns = load.flops / (WIDE_ATTENTION * limits_then.peak) * NS_PER_S
+    attention = chosen & narrow & tape.of_classes("attention") & np.isfinite(attended_ns)
+    time = np.where(attention, start_ns(tape) + attended_ns, time)
     longer = time * (1.0 + (TWICE - 1.0) * _limited(tape, load, limits_now))
-    widened = tape.retimed(np.where(moving, longer, time))
+    widened = without_casts(tape.retimed(np.where(moving, longer, time)))
     return Formatted(widened, moved, limits_then, chosen | moving)
 
 
