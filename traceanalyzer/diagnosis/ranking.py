@@ -2,7 +2,7 @@
 comes first is not against the cause that the verdict names, where it is not."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from traceanalyzer.base import digits
@@ -19,8 +19,12 @@ AS_GOOD = 0.9
 LITTLE_SAVED = 1 / 3
 """A change that takes a cause away and saves less of its time has to say so: what the cause hid
 takes its place."""
-REMOVES_ITS_CAUSE = ("remove_syncs", "cuda_graph", "data_loader_workers")
-"""Remedies that leave nothing of the cause that they are against."""
+REMOVES_ITS_CAUSE: Mapping[str, BottleneckClass] = {
+    "remove_syncs": "sync",
+    "cuda_graph": "launch",
+    "data_loader_workers": "input",
+}
+"""Remedies that leave nothing of a cause."""
 DEVICE_CLASSES: tuple[BottleneckClass, ...] = ("compute", "memory")
 """Classes of the GPU's own work: a verdict on one is answered by advice on the other."""
 WORDS = {
@@ -113,7 +117,7 @@ def _saying_what_is_left(
 ) -> Recommendation:
     """The first advice; where it takes the whole cause away and hardly saves any of its time, with
     the reason."""
-    if first.remedy not in REMOVES_ITS_CAUSE or first.cls != summary.bottleneck:
+    if REMOVES_ITS_CAUSE.get(first.remedy or "") != summary.bottleneck:
         return first
     if first.predicted_step_ms is None or summary.step_ms is None:
         return first

@@ -27,6 +27,8 @@ from traceanalyzer.replay.changes.data.loading import done_on_device, no_allocat
 from traceanalyzer.replay.changes.fusion import Reading
 from traceanalyzer.replay.changes.loops.rows_sorted import rows_sorted
 from traceanalyzer.replay.changes.syncs.answers import answers
+from traceanalyzer.replay.changes.syncs.indices import indices_again, picks_again
+from traceanalyzer.replay.changes.syncs.sizes import sizes_read
 from traceanalyzer.replay.changes.syncs.syncs import is_read, syncs_removed
 from traceanalyzer.replay.changes.syncs.unique_ids import made_unique
 from traceanalyzer.replay.changes.syncs.values import (
@@ -106,14 +108,21 @@ def instead_of_waits(m: Measurements) -> str:
     if tape.memo(after_first_read).any():
         return "read_together"
     waiting = is_read(tape)
-    for which, gone in (("look_up", made_unique(tape)), ("no_tests", answers(tape))):
+    tests = answers(tape)
+    again = indices_again(tape) | (picks_again(tape) >= 0)
+    for which, gone in (
+        ("look_up", made_unique(tape)),
+        ("no_tests", tests),
+        ("indices_once", again),
+    ):
         if 2 * int((waiting & gone).sum()) > int(waiting.sum()):
             return which
     spread = tape.memo(masks_spread)  # waits for how many values a mask picks are gone
     if spread is None:
         return "keep_values"
-    left = int(is_read(spread).sum())
-    return "of_masks" if 2 * left < int(is_read(tape).sum()) else "keep_values"
+    # With a mask go tests whether it has any value, and how many it has.
+    left = int((is_read(spread) & ~tests & ~sizes_read(tape)).sum())
+    return "of_masks" if 2 * left < int(waiting.sum()) else "keep_values"
 
 
 @remedy("move_host_work", "host", "host-work", LEAST_OF_HOST_WORK)

@@ -8,9 +8,12 @@ import numpy as np
 from traceanalyzer.analysis.algebra import where_changed
 from traceanalyzer.replay.changes.fusion import Reading
 from traceanalyzer.replay.changes.syncs.answers import answers
+from traceanalyzer.replay.changes.syncs.indices import indices_again, picks_again
+from traceanalyzer.replay.changes.syncs.sizes import sizes_read
 from traceanalyzer.replay.changes.syncs.unique_ids import made_unique
 from traceanalyzer.replay.changes.syncs.values import (
     kept_as_tensors,
+    last_launches,
     masks_spread,
     read_at_the_end,
     scalars_reuploaded,
@@ -70,10 +73,13 @@ def syncs_removed(tape: Tape, reading: Reading) -> Tape | None:
     if not is_read(tape).any():
         return None
     back = tape.memo(scalars_reuploaded)
+    needless = answers(tape) | made_unique(tape) | indices_again(tape)
     if reading is Reading.PESSIMISTIC:
-        return kept_as_tensors(_without_answers(_unwaited(tape)), back, MORE_LAUNCHES)
+        return kept_as_tensors(_without(_unwaited(tape), needless), back, MORE_LAUNCHES)
     spread = tape.memo(masks_spread) or tape
-    found = _without_answers(_unwaited(read_at_the_end(spread) or spread))
+    found = _unwaited(read_at_the_end(spread) or spread)
+    found = last_launches(found, picks_again(tape))
+    found = _without(found, needless | sizes_read(tape))
     if back.any():
         return found if reading is Reading.OPTIMISTIC else kept_as_tensors(found, back, LAUNCHES)
     chain, operators = read_chains(tape)
@@ -86,10 +92,10 @@ def _unwaited(tape: Tape) -> Tape:
     return replace(tape.without_reads(), waits=tape.waits & ~is_read(tape))
 
 
-def _without_answers(tape: Tape) -> Tape:
-    """Without what was calculated only to decide by it, or to make ids unique."""
-    gone = answers(tape) | made_unique(tape)
-    return tape.without_launches(gone[tape.event]).without_dispatch(gone) if gone.any() else tape
+def _without(tape: Tape, events: Bool) -> Tape:
+    if not events.any():
+        return tape
+    return tape.without_launches(events[tape.event]).without_dispatch(events)
 
 
 def read_chains(tape: Tape) -> tuple[Bool, int]:

@@ -21,8 +21,9 @@ from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import I32, I64, Bool, CopyKind, distinct
 
 PICKS = re.compile(r"^aten::(index|masked_select)$")
+WRITES = re.compile(r"^aten::(index_put_?|_index_put_impl_)$")
 COUNTS = re.compile(r"^aten::(nonzero|masked_select)$")
-"""What a pick by a mask calls to learn how many values there are."""
+"""What a pick by a mask, or a write, calls to learn how many values there are."""
 PRODUCT = re.compile(r"^aten::(linear|addmm|mm|bmm|matmul|baddbmm|conv\dd|convolution)$")
 """What is expensive for values that nobody wants."""
 PRODUCT_WITHIN = 4  # so many after a pick are searched for such a product
@@ -45,7 +46,7 @@ NUMBER = re.compile(r"\d\.\d")  # a number with decimals among the values of an 
 
 
 def masks_spread(tape: Tape) -> Tape | None:
-    """Each pick by a mask, and its backward pass, is one kernel over all values; None without any,
+    """Each pick or write by a mask, and its backward pass, is one kernel over all values; None without any,
     or where a product follows, for which fewer values are the point."""
     outer = tape.source.linked.tree.outer_operator
     picks = _picks(tape, outer)
@@ -53,35 +54,47 @@ def masks_spread(tape: Tape) -> Tape | None:
         return None
     forward = np.isin(outer, picks)
     of_picks = (forward | made_by(tape.source.linked, forward))[tape.nodes]
+    passes = np.maximum(tape.duration, _pass_ns(tape, picks))
+    longer = tape.retimed(np.where(of_picks[tape.event], passes, tape.duration))
     group = np.where(of_picks, outer[tape.nodes], -1)
+    return last_launches(longer, group.astype(np.int64))
+
+
+def last_launches(tape: Tape, group: I64) -> Tape:
+    """The last launch of each group of events (its number, -1 for none) is left, as soon as the
+    first was."""
+    if not (group >= 0).any():
+        return tape
     of_op = group[tape.event]
     last = (of_op >= 0) & where_changed(of_op[::-1])[::-1]
-    passes = np.maximum(tape.duration, _pass_ns(tape, picks))
+    grouped = group >= 0
     kept = tape.events_of(last)
-    left = tape.retimed(np.where(last, passes, tape.duration))
-    left = left.without_launches((of_op >= 0) & ~last)
-    left = left.without_dispatch(of_picks & ~kept)
+    left = tape.without_launches((of_op >= 0) & ~last)
+    left = left.without_dispatch(grouped & ~kept)
     found, first, index = np.unique(group, return_index=True, return_inverse=True)
     begins = np.where(found >= 0, tape.dispatch[first], 0)[index]
     dispatch = tape.dispatch + np.where(np.arange(len(group)) == first[index], 0, begins)
-    return left.with_dispatch(np.where(kept & of_picks, dispatch, left.dispatch))
+    return left.with_dispatch(np.where(kept & grouped, dispatch, left.dispatch))
 
 
 def _picks(tape: Tape, outer: I32) -> I64:
     """The operators of the forward pass, nodes of the host tree, that pick by a mask and that no
-    product follows."""
+    product follows, and those that write by one: but for rows that such a product worked on."""
     source = tape.source
     all_outer = tape.source.linked.tree.outermost_operators
-    found = distinct(
+    searching = distinct(
         outer[nodes_named(source.linked, COUNTS) & (outer >= 0) & ~source.joined.in_backward]
     )
-    found = found[are_named(source.linked, found, PICKS)]
+    found = searching[are_named(source.linked, searching, PICKS)]
     products = np.flatnonzero(are_named(source.linked, all_outer, PRODUCT))
     place = np.searchsorted(all_outer, found)
     next_product = np.append(products, len(all_outer) + PRODUCT_WITHIN)[
         np.searchsorted(products, place, side="right")
     ]
-    return found[next_product - place > PRODUCT_WITHIN].astype(np.int64)
+    spread = next_product - place > PRODUCT_WITHIN
+    writes = searching[are_named(source.linked, searching, WRITES)]
+    after_spread = np.append(True, spread)[np.searchsorted(found, writes)]
+    return distinct(np.append(found[spread], writes[after_spread])).astype(np.int64)
 
 
 def _pass_ns(tape: Tape, picks: I64) -> float:
