@@ -203,6 +203,12 @@ class Replay:
         step = self._step_ms(scenario, scenario.pessimistic, tapes, LIMITED_DUTY)
         return 0.0 if step is None else max(now - step, 0.0)
 
+    def slow_host_gain_ms(self, scenario: Scenario) -> float:
+        """What is left of a scenario's gain where the changed step meets a host as slow as it may
+        be, ms: what the GPU no longer hides; 0 where that is not predicted."""
+        step = self._step_ms(scenario, scenario.change, self.slow_host, LIMITED_DUTY)
+        return 0.0 if step is None else max(self.base_ms - step, 0.0)
+
     @cached_property
     def fast_host_ms(self) -> float:
         """The step without the profiler where the host is as fast as it may be."""

@@ -37,6 +37,7 @@ from traceanalyzer.replay.changes.recompute import HOOKED_SHARE, kept
 from traceanalyzer.replay.patterns.named import launched_within
 from traceanalyzer.replay.patterns.tokens import tokens_turned
 from traceanalyzer.replay.tape import Tape
+from traceanalyzer.replay.whatif import Replay
 
 FUSED_CHAINS = scenario_of(
     "fuse_elementwise",
@@ -111,8 +112,8 @@ def fuse_elementwise(m: Measurements) -> Offer | None:
 @remedy("channels_last", "memory", "channels-last", LEAST_OF_LAYOUT)
 def channels_last(m: Measurements) -> Offer | None:
     """Wherever a library changes layouts around its convolutions in two or three dimensions, no
-    norm without such a version stands between them, and launches are not what the step waits for;
-    or where the tokens that a convolution cuts keep its layout."""
+    norm without such a version stands between them, and launches are not what the step waits for,
+    nor would be on a slow host; or where the tokens that a convolution cuts keep its layout."""
     tape = tape_of(m)
     if tape is None or _layout_does_not_pay(m, tape):
         return None
@@ -125,11 +126,23 @@ def channels_last(m: Measurements) -> Offer | None:
 
 
 def _layout_does_not_pay(m: Measurements, tape: Tape) -> bool:
-    """Whether other layouts come back around norms that have none, or hide behind launches: of
-    three such programs that were timed with the other layout none was faster."""
+    """Whether other layouts come back around norms that have none, hide behind launches, or leave
+    the step to a host that is hardly faster than the GPU and has more to do: of five such programs
+    that were timed with the other layout none was faster."""
     idle = m.step.idle
     waits_for_launches = idle is not None and idle.launch >= LAUNCH_BOUND * m.step.step_ms
-    return waits_for_launches or bool(launched_within(tape, OTHER_NORMS).any())
+    return (
+        waits_for_launches
+        or (m.replay is not None and _leaves_the_host(m.replay))
+        or bool(launched_within(tape, OTHER_NORMS).any())
+    )
+
+
+def _leaves_the_host(replay: Replay) -> bool:
+    """Whether other layouts gain enough on the usual host, and not on a slow one."""
+    least_ms = LEAST_OF_LAYOUT * replay.base_ms
+    on_slow_ms = replay.slow_host_gain_ms(IN_CHANNELS_LAST)
+    return on_slow_ms < least_ms <= replay.gain_ms(IN_CHANNELS_LAST)
 
 
 @remedy("low_precision", "compute", "fp32-matmul", LEAST_OF_BF16)
