@@ -79,3 +79,51 @@ def test_short_copies_of_input_stay_as_they_are() -> None:
         within(p, "aten::mm", lambda p: p.launch(GEMM, 8 * COPY_US))
 
     assert copy_less.offer(program(step)) is None
+
+
+MASKS = (16, 40, 256, 256)
+
+
+def compares(p: Program, before: str, how: str) -> None:
+    """A mask is sent, an operator takes pictures or the mask, and a loss compares it."""
+    numbers = 16 * 40 * 256 * 256
+    both = f"[{list(MASKS)}, {list(MASKS)}]"
+    one = f"[{list(MASKS)}, [], []]"
+    floats = p.code(FLOATS)
+    pair = p.code('["float", "float"]')
+
+    def send(p: Program) -> None:
+        copy(p, COPY_US, CopyKind.HOST_TO_DEVICE, 4 * numbers)
+
+    within(p, "aten::to", send, shapes=one, dtypes=floats)
+    within(p, "aten::conv2d", lambda p: p.launch(GEMM, STEP_US), shapes=before, dtypes=pair)
+    if how == "aten::mul":
+        within(p, "aten::softmax", lambda p: p.launch(ADD, 20), shapes=one, dtypes=floats)
+    within(p, how, lambda p: p.launch(ADD, 20), shapes=both, dtypes=pair)
+
+
+PICTURES = "[[16, 6, 256, 256], [40, 6, 3, 3]]"
+
+
+@pytest.mark.parametrize(
+    ("before", "how", "mask"),
+    [
+        (PICTURES, "aten::mul", True),
+        (PICTURES, "aten::binary_cross_entropy_with_logits", True),
+        (PICTURES, "aten::mse_loss", False),
+        ("[[16, 40, 256, 256], [40, 40, 3, 3]]", "aten::mul", False),
+    ],
+    ids=["dice", "cross entropy", "a picture to draw", "what a network works on"],
+)
+def test_a_mask_that_probabilities_are_compared_with_is_sent_as_bytes(
+    before: str, how: str, *, mask: bool
+) -> None:
+    m = program(lambda p: compares(p, before, how))
+    offer = copy_less.offer(m)
+    assert (offer is not None) == mask
+    if offer is not None:
+        left = step_us(m, "copy_less")
+        assert left is not None
+        kept = COPY_US / 4 + STEP_US + (40 if how == "aten::mul" else 20)
+        assert kept <= left <= kept + 250, "the mask is made of the bytes; a launch or two"
+        assert "class as a byte" in offer.action.pytorch

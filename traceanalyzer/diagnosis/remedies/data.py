@@ -43,7 +43,7 @@ from traceanalyzer.replay.changes.data.loading import (
     round_trips,
     waited_less,
 )
-from traceanalyzer.replay.changes.data.narrow_input import sent_narrow, sent_wide
+from traceanalyzer.replay.changes.data.narrow_input import Sent, sent_narrow, sent_wide
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import Bool
 
@@ -61,6 +61,8 @@ HALF_OF_BYTES = 0.5  # what fp32 numbers keep in 16 bits; bytes keep half of tha
 SENT_NARROW = scenario_of(
     "copy_less", sent_narrow(0.0), "assumes_narrow", pessimistic=sent_narrow(HALF_OF_BYTES)
 )
+FEWER_BYTES = {Sent.PICTURES: "pictures", Sent.MASKS: "masks", Sent.HALVES: "halves"}
+"""The words for input that is sent in more bytes than it needs."""
 KEPT = scenario_of("keep_on_device", kept_on_device, "assumes_kept")
 PICKED = scenario_of("keep_on_device", picked_on_device, "assumes_picked")
 UPDATED = scenario_of(
@@ -131,20 +133,20 @@ def pinned_memory(m: Measurements) -> Offer:
 @remedy("copy_less", "transfer", "exposed-copies")
 def copy_less(m: Measurements) -> Offer | None:
     """Where copies of large results to the host, or of input in more bytes than it needs (pictures
-    in fp32, what is cast to 16 bits at once), take much of the step: whichever take longer."""
+    and masks of classes in fp32, what is cast to 16 bits at once), take much of the step: whichever
+    take longer."""
     tape = tape_of(m)
     if tape is None:
         return None
     least_ns = SENT_SHARE * m.mean_step_ms * NS_PER_MS * tape.steps
     results_ns = int(tape.duration[tape.memo(results_sent)].sum())
-    share = tape.memo(sent_wide)
-    wide_ns = int(tape.duration[share < 1.0].sum())
-    if max(results_ns, wide_ns) < least_ns:
+    sent = tape.memo(sent_wide)
+    wide_ns = {which: int(tape.duration[sent == kind].sum()) for kind, which in FEWER_BYTES.items()}
+    if max(results_ns, sum(wide_ns.values())) < least_ns:
         return None
-    if results_ns >= wide_ns:
+    if results_ns >= sum(wide_ns.values()):
         return Offer(words("copy_less"), RESULTS_KEPT)
-    bytes_would_do = share.min() < HALF_OF_BYTES
-    return Offer(words("copy_less", "pictures" if bytes_would_do else "halves"), SENT_NARROW)
+    return Offer(words("copy_less", max(wide_ns, key=wide_ns.__getitem__)), SENT_NARROW)
 
 
 @remedy("keep_on_device", "transfer", "exposed-copies")
