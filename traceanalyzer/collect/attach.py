@@ -144,10 +144,15 @@ class Attached:
         if plan.recorder in ("nsys", "ncu", "rocprofv3", "jax"):
             from traceanalyzer.collect.profilers.profiler_range import ProfilerRange
 
-            return ProfilerRange(plan, self._enter, unit)
+            return ProfilerRange(plan, self._enter, unit, self._awaits_training)
         from traceanalyzer.collect.torch_recording import TorchRecording
 
         return TorchRecording(plan, self._enter, self._note, unit, self._first_steps_ms)
+
+    def _awaits_training(self) -> bool:
+        from traceanalyzer.collect.steps.step_finder import StepFinder
+
+        return isinstance(self._finder, StepFinder) and self._finder.awaits_training()
 
     def _note(self, note: str) -> None:
         self._notes.append(note)

@@ -70,14 +70,20 @@ class CudaProfiler:
 
 
 class ProfilerRange:
-    """Wait, time without capture, then on, `warmup + active` steps, off."""
+    """Wait, also as long as `too_early` says so, time without capture, then on, `warmup + active`
+    steps, off. What has been switched off is not switched on a second time: nsys records once."""
 
     def __init__(
-        self, plan: CapturePlan, on_phase: Callable[[str], None], unit: Callable[[], str]
+        self,
+        plan: CapturePlan,
+        on_phase: Callable[[str], None],
+        unit: Callable[[], str],
+        too_early: Callable[[], bool] = lambda: False,
     ) -> None:
         self._plan = plan
         self._on_phase = on_phase
         self._unit = unit
+        self._too_early = too_early
         jax = JaxProfiler(plan) if plan.recorder == "jax" else None
         self._switch: CudaProfiler | JaxProfiler = jax or CudaProfiler(plan)
         clock = StepClock(
@@ -103,7 +109,7 @@ class ProfilerRange:
                 self.close()
             else:
                 self._switch.push(self._step)
-        elif self._step < self._plan.wait and not self._now:
+        elif not self._now and (self._step < self._plan.wait or self._is_too_early()):
             return
         elif self._clock is None:
             self._start()
@@ -117,6 +123,9 @@ class ProfilerRange:
             )
             self._clock = None
             self._start()
+
+    def _is_too_early(self) -> bool:
+        return not self._timing and self._too_early()
 
     def record_now(self) -> None:
         """Capture from the next step on."""
