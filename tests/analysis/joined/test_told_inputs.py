@@ -71,6 +71,43 @@ def test_attention_of_16_bits_has_the_type_of_16_bits_of_the_other_kernels() -> 
     assert attention_beside("nvjet_sm90_sss_128x64_NNT") is None
 
 
+def copied_by(kernel: str, beside: str) -> dict[str, str | None]:
+    """The types of a copy within a change of type, and of a product by another kernel."""
+    b = TraceBuilder()
+    b.op("aten::_to_copy", 0, 10, shapes="[[4, 8], []]")
+    b.op("aten::copy_", 1, 9, shapes="[[4, 8], [4, 8], []]")
+    b.call("cudaLaunchKernel", 2, 3, correlation=1)
+    b.kernel(kernel, 4, 8, correlation=1)
+    b.op("aten::mm", 20, 30, shapes="[[2, 2], [2, 2]]")
+    b.call("cudaLaunchKernel", 21, 22, correlation=2)
+    b.kernel(beside, 23, 29, correlation=2)
+    return told(b.build(), "dtypes")
+
+
+def test_a_copy_to_another_type_reads_one_and_writes_the_other() -> None:
+    narrowed = (
+        "void vectorized<bfloat16_copy_kernel_cuda(at::TensorIteratorBase &)::[lambda(float)]>"
+    )
+    types = copied_by(narrowed, "nvjet_sm90_tst_128x64_NNT")
+    assert types["aten::copy_"] == '["c10::BFloat16","float",""]'
+    assert types["aten::_to_copy"] == '["float",""]'
+    widened = (
+        "void unrolled<direct_copy_kernel_cuda()::[lambda(float)], (int)4, LoadWithCast<(int)1>>"
+    )
+    types = copied_by(widened, "nvjet_sm90_hsh_128x64_NNT")
+    assert types["aten::copy_"] == '["float","c10::Half",""]'
+    assert types["aten::_to_copy"] == '["c10::Half",""]'
+
+
+def test_a_copy_from_a_type_that_nothing_tells_has_none() -> None:
+    widened = (
+        "void unrolled<direct_copy_kernel_cuda()::[lambda(float)], (int)4, LoadWithCast<(int)1>>"
+    )
+    assert copied_by(widened, "nvjet_sm90_sss_128x64_NNT")["aten::copy_"] is None
+    counted = widened.replace("lambda(float)", "lambda(long)")
+    assert copied_by(counted, "nvjet_sm90_hsh_128x64_NNT")["aten::copy_"] is None
+
+
 def test_what_was_recorded_stays() -> None:
     b = TraceBuilder()
     b.op("aten::mm", 0, 10, shapes="[[2, 2], [2, 2]]", dtypes=b.code('["float","float"]'))

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from traceanalyzer.analysis.names.element_types import is_of_16_bits, type_told
+from traceanalyzer.analysis.names.element_types import (
+    Cast,
+    cast_told,
+    is_of_16_bits,
+    type_told,
+)
 
 COPY = "at::native::direct_copy_kernel_cuda(at::TensorIteratorBase &)::[lambda(float) (instance 1)]"
 
@@ -49,3 +54,17 @@ def test_generated_attention_says_how_many_bits_alone() -> None:
     assert is_of_16_bits(kernel)
     assert type_told(kernel) == ""
     assert not is_of_16_bits("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f8_knob_7")
+
+
+def test_copies_to_another_type_say_what_they_write() -> None:
+    offsets = "(int)4, TrivialOffsetCalculator<(int)1, unsigned int>"
+    kernel = (
+        f"void at::native::unrolled_elementwise_kernel<{COPY}, {offsets}, LoadWithCast<(int)1>>"
+    )
+    assert cast_told(kernel) == Cast("", "float")
+    narrowed = "at::native::bfloat16_copy_kernel_cuda(at::TensorIteratorBase &)::[lambda(float)]"
+    kernel = f"void at::native::vectorized_elementwise_kernel<(int)8, {narrowed}>"
+    assert cast_told(kernel) == Cast("float", "c10::BFloat16")
+    halved = kernel.replace("bfloat16", "float16")
+    assert cast_told(halved) == Cast("float", "c10::Half")
+    assert cast_told(f"void at::native::elementwise_kernel<(int)128, {COPY}>") is None

@@ -16,11 +16,14 @@ from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.names.element_types import (
     LONG,
     SIXTEEN_BITS,
+    Cast,
+    cast_told,
     is_of_16_bits,
     type_told,
 )
 from traceanalyzer.trace import I32, I64, Bool, RangeKind, Trace
 
+COPY = "aten::copy_"
 UNBIND = "aten::unbind"
 SELECT = "aten::select"
 """Taking a tensor apart calls the other for each item."""
@@ -39,6 +42,9 @@ _PLACES: dict[str, dict[int, str]] = {
     "aten::where": {0: "bool"},
 }
 """Inputs that are indices and masks, by operator and place."""
+WIDENED = Cast("", "float")
+"""A cast to fp32. Beside kernels of 16 bits nearly all of them are of what such a kernel made, or of
+its gradients."""
 _Text = Callable[..., int]
 _Dims = msgspec.json.Decoder(list[list[Any]])
 
@@ -80,9 +86,13 @@ class _Texts:
 
     def types(self, operator: int, shapes: int, kernel: int) -> int:
         """The types of inputs: the kernel's for tensors, another where the operator takes indices
-        or masks, nothing for what has no dimensions; -1 where the shapes cannot be read."""
+        or masks or copies to another type, nothing for what has no dimensions; -1 where the shapes
+        cannot be read."""
         places = _PLACES.get(self.strings[operator], {})
         dtype = self._types_of_kernels[kernel]
+        cast = cast_told(self.strings[kernel])
+        if cast is not None and self.strings[operator] == COPY:
+            places = {0: cast.target}
         named = []
         for place, sizes in enumerate(self._sizes(shapes)):
             is_list = bool(sizes) and isinstance(sizes[0], list)
@@ -113,9 +123,9 @@ class _Texts:
 
 
 def _types_of_kernels(trace: Trace) -> dict[int, str]:
-    """The element types of the kernels that tell one, by the codes of their names. Those that say
-    16 bits have the type of 16 bits in which the other kernels are longest; without one they tell
-    nothing."""
+    """The element types that kernels read, where they tell one, by the codes of their names. Those
+    that say 16 bits, and casts to fp32, have the type of 16 bits in which the other kernels are
+    longest; without one they tell nothing."""
     ops = trace.device_ops
     names = Groups.of(ops.name)
     codes = ops.name[names.first].tolist()
@@ -128,7 +138,7 @@ def _types_of_kernels(trace: Trace) -> dict[int, str]:
         dtype = type_told(name)
         if dtype:
             told[code] = dtype
-        elif is_of_16_bits(name):
+        elif is_of_16_bits(name) or cast_told(name) == WIDENED:
             of_16_bits.append(code)
         if dtype in spent:
             spent[dtype] += length

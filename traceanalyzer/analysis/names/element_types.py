@@ -3,6 +3,8 @@
 import re
 from functools import cache
 
+from traceanalyzer.base import dataclass
+
 HALF = "c10::Half"
 BFLOAT16 = "c10::BFloat16"
 FP8 = "c10::Float8_e4m3fn"
@@ -52,6 +54,30 @@ those that read another type than they work on."""
 SIXTEEN_BITS = (HALF, BFLOAT16)
 _OF_16_BITS = re.compile(r"^cudnn_generated_\w*_sdpa_\w*_f16_")
 """Attention that cuDNN generates: its names say `f16` of both types of 16 bits."""
+
+_NARROWED = re.compile(r"(?<![a-z\d])(b?float16)_copy_kernel_cuda")
+"""Copies of fp32 to a type of 16 bits, which have a kernel of their own."""
+_BY_NAME = {"float16": HALF, "bfloat16": BFLOAT16}
+_CAST = re.compile(rf"direct_copy_kernel_cuda.*?lambda\(({_NAMED})\).*LoadWithCast")
+"""Copies to another type: the kernel works on that of its target."""
+
+
+@dataclass(frozen=True)
+class Cast:
+    """A copy to another type, by PyTorch's names of them."""
+
+    source: str  # empty where the name does not say
+    target: str
+
+
+@cache
+def cast_told(kernel: str) -> Cast | None:
+    """The types of a copy to another type; None for other kernels."""
+    narrowed = _NARROWED.search(kernel)
+    if narrowed:
+        return Cast("float", _BY_NAME[narrowed[1]])
+    cast = _CAST.search(kernel)
+    return Cast("", (_NUMBERS | _OTHERS)[cast[1]]) if cast else None
 
 
 @cache
