@@ -12,6 +12,7 @@ from traceanalyzer.analysis.tables.timing import UnprofiledTime
 from traceanalyzer.base import NS_PER_MS
 from traceanalyzer.replay.changes.kernels import GRAPH_CALL_NS, GRAPH_NODE_NS
 from traceanalyzer.replay.simulate import step_times_ns
+from traceanalyzer.replay.stalls import without_stalls
 from traceanalyzer.replay.tape import Tail, Tape
 from traceanalyzer.replay.together import beside_transfers
 from traceanalyzer.trace import I64, Trace
@@ -52,8 +53,9 @@ AHEAD = 0.85
 ahead of the device."""
 SHORTEST_OP_NS = 1_000  # what a device op takes that keeps nobody waiting
 LEAST_SHARE = 0.3
-"""Less of the dispatch was left in no recording. A step that is shorter still waits less for what
-the host does besides."""
+"""Less of the dispatch was left in hardly any recording. A step that is shorter still waits less for
+what the host does besides, and only where that is not enough less for dispatch: kernels are as fast
+as recorded in any case."""
 LEAST_SHARE_OF_NVTX = 0.1  # the same with ranges of NVTX around operators
 HOST_SPREAD = 0.25
 """How much longer or shorter the host takes over the same work from one run of a program to the
@@ -83,7 +85,7 @@ def without_profiler(
     traced = tuple(map(beside_transfers, tapes))
     tapes = tuple(map(with_graphs_untraced, traced))
     if measured is not None:
-        tapes = _with_empty_queue(tapes, measured.step_ms)
+        tapes = _with_empty_queue(tuple(map(without_stalls, tapes)), measured.step_ms)
         share, own = fitted_host(tapes, measured.step_ms, measured.host_ms)
         low_share = share * low
         high_share = share * high
@@ -198,6 +200,8 @@ def fitted_host(
     on_device = takes(0.0, 0.0)
     if on_device > high:
         return usual, 1.0
+    if fastest > high and takes(least_left, 0.0) > high:
+        return bisected(lambda one: takes(one, 0.0) <= measured_ms, 0.0, least_left), 0.0
     if fastest > high:
         return least_left, bisected(lambda own: takes(least_left, own) <= measured_ms, 0.0, 1.0)
     slowest = takes(1.0)
