@@ -13,10 +13,9 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.collect import running
+from tests.collect import running, warm
 from tests.collect.running import (
     HANGS_S,
-    ONE_THREAD,
     SMALL,
     collect,
     collect_command,
@@ -233,21 +232,10 @@ def test_a_script_runs_as_it_does_without_us(tmp_path, name):
     command = collect_command(
         "torch", "-o", capture, *OPTIONS, "--", sys.executable, file, tmp_path
     )
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        timeout=HANGS_S,
-        env=ONE_THREAD,
-        input="given",
-        check=False,
-    )
+    done = warm.run(command)
     status = script.status
     if status is None:
-        plain = [sys.executable, file, tmp_path]
-        status = subprocess.run(
-            plain, capture_output=True, timeout=HANGS_S, env=ONE_THREAD, check=False
-        ).returncode
+        status = warm.run([sys.executable, file, tmp_path]).returncode
     assert (done.returncode, done.stdout) == (status, script.out), done.stderr
     assert "Error: traceanalyzer" not in done.stderr
     assert script.said in done.stderr

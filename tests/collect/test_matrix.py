@@ -3,13 +3,13 @@ and without, with real PyTorch."""
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
 
+from tests.collect import warm
 from tests.collect.more_runs import MORE_RUNS
-from tests.collect.running import HANGS_S, ONE_THREAD, collect_command
+from tests.collect.running import collect_command
 
 pytest.importorskip("torch")
 
@@ -17,6 +17,7 @@ OPTIONS = (
     *("--wait", "2", "--unprofiled-steps", "5", "--warmup", "1", "--active", "40"),
     "--no-verdict",
 )
+COLLECT = collect_command("torch", "-o", "capture", *OPTIONS, "--")
 PRELUDE = """
 import atexit, copy, io, os, pickle, signal, sys, threading, time
 import torch
@@ -124,7 +125,7 @@ RUNS = {
         "train()\nopen('checkpoint', 'w').write('weights')\n"
         "print(sorted({*os.listdir('.')} - {'capture'}))"
     ),
-    "is in its session": "train()\nprint(os.getsid(0) == int(os.environ['SID']), os.getpgid(0) == os.getsid(0))",
+    "is in its session": "train()\nprint(os.getsid(0) in (os.getpid(), os.getppid()), os.getpgid(0) == os.getsid(0))",
     "is in the foreground": "train()\nprint(os.getppid() > 1, os.isatty(0))",
     "evaluates between steps": (
         "train(12)\nends = time.time() + 4\nx = torch.ones(8)\nwhile time.time() < ends: x = x * 1.0\n"
@@ -232,44 +233,8 @@ RUNS = {
     "warns as errors": "import warnings\nwarnings.simplefilter('error')\ntrain()\nprint('no warning')",
 } | MORE_RUNS
 
-
-ALONE = """
-import os, sys
-import torch, torch._dynamo
-
-while folder := sys.stdin.readline().strip():
-    child = os.fork()
-    if child:
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        print(status if status >= 0 else 128 - status, flush=True)
-        continue
-    os.chdir(folder)
-    os.setsid()
-    os.environ['SID'] = str(os.getpid())
-    for number, name in enumerate(('given', 'out', 'err')):
-        file = os.open(f'../{name}', os.O_RDWR)
-        os.dup2(file, number)
-        os.close(file)
-    sys.stdin = open(0, closefd=False)
-    sys.argv = ['script.py']
-    break
-if folder:
-    exec(compile(open('script.py').read(), 'script.py', 'exec'))
-"""
-"""Runs the scripts of the folders that it is given, each as Python would, and answers how each
-ended, as a shell has it. Forks of one process import PyTorch once."""
-
-
-@pytest.fixture(scope="module")
-def python():
-    with subprocess.Popen(
-        [sys.executable, "-c", ALONE],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=ONE_THREAD,
-    ) as process:
-        yield process
+COLD = {"closes all descriptors", "inherits descriptors", "is in the foreground"}
+"""What a new process has of its parent is tested where it starts anew."""
 
 
 def _files(folder):
@@ -277,34 +242,13 @@ def _files(folder):
     return {name: (folder / name).read_text() for name in names}
 
 
-def _alone(python, folder, code):
+def _run(folder, name, *start):
+    """How a script ends, what it prints and leaves; and what is said on standard error."""
     folder.mkdir()
-    (folder / "script.py").write_text(PRELUDE + code)
-    for name, text in (("given", "given"), ("out", ""), ("err", "")):
-        (folder.parent / name).write_text(text)
-    python.stdin.write(f"{folder}\n")
-    python.stdin.flush()
-    status = int(python.stdout.readline())
-    out, said = ((folder.parent / name).read_text() for name in ("out", "err"))
-    return (status, out, _files(folder)), said
-
-
-def _recorded(folder, code):
-    folder.mkdir()
-    (folder / "script.py").write_text(PRELUDE + code)
-    words = collect_command("torch", "-o", "capture", *OPTIONS, "--", sys.executable, "script.py")
-    with subprocess.Popen(
-        ["/bin/bash", "-c", 'SID=$$ "$@"; exit $?', "-", *words],
-        cwd=folder,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=ONE_THREAD,
-        start_new_session=True,
-    ) as process:
-        out, said = process.communicate("given", timeout=HANGS_S)
-    return (process.returncode, out, _files(folder)), said
+    (folder / "script.py").write_text(PRELUDE + RUNS[name])
+    words = [*start, sys.executable, "script.py"]
+    done = warm.run(words, folder, cold=name in COLD)
+    return (done.returncode, done.stdout, _files(folder)), done.stderr
 
 
 KIN = {
@@ -359,8 +303,10 @@ KIN = {
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow) if name in KIN else name for name in RUNS]
 )
-def test_it_is_the_same_with_collect_and_without(tmp_path, python, name):
-    alone, said_alone = _alone(python, tmp_path / "alone", RUNS[name])
-    recorded, said = _recorded(tmp_path / "recorded", RUNS[name])
+def test_it_is_the_same_with_collect_and_without(tmp_path, name):
+    alone, said_alone = _run(tmp_path / "alone", name)
+    recorded, said = _run(tmp_path / "recorded", name, *COLLECT)
     assert recorded == alone, said
     assert "Traceback" not in said or "Traceback" in said_alone
+    knows = "the capture" not in name
+    assert not knows or "no process of the command imported torch" not in said

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.collect import warm
+from traceanalyzer.trials import launch
 from traceanalyzer.trials.session import NoBaseError, Options, TrialSession
 
 pytest.importorskip("torch")
@@ -68,6 +70,7 @@ open('child', 'w').write(str(child))
 def _environment(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setattr(launch, "subprocess", warm.STARTING)
 
 
 def _session(tmp_path, code):
@@ -91,6 +94,8 @@ def test_an_end_that_is_no_answer_is_said_in_a_clause(tmp_path, monkeypatch, cap
     assert "traceanalyzer" not in capfd.readouterr().err
 
 
+COLD = {"has handlers and masks"}
+"""What a new process has of its parent is tested where it starts anew."""
 KIN = {"a status", "an abort", "the back door", "closes its output", "leads its session"}
 """Kin of others in the table: CI leaves them out."""
 
@@ -104,16 +109,11 @@ def test_it_is_the_same_with_try_and_without(tmp_path, monkeypatch, capfd, way):
         folder.mkdir()
     alone, tried = folders
     (alone / "train.py").write_text(PRELUDE + WAYS[way])
-    done = subprocess.run(
-        [sys.executable, "train.py"],
-        cwd=alone,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        start_new_session=True,
-        text=True,
-        check=True,
-    )
+    done = warm.run([sys.executable, "train.py"], alone, given="")
+    assert done.returncode == 0, done.stderr
     monkeypatch.chdir(tried)
+    if way in COLD:
+        monkeypatch.setattr(launch, "subprocess", subprocess)
     assert _session(tried, WAYS[way]).base().ok
     printed = capfd.readouterr()
     assert printed.out == done.stdout

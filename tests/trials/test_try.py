@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.collect import warm
 from tests.trials import wrong
 from tests.trials.programs import COSTLY, HOSTED, RANKS, SENSITIVE, SERVES, SLOW_LOADER, TRAIN
-from traceanalyzer.trials import switches
+from traceanalyzer.trials import launch, switches
 from traceanalyzer.trials.find import facts_of_run
 from traceanalyzer.trials.rounding import nudge_of
 from traceanalyzer.trials.same import compare
@@ -49,6 +50,7 @@ def _environment():
     with pytest.MonkeyPatch.context() as patch:
         for name, value in QUIET.items():
             patch.setenv(name, value)
+        patch.setattr(launch, "subprocess", warm.STARTING)
         for function in (
             *wrong.WRONG,
             *wrong.UNSEEN,
