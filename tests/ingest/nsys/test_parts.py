@@ -16,7 +16,7 @@ from tests.recorded import NSYS, label
 from traceanalyzer.base.errors import UnreadableInputError
 from traceanalyzer.ingest import nsys
 from traceanalyzer.ingest.nsys import nvtx_names
-from traceanalyzer.ingest.sqlite import pages
+from traceanalyzer.ingest.sqlite import pages, records
 from traceanalyzer.ingest.sqlite.database import Database, NotInPagesError, open_database
 from traceanalyzer.trace import Table
 
@@ -74,6 +74,33 @@ def test_any_values(tmp_path_factory: pytest.TempPathFactory, rows: Any, first: 
         patch.setattr(pages, "PAGES_AT_ONCE", 1)
         same(path, COLUMNS)
         same(path, {"missing": 3})
+
+
+def unlike(count: int) -> list[tuple[Any, Any, Any]]:
+    """Rows of which hardly two have the same header."""
+    drawn = random.Random(3)  # noqa: S311
+    return [
+        (drawn.getrandbits(drawn.randrange(63)), drawn.choice([None, 0, 300]), "x" * (i % 500))
+        for i in range(count)
+    ]
+
+
+def test_rows_with_hundreds_of_different_headers(tmp_path: Path) -> None:
+    path = written(tmp_path, unlike(3000))
+    same(path, COLUMNS)
+    with open_database(path, "table") as database:
+        found = [text for part in database.parts("t", {"a": 0}, text="text") for text in part.texts]
+    assert found == [b"x" * (i % 500) for i in range(3000)]
+
+
+def test_headers_that_cannot_be_told_apart_are_read_by_sqlite(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path, unlike(100))
+    monkeypatch.setattr(records, "_MIXING", 0)
+    with open_database(path, "table") as database, pytest.raises(NotInPagesError):
+        list(database.parts("t", COLUMNS))
+    same(path, COLUMNS)
 
 
 @given(st.lists(st.none() | st.text(max_size=70) | st.binary(max_size=70) | NUMBERS, max_size=9))

@@ -155,6 +155,8 @@ def _read(
 
     def made(part: TablePart, own: Tally) -> ProcessEvents:
         timed = timed_rows(part.integers, own, zero_is_missing=True)
+        if timed.all():
+            return make(part.integers)
         return make({name: column[timed] for name, column in part.integers.items()})
 
     return read_events(database, table, {**_COMMON, **extra}, made, tally)

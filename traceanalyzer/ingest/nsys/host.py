@@ -81,7 +81,8 @@ def _calls(
             columns |= ApiCalls.fitting({"correlation": correlation, "error": rows["returnValue"]})
         else:
             columns["kind"] = constant_column(kind, len(timed), np.uint8)
-        return ProcessEvents.on_threads(rows["globalTid"], columns).take(timed)
+        events = ProcessEvents.on_threads(rows["globalTid"], columns)
+        return events if timed.all() else events.take(timed)
 
     columns = {**TIMES, "globalTid": -1, "nameId": -1}
     if kind is None:

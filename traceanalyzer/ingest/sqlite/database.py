@@ -24,11 +24,11 @@ from traceanalyzer.base.sqlite_guard import allow_reads_of, distrust
 from traceanalyzer.ingest.foreign import GZIP_MAGIC, SQLITE_MAGIC
 from traceanalyzer.ingest.sqlite.pages import (
     Layout,
-    OddPageError,
     PageFile,
     TablePart,
     page_bytes_of,
 )
+from traceanalyzer.ingest.sqlite.records import OddPageError
 from traceanalyzer.ingest.stream import DAMAGE, decompressed_limit, too_large
 from traceanalyzer.trace import I64
 

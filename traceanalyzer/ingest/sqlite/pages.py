@@ -1,14 +1,13 @@
 """Columns of a table from the pages of its SQLite file, thousands of rows at a time. SQLite gives
 one value at a time, which takes most of the time of reading a long export. A table's rows lie in
-the leaves of a tree of pages, each row as a header (the type of every value) and the values
-(https://sqlite.org/fileformat2.html, sections 1.5 to 2.1), so numpy can take one column of many
-rows at once. Only what exports are made of is understood; whatever else a file holds (damage,
-overflow pages, numbers that are no integers) raises OddPageError, and SQLite reads that table.
-Measured with an export of 107 MB: 1.5 s instead of 3.3 s of CPU time, 191 MB of memory instead of
-437 MB. Nothing of the file's schema is run here, and every place is checked against the page that
-it must lie in."""
+the leaves of a tree of pages (https://sqlite.org/fileformat2.html, sections 1.5 and 1.6), so numpy
+can take one column of many rows at once (`records`). Only what exports are made of is understood;
+whatever else a file holds (damage, overflow pages, numbers that are no integers) raises
+OddPageError, and SQLite reads that table. Measured with an export of 107 MB: 1.5 s instead of 3.3 s
+of CPU time, 191 MB of memory instead of 437 MB. Nothing of the file's schema is run here, and every
+place is checked against the page that it must lie in."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -16,9 +15,18 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from traceanalyzer.base import dataclass
+from traceanalyzer.ingest.sqlite.records import (
+    Headers,
+    OddPageError,
+    after_varints,
+    integer_columns,
+    text_column,
+    values_of,
+    varints,
+)
 from traceanalyzer.trace import I64, U8
 
-PAGES_AT_ONCE = 128  # what is made of so many (some 10,000 rows) stays in the processor's cache
+PAGES_AT_ONCE = 256  # what is made of so many (some 20,000 rows) stays in the processor's cache
 _HEADER_BYTES = 100
 _INTERIOR = 5
 _LEAF = 13
@@ -27,24 +35,6 @@ _LEAST_CELL = 4
 _DEEPEST = 20  # levels of a tree; ten hold more than the largest file that SQLite writes
 _WITHOUT_OVERFLOW = 35  # a row that is longer than a page less so much goes on in other pages
 _MOST_COLUMNS = 120  # more make the header's length take two bytes
-_WORD_BYTES = 8
-_TWO_BYTES = 128  # from here on a number of variable length goes on in the next byte
-_LEAST_TEXT = 12
-_TYPES = np.arange(256)
-_NUMBER_WIDTHS = (0, 1, 2, 3, 4, 6, 8, 8, 0, 0, 0, 0)
-_TEXT_WIDTHS = (_TYPES[_LEAST_TEXT:] - _LEAST_TEXT) // 2
-_WIDTH = np.array([*_NUMBER_WIDTHS, *_TEXT_WIDTHS], np.int64)
-"""Bytes of a value by its type."""
-_SHIFT = np.where(_WIDTH < _WORD_BYTES, 64 - 8 * _WIDTH, 0) % 64
-"""The eight bytes that begin with a value, shifted right by so many bits, are the value."""
-_NULL = 0
-_FLOAT = 7
-_ZERO = 8
-_NO_INTEGER = np.isin(_TYPES, (_FLOAT, 10, 11)) | (_TYPES >= _LEAST_TEXT)
-
-
-class OddPageError(Exception):
-    """The table is not of the plain kind that is read here."""
 
 
 class Layout(NamedTuple):
@@ -164,111 +154,30 @@ class PageFile:
         self, data: U8, cell: I64, layout: Layout, columns: Mapping[str, int], text: str | None
     ) -> TablePart:
         """The columns of the rows in these cells."""
-        length, place = _number(data, cell)
-        row, place = _number(data, place)
-        end = place + length
+        length, place = varints(data, cell)
+        begin = after_varints(data, place)
+        end = begin + length
         most = cell // self.page_bytes * self.page_bytes + self.usable_bytes
         if (length > self.usable_bytes - _WITHOUT_OVERFLOW).any() or (end > most).any():
             raise OddPageError
         if int(length.sum()) > len(data):  # rows that lie in the same bytes
             raise OddPageError
         wanted = set(layout.columns) & {*columns, text}
-        values = _values(data, place, end, layout.columns, wanted)
-        integers = {
-            name: _integers(data, *values[name], null)
-            if name in values
-            else np.full(len(cell), null, np.int64)
+        headers = Headers.of(data, begin)
+        values = values_of(data, headers, end, layout.columns, wanted)
+        kept = {name: value for name, value in values.items() if name in columns}
+        lacking = {
+            name: np.full(len(cell), null, np.int64)
             for name, null in columns.items()
+            if name not in kept
         }
+        found = integer_columns(data, headers, kept, columns) | lacking
         if "rowid" in columns:
-            integers["rowid"] = row
-        if layout.key in integers:
-            if values[layout.key][0].any():  # a key that is kept beside the row's number
+            found["rowid"] = varints(data, place)[0]
+        if layout.key in found:
+            if values[layout.key].type.any():  # a key that is kept beside the row's number
                 raise OddPageError
-            integers[layout.key] = row
-        texts = (
-            _texts(data, *values[text])
-            if text in values
-            else [b""] * len(cell) * (text is not None)
-        )
-        return TablePart(integers, texts)
-
-
-def _number(data: U8, place: I64) -> tuple[I64, I64]:
-    """The numbers of variable length that begin at these places, and where they end."""
-    value = data[place].astype(np.int64)
-    place = place + 1
-    longer = np.flatnonzero(value >= _TWO_BYTES)
-    value &= _TWO_BYTES - 1
-    for _ in range(_WORD_BYTES - 1):
-        if not len(longer):
-            return value, place
-        byte = data[place[longer]]
-        value[longer] = value[longer] << 7 | (byte & (_TWO_BYTES - 1))
-        place[longer] += 1
-        longer = longer[byte >= _TWO_BYTES]
-    if len(longer):  # nine bytes: negative, or beyond what is counted
-        raise OddPageError
-    return value, place
-
-
-Value = tuple["I64", "I64"]
-
-
-def _values(
-    data: U8, place: I64, end: I64, names: tuple[str, ...], wanted: Collection[str]
-) -> dict[str, Value]:
-    """The type and the place of each wanted value of rows that lie from `place` to `end`."""
-    head = data[place].astype(np.int64)
-    if (head >= _TWO_BYTES).any():
-        raise OddPageError
-    found: dict[str, Value] = {}
-    at = place + 1
-    body = place + head
-    stop = body.copy()
-    for name in names[: 1 + max(map(names.index, wanted), default=-1)]:
-        byte = data[at]
-        at += 1
-        equal = byte.min() == byte.max() < _TWO_BYTES  # as nearly always
-        kind: I64 = (byte[:1] if equal else byte).astype(np.int64)
-        longer = np.flatnonzero(kind >= _TWO_BYTES)
-        width = _WIDTH[kind]
-        if len(longer):
-            more = data[at[longer]]
-            if (more >= _TWO_BYTES).any():  # a text that does not fit a page
-                raise OddPageError
-            kind[longer] = (kind[longer] & (_TWO_BYTES - 1)) << 7 | more
-            width[longer] = (kind[longer] - _LEAST_TEXT) // 2
-            at[longer] += 1
-        if name in wanted:
-            found[name] = kind, body
-        body = body + width
-    if (at > stop).any() or (body > end).any():
-        raise OddPageError
-    return found
-
-
-def _integers(data: U8, kind: I64, place: I64, null: int) -> I64:
-    if int(kind.max()) >= len(_NO_INTEGER) or _NO_INTEGER[kind].any():
-        raise OddPageError
-    if len(kind) == 1 and not _WIDTH[kind[0]]:  # the same in all rows, and in none of the bytes
-        value = null if kind[0] == _NULL else kind[0] - _ZERO
-        return np.full(len(place), value, np.int64)
-    count = len(data) - _WORD_BYTES + 1
-    words = np.ndarray((count,), np.int64, data.data, strides=(1,))
-    # Turned once they are gathered: gathering numbers of another byte order takes twice the time.
-    result = words[place].view(">i8").astype(np.int64)
-    result >>= _SHIFT[kind]
-    empty = _WIDTH[kind] == 0
-    if empty.any():
-        result[...] = np.where(empty, np.where(kind == _NULL, null, kind - _ZERO), result)
-    return result
-
-
-def _texts(data: U8, kind: I64, place: I64) -> list[bytes]:
-    if ((kind > _NULL) & (kind < _LEAST_TEXT)).any():
-        raise OddPageError
-    raw = data.tobytes()
-    stop = place + np.maximum(kind - _LEAST_TEXT, 0) // 2  # nothing of one that is not recorded
-    places = zip(place.tolist(), stop.tolist(), strict=True)
-    return [raw[a:b] for a, b in places]
+            found[layout.key] = varints(data, place)[0]
+        if text in values:
+            return TablePart(found, text_column(data, headers, values[text]))
+        return TablePart(found, [b""] * len(cell) * (text is not None))
