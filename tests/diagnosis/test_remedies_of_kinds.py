@@ -405,6 +405,16 @@ def test_a_step_issued_ahead_of_the_device_says_how_fast_the_host_is() -> None:
     assert fitted_host((tape,), step_ms, step_ms)[0] == usual, "it waited for the device"
 
 
+def test_a_host_faster_than_any_leaves_the_device_as_fast_as_recorded() -> None:
+    """Launches of 100 us a kernel, of which the stopwatch leaves 20."""
+    tape = tape_of(lambda p: [p.spend(96).launch(ADD, 2) for _ in range(50)] and None)
+    timed_ms = 50 * 20 / 1e3
+    shares = fitted_host((tape,), timed_ms)
+    found = step_time_ns(host_scaled((tape,), *shares)[0]) / 1e6
+    assert found == pytest.approx(timed_ms, rel=0.03)
+    assert shares[0] < 0.3
+
+
 def test_a_short_step_that_waits_for_no_device_says_nothing_of_the_host() -> None:
     def step(p: Program) -> None:
         start = p.now

@@ -203,7 +203,7 @@ def fitted_host(
     if fastest > high and takes(least_left, 0.0) > high:
         return bisected(lambda one: takes(one, 0.0) <= measured_ms, 0.0, least_left), 0.0
     if fastest > high:
-        return least_left, bisected(lambda own: takes(least_left, own) <= measured_ms, 0.0, 1.0)
+        return _fastest(takes, least_left, measured_ms)
     slowest = takes(1.0)
     if slowest < low:
         return 1.0, 1.0
@@ -215,6 +215,26 @@ def fitted_host(
     if any_host and ahead_ms is not None and ahead_ms < AHEAD * on_device:
         return _share_ahead(tapes, ahead_ms, most), 1.0
     return _mean_between(usual, within / OF_RANGE, least, most), 1.0
+
+
+def _fastest(
+    takes: Callable[[float, float], float], least_left: float, measured_ms: float
+) -> tuple[float, float]:
+    """Shares of the dispatch and of the host's own work where the least that is usually left of the
+    dispatch is too much: less of the own work, or where that is not enough, of both. The device is
+    as fast as recorded."""
+    if takes(least_left, 0.0) <= measured_ms:
+
+        def with_own(own: float) -> bool:
+            return takes(least_left, own) <= measured_ms
+
+        return least_left, bisected(with_own, 0.0, 1.0)
+
+    def with_both(left: float) -> bool:
+        return takes(left * least_left, left) <= measured_ms
+
+    left = bisected(with_both, 0.0, 1.0)
+    return left * least_left, left
 
 
 def _share_ahead(tapes: Sequence[Tape], ahead_ms: float, most: float) -> float:

@@ -141,7 +141,8 @@ def copy_less(m: Measurements) -> Offer | None:
     least_ns = SENT_SHARE * m.mean_step_ms * NS_PER_MS * tape.steps
     results_ns = int(tape.duration[tape.memo(results_sent)].sum())
     sent = tape.memo(sent_wide)
-    wide_ns = {which: int(tape.duration[sent == kind].sum()) for kind, which in FEWER_BYTES.items()}
+    copies = {which: sent == kind for kind, which in FEWER_BYTES.items()}
+    wide_ns = {which: int(tape.duration[rows].sum()) for which, rows in copies.items()}
     if max(results_ns, sum(wide_ns.values())) < least_ns:
         return None
     if results_ns >= sum(wide_ns.values()):
