@@ -27,9 +27,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from benchmarks.recorders import compared, reports_of
 
+if TYPE_CHECKING:
     from benchmarks.pairs.__main__ import Process
     from benchmarks.pairs.program import Good, Pair
 
@@ -256,60 +256,6 @@ def _line(score: Score) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-@dataclass(frozen=True)
-class Sides:
-    """What one program's recordings by PyTorch's profiler and by Nsight Systems say."""
-
-    program: str
-    verdicts: tuple[str, str]
-    remedies: tuple[str, str]
-    """The first ones; empty where there is none."""
-
-    @property
-    def same_verdict(self) -> bool:
-        """Whether both find the same bottleneck."""
-        return self.verdicts[0] == self.verdicts[1]
-
-    @property
-    def same_remedy(self) -> bool:
-        """Whether both advise the same first."""
-        return self.remedies[0] == self.remedies[1]
-
-
-def sides_of(program: str, reports: list[dict[str, Any]]) -> Sides:
-    """What the reports of both recorders say."""
-    kineto, nsys = (_verdict_and_remedy(report) for report in reports)
-    return Sides(program, (kineto[0], nsys[0]), (kineto[1], nsys[1]))
-
-
-def _verdict_and_remedy(report: dict[str, Any]) -> tuple[str, str]:
-    advised = [one["remedy"] or "-" for one in report["recommendations"]]
-    return str(report["summary"]["bottleneck"]), next(iter(advised), "-")
-
-
-def compared(names: Iterable[str], reports: dict[str, dict[str, Any]]) -> str:
-    """Both recorders program by program, as far as both could be analyzed, the totals above."""
-    both = {name: [reports.get(name, {}), reports.get(f"{name}.nsys", {})] for name in names}
-    found = [
-        sides_of(name, pair)
-        for name, pair in both.items()
-        if all("summary" in report for report in pair)
-    ]
-    lines = [
-        f"Of {len(found)} programs {sum(one.same_verdict for one in found)} have the same verdict, "
-        f"{sum(one.same_remedy for one in found)} the same first remedy.",
-        "",
-        "| program | verdict | by nsys | first remedy | by nsys |",
-        "|---|---|---|---|---|",
-    ]
-    for one in found:
-        verdict = "same" if one.same_verdict else f"**{one.verdicts[1]}**"
-        remedy = "same" if one.same_remedy else f"**{one.remedies[1]}**"
-        cells = (one.program, one.verdicts[0], verdict, one.remedies[0], remedy)
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
 def print_scores(
     title: str, timed: dict[str, dict[str, Any]], reports: dict[str, dict[str, Any]]
 ) -> None:
@@ -338,8 +284,7 @@ def score(folder: Path) -> None:
     print_scores("As sealed", timed, sealed_reports(folder))
     captures = folder / "captures"
     if captures.is_dir():
-        now = {path.name: report_of(path) for path in captures.iterdir()}
-        print_scores("This version", timed, now)
+        print_scores("This version", timed, reports_of(captures))
 
 
 def main() -> None:
