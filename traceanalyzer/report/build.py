@@ -292,8 +292,22 @@ def _notes(run: Run, m: Measurements) -> list[str]:
     return [*notes, *_step_notes(m), *_device_notes(m), *filter(None, [tried])]
 
 
+def _other_steps_timed(m: Measurements) -> Iterator[str]:
+    """That the recorded steps are not those that the capture timed."""
+    stated = m.said_unprofiled
+    if stated is None or m.unprofiled_time is not None:
+        return
+    unit = m.trace.stopwatch.unit if m.trace.stopwatch is not None else None
+    yield (
+        f"The recorded steps take {digits(m.mean_step_ms)} ms, the timed ones {digits(stated.step_ms)} ms "
+        f"without the profiler{f' ({unit})' if unit else ''}: other steps, or parts of one, were recorded. All "
+        "figures are of these; record again to have those of a timed step."
+    )
+
+
 def _step_notes(m: Measurements) -> Iterator[str]:
     steps = m.timed.steps
+    yield from _other_steps_timed(m)
     yield from recording_notes(m)
     if steps.warmup:
         yield MinorNote(
@@ -394,7 +408,6 @@ def _phase_notes(trace: Trace) -> Iterator[str]:
 
 def _unprofiled_notes(m: Measurements) -> Iterator[str]:
     """Where the step without the profiler comes from, or why it is not known."""
-    stated = m.said_unprofiled
     stopwatch = m.trace.stopwatch
     fed = m.trace.may_have_waited_for_workers
     against = contradiction(stopwatch, m.trace.light, fed=fed) if stopwatch is not None else None
@@ -405,11 +418,6 @@ def _unprofiled_notes(m: Measurements) -> Iterator[str]:
             f"Recorded steps ({digits(m.mean_step_ms)} ms) are faster than those timed without the profiler "
             f"({digits(m.unprofiled_time.step_ms)} ms): the loader's queue had filled while the recorder started. "
             "Verdict and predictions are for the timed step."
-        )
-    if stated is not None and m.unprofiled_time is None:
-        yield (
-            f"The capture says {digits(stated.step_ms)} ms a step without the profiler, and recorded steps take "
-            f"{digits(m.mean_step_ms)} ms: it timed other steps, so its figure is not used."
         )
     if m.doubt:
         yield f"{m.doubt[0].upper()}{m.doubt[1:]}: nothing is predicted."

@@ -33,6 +33,7 @@ are of losses."""
 MOSTLY_WAITING = 0.8
 """Communication of which so much is waiting for other ranks gets no shorter by overlapping or by
 sending less."""
+OF_OPTIMIZER = "step of "  # how the collector's units begin that an optimizer ends
 IN_GRAPHS_SHARE = 0.9
 """A step with this share of its kernels in CUDA graphs has been captured already."""
 
@@ -58,6 +59,7 @@ def program(m: Measurements) -> Program:
 def _program(m: Measurements) -> Program:
     stats = m.launches
     known = {name: _shows(m, re.compile(pattern)) for name, pattern in _LIBRARIES.items()}
+    known["training"] |= _ends_with_optimizer(m)
     inside = (
         (stats.kernels_per_graph_launch or 0.0) * stats.graph_launches if stats is not None else 0.0
     )
@@ -67,6 +69,12 @@ def _program(m: Measurements) -> Program:
 
 def _shows(m: Measurements, pattern: re.Pattern[str]) -> bool:
     return bool(texts_where(m.trace.strings, pattern.search).any())
+
+
+def _ends_with_optimizer(m: Measurements) -> bool:
+    """Whether the collector counted the steps of an optimizer, whatever names were recorded."""
+    stopwatch = m.trace.stopwatch
+    return stopwatch is not None and (stopwatch.unit or "").startswith(OF_OPTIMIZER)
 
 
 def tape_of(m: Measurements) -> Tape | None:
