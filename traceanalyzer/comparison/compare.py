@@ -140,6 +140,7 @@ def _headline(a: Report, b: Report, found: Comparison, judged: Judged) -> str:
         found.per_unit.sentence if found.per_unit else _ask_for_samples(found.conditions),
         judged.sentence,
         judged.reason,
+        _lost_loss(a, b),
         *(outcome.sentence for outcome in found.outcomes if outcome.worse),
         _largest(found.judged, judged.word, found.conditions),
         found.ranks.sentence if found.ranks else "",
@@ -153,6 +154,17 @@ def _unlike(conditions: list[Condition]) -> str:
     """In what the two are of other kinds; empty where they are not."""
     names = [c.name for c in conditions if c.incomparable]
     return f"Not like for like: other {', other '.join(names)}." if names else ""
+
+
+def _lost_loss(a: Report, b: Report) -> str:
+    """That B's loss is no number any more; empty where A's is none either."""
+    before = a.metrics.timing
+    after = b.metrics.timing
+    if after is None or after.loss_lost_at is None:
+        return ""
+    if before is not None and before.loss_lost_at is not None:
+        return ""
+    return f"B's loss is nan or infinite from step {after.loss_lost_at} on."
 
 
 def _ask_for_samples(conditions: list[Condition]) -> str:

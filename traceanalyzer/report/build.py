@@ -329,6 +329,7 @@ def _step_notes(m: Measurements) -> Iterator[str]:
 
 def _device_notes(m: Measurements) -> Iterator[str]:
     """What is known of the GPU's work and of the step without the profiler."""
+    yield from _lost_notes(m)
     if m.trace.only_step_times:
         yield from m.trace.health.notes
     elif m.timed.device is None:
@@ -367,6 +368,21 @@ def _outlier_notes(m: Measurements) -> Iterator[str]:
             f"{outliers} of {m.timed.steps.steady_count} steps {were} of no recorded cause; left out of the step "
             "without the profiler."
         )
+
+
+def _lost_notes(m: Measurements) -> Iterator[str]:
+    """Where the loss or the gradients are no numbers any more."""
+    stats = m.timing
+    if stats is None or not stats.not_finite:
+        return
+    logged = len(m.trace.step_timings)
+    rows = f"{stats.not_finite:,} of {logged:,} logged steps"
+    if stats.not_finite == logged:
+        yield "The logged loss is nan or infinite."
+    elif stats.loss_lost_at is not None:
+        yield f"The loss is nan or infinite from step {stats.loss_lost_at} on ({rows})."
+    else:
+        yield f"The loss or the gradient norm is nan or infinite in {rows}; the loss recovers."
 
 
 def _log_notes(m: Measurements) -> Iterator[str]:

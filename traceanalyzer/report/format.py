@@ -71,8 +71,8 @@ LABELS = {
     "ms_per_sample": "time per sample",
     "tflops_per_s": "rate of operations",
     "bandwidth_share": "bandwidth of peak",
-    "s": "S",
-    "s_w": "S_w",
+    "s": "slowdown (S)",
+    "s_w": "slowdown (S_w)",
 }
 """Names of figures whose fields' names say too little."""
 SMALLEST = 0.001

@@ -319,7 +319,8 @@ class StepTimings(Table):
     samples_per_s: F64 = column(np.float64)  # throughput as logged
     tokens_per_s: F64 = column(np.float64)
     mfu: F64 = column(np.float64)  # model FLOP/s utilisation as logged, 0..1
-    # what training came to, so that a change that costs it is seen: NaN where it is not logged
+    # what training came to, so that a change that costs it is seen: NaN where it is not logged,
+    # infinite where it is logged as nan or infinite
     loss: F64 = column(np.float64, fill=math.nan)
     grad_norm: F64 = column(np.float64, fill=math.nan)
     peak_memory_bytes: I64 = column(np.int64)  # most GPU memory in use until then, as logged

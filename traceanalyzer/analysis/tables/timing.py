@@ -77,6 +77,10 @@ class TimingStats:
     grad_norm: float | None = metric(
         "median norm of the gradients over the later half of the logged steps; null where not logged"
     )
+    not_finite: int = metric("logged steps whose loss or gradient norm is nan or infinite")
+    loss_lost_at: int | None = metric(
+        "logged step from which on every loss is nan or infinite; null where the last one is finite"
+    )
     peak_memory_bytes: int | None = metric(
         "most GPU memory in use as logged; null where not logged"
     )
@@ -85,6 +89,8 @@ class TimingStats:
 NEIGHBOURS_SIGMA = 1.4826 / 2**0.5
 """Standard deviation of a step's figure, from the median of what neighbouring steps differ by:
 training moves little from one to the next (normal values)."""
+LOST_SHARE = 0.5
+"""Of the later half: with so many figures nan or infinite, the others say nothing of the run."""
 MARKED = ("profiler_step", "nvtx", "annotation")
 """Steps that the program marks: repeats of the GPU's work may be parts of steps, and differ as
 these do."""
@@ -124,6 +130,8 @@ def timing_stats(log: StepTimings, of_means: bool = False) -> TimingStats | None
         loss=_late_median(log.loss),
         loss_spread_share=_spread_share(log.loss),
         grad_norm=_late_median(log.grad_norm),
+        not_finite=int((np.isinf(log.loss) | np.isinf(log.grad_norm)).sum()),
+        loss_lost_at=_lost_at(log),
         peak_memory_bytes=int(log.peak_memory_bytes.max()) if _says_memory(log) else None,
     )
 
@@ -133,9 +141,24 @@ def _says_memory(log: StepTimings) -> bool:
 
 
 def _late_median(values: F64) -> float | None:
-    """The median over the later half of the steps that say one."""
-    known = values[np.isfinite(values)]
-    return float(np.median(known[len(known) // 2 :])) if len(known) else None
+    """The median over the later half of the steps that say one; None where it is not finite."""
+    said = values[~np.isnan(values)]
+    late = said[len(said) // 2 :]
+    if not len(late) or np.isinf(late).mean() >= LOST_SHARE:
+        return None
+    return float(np.median(late[np.isfinite(late)]))
+
+
+def _lost_at(log: StepTimings) -> int | None:
+    """The number of the first step after the last finite loss (its place where steps have none)."""
+    said = np.flatnonzero(~np.isnan(log.loss))
+    lost = np.isinf(log.loss[said])
+    finite = np.flatnonzero(~lost)
+    from_here = finite[-1] + 1 if len(finite) else 0
+    if from_here >= len(said):
+        return None
+    first = int(said[from_here])
+    return int(log.step[first]) if log.step[first] >= 0 else first
 
 
 def _spread_share(values: F64) -> float | None:

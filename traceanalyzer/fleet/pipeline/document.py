@@ -45,6 +45,7 @@ CORRELATED = 0.9
 """From here on forward and backward time vary by the same cause, the length of the sequences: the
 paper's threshold."""
 SHOWN = 5
+ALONE = "slowdown with one as logged, all others ideal"
 KIND = "optype"  # the column of texts: one that is named in every row is held once
 BEYOND_INTEGERS = 2.0**63
 ROW_BYTES = 8  # of the shortest row: `limits().size` has so many
@@ -167,21 +168,25 @@ def _sections(
     return [
         Section("Pipeline", [Verdict(headline, [size]), slowdown_facts(found)], untitled=True),
         *([Section("Next", [Bullets(advice, ">")])] if advice else []),
-        Section("Workers", [Table(workers, limit=SHOWN, defined=True)]),
-        Section("By type and stage", [_ratios("S_t", found.s_t), _ratios("stage", found.s_stage)]),
+        Section(f"Workers: {ALONE}", [Table(workers, limit=SHOWN, defined=True)]),
+        Section(
+            f"Types and stages: {ALONE}",
+            [_ratios("operations", found.s_t), _ratios("stage", found.s_stage)],
+        ),
         Section("Slowest steps", [Table(slowest, limit=SHOWN, defined=True, folded=True)]),
         *([Section("Notes", [Bullets(ops.notes)])] if ops.notes else []),
     ]
 
 
 def slowdown_facts(found: PipelineSlowdown) -> Facts:
-    """S and what explains it."""
+    """The slowdown and what explains it, under the names of the paper and in words."""
     meaning = {one.name: one for one in definitions(PipelineSlowdown)}
     figures = (
-        ("S", "s"),
-        ("M_W", "m_w"),
-        ("M_S", "m_s"),
-        *((f"{n} step", f"{n}_ms") for n in ("simulated", "ideal")),
+        ("slowdown (S)", "s"),
+        ("due to worst 3% (M_W)", "m_w"),
+        ("due to last stage (M_S)", "m_s"),
+        ("simulated step", "simulated_ms"),
+        ("ideal step", "ideal_ms"),
     )
     return Facts(
         [
@@ -192,7 +197,7 @@ def slowdown_facts(found: PipelineSlowdown) -> Facts:
 
 
 def _ratios(name: str, slowdowns: Mapping[str, float]) -> TextTable:
-    rows = [(one, f"{value:.4f}") for one, value in slowdowns.items()][:SHOWN]
+    rows = [(one, number(value)) for one, value in slowdowns.items()][:SHOWN]
     return TextTable((name, "slowdown"), (False, True), rows, noun="types")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from traceanalyzer.base import MinorNote, UnreadableInputError, dataclass
+from traceanalyzer.base import MinorNote, UnreadableInputError, dataclass, plural
 from traceanalyzer.ingest.formats import STEPS_WITHIN
 from traceanalyzer.ingest.plain.commas import with_decimal_commas, with_points
 from traceanalyzer.ingest.stream import head_of, open_stream
@@ -81,10 +81,13 @@ def read(
             steps = step_timings(own_records, form, found.factors)
         except UnitlessError as error:
             raise _unitless(path, found.keys.get(str(error), "time")) from error
+        left_out = found.overflows + int(np.nansum(own_records.column("skipped")))
+        found.overflows = 0  # of the whole log: said of its first rank
         notes = (
             MinorNote(f"Read as a timing log ({form.name})."),
             form.averaged,
             *steps.notes,
+            _overflow_note(left_out),
             BINARY_MEANS if (memory.column("decimal") > 0).any() else "",
             f"The log stops early: {damage}." if damage else "",
         )
@@ -111,6 +114,16 @@ def read(
     if not any(len(trace.step_timings) or trace.printed_memory for trace in traces):
         raise UnreadableInputError(f"{path}: none of its {found.lines} lines times a step")
     return traces
+
+
+def _overflow_note(updates: int) -> str:
+    """What the log says of updates that a loss scaler left out; empty where it says none."""
+    if not updates:
+        return ""
+    return (
+        f"Gradients overflowed: {updates} {plural('update', updates)} of the optimizer left out. A few "
+        "are normal while the loss scale settles."
+    )
 
 
 @dataclass(frozen=True)

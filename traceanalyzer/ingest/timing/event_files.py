@@ -95,7 +95,7 @@ def _scalars(summary: bytes) -> Iterator[tuple[str, float]]:
             continue
         value = ProtoMessage(summary, start, end)
         scalar = _float_of(value.bytes(_SIMPLE)) if _SIMPLE in value else _of_tensor(value)
-        if math.isfinite(scalar):
+        if not math.isnan(scalar):
             yield value.text(_TAG), scalar
 
 
@@ -107,14 +107,16 @@ def _of_tensor(value: ProtoMessage) -> float:
     message = ProtoMessage(tensor)
     for number in (_FLOATS, _DOUBLES, _CONTENT):
         scalar = _float_of(message.bytes(number))
-        if math.isfinite(scalar):
+        if not math.isnan(scalar):
             return scalar
     return math.nan
 
 
 def _float_of(raw: bytes) -> float:
-    if len(raw) == _FLOAT.size:
-        return float(_FLOAT.unpack(raw)[0])
-    if len(raw) == _DOUBLE.size:
-        return float(_DOUBLE.unpack(raw)[0])
-    return math.nan
+    """The number in these bytes, infinity where it is not finite; NaN where they hold none."""
+    by_size = {_FLOAT.size: _FLOAT, _DOUBLE.size: _DOUBLE}
+    form = by_size.get(len(raw))
+    if form is None:
+        return math.nan
+    value = float(form.unpack(raw)[0])
+    return value if math.isfinite(value) else math.inf

@@ -16,6 +16,9 @@ UNSURE = ("iter?", "bare_s", "time_s", "time?", "mean?", "compute?", "clock_s")
 MOMENTS = ("when_s", "about_s")
 """When a line was written: to the millisecond, or to the second."""
 TIMED = (*SURE, *UNSURE)
+TRAINING = ("loss", "grad_norm")
+"""What training comes to. A log may say that it is nan or infinite: held as infinity, where NaN is
+what no line says."""
 SIDES = ("loss", "grad_norm", "peak_memory_bytes", "samples", "tokens", "mfu")
 """What other lines may say of the step above them."""
 MAX_COUNT = 2.0**53

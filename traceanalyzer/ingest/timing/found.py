@@ -38,6 +38,7 @@ class FoundLines:
     factors: dict[str, float] = field(default_factory=dict)  # of the units fields are printed in
     sample: list[str] = field(default_factory=list)
     lines: int = 0
+    overflows: int = 0  # updates that a loss scaler left out, as lines without a number say
     truncated: bool = False
 
     def of(self, form: LineFormat) -> GrowingRecords:

@@ -110,7 +110,7 @@ class Objects:
         for number, line in lines:
             found = decoded(line)
             if found is None:
-                found = decoded(_NOT_FINITE.sub("null", line))
+                found = decoded(_NOT_FINITE.sub('"nan"', line))
             if isinstance(found, dict):
                 values.append(found)
                 numbers.append(number)

@@ -10,6 +10,8 @@ from traceanalyzer.ingest.timing.names import MEMORY_UNITS, TIME_UNITS
 from traceanalyzer.ingest.timing.records import Values
 
 NUMBER = r"[-+]?(?:\d[\d,]*+\.?\d*+|\.\d++)(?:[eE][-+]?\d++)?"
+NOT_FINITE = r"[-+]?(?:nan|inf(?:inity)?)"
+"""How programs print what is no number any more, in any case."""
 AFTER = ("", "forward", "backward", "optimizer")
 """Phases after which memory is printed; a record holds the place in this list."""
 _NAMES = {
@@ -53,6 +55,7 @@ _ONLY_PEAK = re.compile(
 _STEP = re.compile(r"\b(?:step|iter|iteration|it)\b\W{0,3}(\d{1,15})\b", re.IGNORECASE)
 SEARCHED = 1024
 """Characters of a line that are searched for memory."""
+_NOT_FINITE = re.compile(NOT_FINITE, re.IGNORECASE)
 _WHERE = re.compile(r"\b(forward|fwd|backward|bwd|optimizer|optim|update)", re.IGNORECASE)
 
 
@@ -68,6 +71,11 @@ def printed_number(value: object) -> float | None:
     except (TypeError, ValueError, OverflowError):
         return None
     return read if math.isfinite(read) else None
+
+
+def is_not_finite(value: object) -> bool:
+    """Whether a value is printed as nan or infinite."""
+    return isinstance(value, str) and _NOT_FINITE.fullmatch(value.strip()) is not None
 
 
 def phase_line(line: str) -> Values | None:

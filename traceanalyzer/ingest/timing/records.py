@@ -8,7 +8,7 @@ from dataclasses import field
 import numpy as np
 
 from traceanalyzer.base import dataclass
-from traceanalyzer.ingest.timing.fields import SIDES
+from traceanalyzer.ingest.timing.fields import SIDES, TRAINING
 from traceanalyzer.trace import F64, I64, Bool, constant_column
 
 Values = Mapping[str, float]
@@ -111,8 +111,9 @@ class GrowingRecords:
                 columns[name][at : at + count] = np.frombuffer(values, np.float64)
             at += count
         order = np.argsort(line, kind="stable")
-        for column in columns.values():
-            column[~np.isfinite(column)] = math.nan
+        for name, column in columns.items():
+            if name not in TRAINING:
+                column[~np.isfinite(column)] = math.nan
         return Records(line[order], {name: of[order] for name, of in columns.items()})
 
 
@@ -141,8 +142,8 @@ def with_sides(records: Records, others: Records, names: Sequence[str] = SIDES) 
         if name in others:
             value = others.column(name)
             column = records.column(name).copy()
-            gives = np.flatnonzero((above >= 0) & np.isfinite(value))
-            gives = gives[~np.isfinite(column[above[gives]])][::-1]
+            gives = np.flatnonzero((above >= 0) & ~np.isnan(value))
+            gives = gives[np.isnan(column[above[gives]])][::-1]
             column[above[gives]] = value[gives]
             columns[name] = column
     return Records(records.line, columns)

@@ -2,13 +2,15 @@
 DeepSpeed. Each function reads one line; None where it is not of its kind, ValueError where it is
 damaged."""
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from traceanalyzer.ingest.side_files import decoded, mapping
 from traceanalyzer.ingest.timing.clocks import moment_of
-from traceanalyzer.ingest.timing.printed import NUMBER, printed_number
+from traceanalyzer.ingest.timing.fields import TRAINING
+from traceanalyzer.ingest.timing.printed import NOT_FINITE, NUMBER, is_not_finite, printed_number
 from traceanalyzer.ingest.timing.records import Values
 
 SEARCHED = 1024
@@ -32,11 +34,13 @@ _BAR = re.compile(
     rf"(?P<rate>{NUMBER})\s?(?:(?P<per>(?:it|step|batch|ba)e?s?/s)|s/(?:it|step|batch|ba))"
 )
 _ANY_BAR = re.compile(r"(?P<series>[^|\n]{0,200}?)\d{1,3}%\|[^|\n]{0,200}\| [^\[\n]{1,60}\[[\d:]+<")
-_BAR_LOSS = re.compile(rf"\b(?:train_)?loss(?:_step)?\W{{1,3}}({NUMBER})", re.IGNORECASE)
+_BAR_LOSS = re.compile(
+    rf"\b(?:train_)?loss(?:_step)?\W{{1,3}}({NUMBER}|{NOT_FINITE}\b)", re.IGNORECASE
+)
 _TRAINING_BAR = re.compile(r"^$|train|epoch|iter|step|^\d+/\d+\s", re.IGNORECASE)
 """Bars of training; others (`Validation`, `Loading checkpoint shards`, `Map`) are not steps."""
 _SUMMARY = re.compile(
-    rf"'train_(runtime|samples_per_second|steps_per_second|tokens_per_second|loss)': '?({NUMBER})'?"
+    rf"'train_(runtime|samples_per_second|steps_per_second|tokens_per_second|loss)': '?({NUMBER}|{NOT_FINITE}\b)'?"
 )
 _VLLM_ITERATION = re.compile(
     rf"(?:Engine (?P<rank>\d{{1,18}}): )?Iteration\((?P<step>\d{{1,18}})\): "
@@ -54,9 +58,10 @@ series_codes: dict[str, float] = {}
 
 
 def _numbers(values: Mapping[str, object]) -> dict[str, float]:
-    """The values that are numbers."""
+    """The values that are numbers; what training comes to is infinite where it is none any more."""
+    lost = {name: math.inf for name in TRAINING if is_not_finite(values.get(name))}
     read = ((name, printed_number(value)) for name, value in values.items())
-    return {name: value for name, value in read if value is not None}
+    return {name: value for name, value in read if value is not None} | lost
 
 
 def mlperf_event(line: str) -> Values | None:

@@ -296,8 +296,8 @@ def _filled(records: Records, target: I64) -> Records:
     rows = np.arange(len(records))
     for name, column in records.columns.items():
         result = column.copy()
-        gives = np.flatnonzero((target >= 0) & (target != rows) & np.isfinite(column))
-        gives = gives[~np.isfinite(column[target[gives]])][::-1]
+        gives = np.flatnonzero((target >= 0) & (target != rows) & ~np.isnan(column))
+        gives = gives[np.isnan(column[target[gives]])][::-1]
         result[target[gives]] = column[gives]
         columns[name] = result
     return Records(records.line, columns)

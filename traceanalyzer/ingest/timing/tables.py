@@ -1,6 +1,7 @@
 """Logs with named columns: JSON lines and CSV. The names say what the values are."""
 
 import csv
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -10,9 +11,10 @@ from typing import Any
 from traceanalyzer.base import dataclass
 from traceanalyzer.base.limits import limits
 from traceanalyzer.ingest.timing.clocks import moment_of
+from traceanalyzer.ingest.timing.fields import TRAINING
 from traceanalyzer.ingest.timing.names import EVALUATION, UNKNOWN_UNIT, Meaning, meaning
 from traceanalyzer.ingest.timing.pairs import value_of
-from traceanalyzer.ingest.timing.printed import printed_number
+from traceanalyzer.ingest.timing.printed import is_not_finite, printed_number
 
 OWN_NAMES = {
     "_runtime": Meaning("clock_s"),
@@ -145,6 +147,13 @@ def _is_clock(cell: object) -> bool:
 
 
 def _scaled(values: list[Any], factor: float, field: str) -> list[float]:
+    read = _read(values, factor, field)
+    if field in TRAINING:
+        return [math.inf if is_not_finite(values[i]) else one for i, one in enumerate(read)]
+    return read
+
+
+def _read(values: list[Any], factor: float, field: str) -> list[float]:
     kinds = set(map(type, values))
     if kinds <= {float, int}:
         try:

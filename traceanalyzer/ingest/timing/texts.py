@@ -1,6 +1,7 @@
 """Lines of text. Those of one shape (alike but for their numbers) are read together: what their
 numbers mean is worked out for the first of them."""
 
+import re
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -13,12 +14,18 @@ from traceanalyzer.ingest.timing.found import SAMPLE, FoundLines
 from traceanalyzer.ingest.timing.lines import rank_in_line
 from traceanalyzer.ingest.timing.names import MEMORY_UNITS, TIME_UNITS, UNKNOWN_UNIT
 from traceanalyzer.ingest.timing.pairs import TOKEN, LinePlan, LineValue, line_plan, value_of
+from traceanalyzer.ingest.timing.printed import NOT_FINITE
 from traceanalyzer.ingest.timing.special import is_other_bar
 
 SHAPES = 20_000
 """Shapes of lines that are remembered: a log has some dozens; beyond that many they are texts."""
 SAMPLES_OF_SHAPE = 40
 _UNKNOWN = float("nan")
+_LOST = re.compile(rf"((?:loss|norm)[\"']?\s?[:=|(]?\s?[\"']?){NOT_FINITE}\b", re.IGNORECASE)
+"""A loss or a norm that is no number any more: `loss: nan`, `'grad_norm': 'inf'`."""
+_AS_NUMBER = r"\g<1>1e999"  # infinity as a number is written, for which lines are alike
+_OVERFLOW = re.compile(r"\boverflow\b.{0,60}\b(?:skipping step|ignoring gradient)", re.IGNORECASE)
+"""What loss scalers print for an update that is left out."""
 
 
 class _Alike(NamedTuple):
@@ -53,7 +60,11 @@ class LineReader:
         groups: dict[tuple[str, ...], _Alike] = {}
         split = TOKEN.split
         for place, line in lines:
-            parts = split(line)
+            lower = line.lower()
+            if "overflow" in lower and _OVERFLOW.search(line):
+                self._found.overflows += 1
+            said = _LOST.sub(_AS_NUMBER, line) if "nan" in lower or "inf" in lower else line
+            parts = split(said)
             shape = tuple(parts[::2])
             alike = groups.get(shape)
             if alike is None:
