@@ -142,22 +142,22 @@ def _says_memory(log: StepTimings) -> bool:
 
 def _late_median(values: F64) -> float | None:
     """The median over the later half of the steps that say one; None where it is not finite."""
-    said = values[~np.isnan(values)]
-    late = said[len(said) // 2 :]
-    if not len(late) or np.isinf(late).mean() >= LOST_SHARE:
+    logged = values[~np.isnan(values)]
+    late = logged[len(logged) // 2 :]
+    if len(late) == 0 or np.isinf(late).mean() >= LOST_SHARE:
         return None
     return float(np.median(late[np.isfinite(late)]))
 
 
 def _lost_at(log: StepTimings) -> int | None:
     """The number of the first step after the last finite loss (its place where steps have none)."""
-    said = np.flatnonzero(~np.isnan(log.loss))
-    lost = np.isinf(log.loss[said])
+    logged = np.flatnonzero(~np.isnan(log.loss))
+    lost = np.isinf(log.loss[logged])
     finite = np.flatnonzero(~lost)
     from_here = finite[-1] + 1 if len(finite) else 0
-    if from_here >= len(said):
+    if from_here >= len(logged):
         return None
-    first = int(said[from_here])
+    first = int(logged[from_here])
     return int(log.step[first]) if log.step[first] >= 0 else first
 
 

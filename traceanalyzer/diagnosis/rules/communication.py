@@ -52,8 +52,8 @@ REDUCTIONS = (
     "reduce",
 )  # how gradients, or parameters in shards, travel
 UNBLOCK = (
-    "Find what holds up the CPU of rank {rank} (its idle gaps say where): the other ranks "
-    "pay for it, too."
+    "Find what holds up the CPU of rank {rank}, for which the others wait: traceanalyzer gaps "
+    "--rank {first} shows where it idles; what it does before the recorded steps counts, too."
 )
 OF_COMPUTE = ("slow_gpu", "more_work")  # causes of a late rank that are on its device
 HOLD_UP = {
@@ -266,8 +266,11 @@ def _idles(
         return
     if not gains_without_late(m):
         return
-    find = same_for_all(UNBLOCK.format(rank=who))
-    unblock = Proposal(find, "counted in the findings on idle time", name="fix_straggler")
+    first = who.replace(",", " ").split()[0]
+    find = same_for_all(UNBLOCK.format(rank=who, first=first))
+    unblock = Proposal(
+        find, "counted in the findings on idle time", name="fix_straggler", alone=alone
+    )
     cls: BottleneckClass = "input" if of_input else "host"
     if alone:
         title = f"{title}: its {'input is late' if of_input else 'GPU idles'}"

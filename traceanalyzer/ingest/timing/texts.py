@@ -63,8 +63,8 @@ class LineReader:
             lower = line.lower()
             if "overflow" in lower and _OVERFLOW.search(line):
                 self._found.overflows += 1
-            said = _LOST.sub(_AS_NUMBER, line) if "nan" in lower or "inf" in lower else line
-            parts = split(said)
+            numbered = _LOST.sub(_AS_NUMBER, line) if "nan" in lower or "inf" in lower else line
+            parts = split(numbered)
             shape = tuple(parts[::2])
             alike = groups.get(shape)
             if alike is None:
