@@ -288,7 +288,7 @@ def _with_nothing_on_a_line(facts: Sequence[Fact]) -> list[Fact]:
     if len(zero) + len(unknown) < FEW:
         return list(facts)
     known = [fact for fact in facts if fact not in zero and fact not in unknown]
-    ends = (("zero", zero), ("not known", unknown))
+    ends = (("all zero", zero), ("not known", unknown))
     return [*known, *(Fact(label, _names_of(some)) for label, some in ends if some)]
 
 

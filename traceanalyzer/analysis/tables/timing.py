@@ -77,7 +77,9 @@ class TimingStats:
     grad_norm: float | None = metric(
         "median norm of the gradients over the later half of the logged steps; null where not logged"
     )
-    not_finite: int = metric("logged steps whose loss or gradient norm is nan or infinite")
+    not_finite: int | None = metric(
+        "logged steps whose loss or gradient norm is nan or infinite; null where neither is logged"
+    )
     loss_lost_at: int | None = metric(
         "logged step from which on every loss is nan or infinite; null where the last one is finite"
     )
@@ -130,7 +132,7 @@ def timing_stats(log: StepTimings, of_means: bool = False) -> TimingStats | None
         loss=_late_median(log.loss),
         loss_spread_share=_spread_share(log.loss),
         grad_norm=_late_median(log.grad_norm),
-        not_finite=int((np.isinf(log.loss) | np.isinf(log.grad_norm)).sum()),
+        not_finite=_not_finite(log),
         loss_lost_at=_lost_at(log),
         peak_memory_bytes=int(log.peak_memory_bytes.max()) if _says_memory(log) else None,
     )
@@ -147,6 +149,13 @@ def _late_median(values: F64) -> float | None:
     if len(late) == 0 or np.isinf(late).mean() >= LOST_SHARE:
         return None
     return float(np.median(late[np.isfinite(late)]))
+
+
+def _not_finite(log: StepTimings) -> int | None:
+    """The steps that say a loss or a norm which is none; None where no step says any."""
+    if np.isnan(log.loss).all() and np.isnan(log.grad_norm).all():
+        return None
+    return int((np.isinf(log.loss) | np.isinf(log.grad_norm)).sum())
 
 
 def _lost_at(log: StepTimings) -> int | None:

@@ -3,7 +3,7 @@ program's start-up."""
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import EMPTY, IntervalSet, union
+from traceanalyzer.analysis.algebra import EMPTY, IntervalSet, subtract, union
 from traceanalyzer.analysis.time.step_evidence import extent
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import dataclass, metric, ms, ratio
@@ -62,8 +62,8 @@ class Coverage:
     )
     steps_share: float | None = metric("share of the recording inside steps; null without steps")
     work_outside_share: float | None = metric(
-        "share of the device's busy time that lies outside all steps; null without steps "
-        "or device work"
+        "share of the device's work that lies outside all steps, without collectives, which wait "
+        "for other ranks; null without steps or device work"
     )
     idle_outside_share: float | None = metric(
         "share of the device's idle time, over the whole recording, that lies outside all steps; null without steps "
@@ -89,7 +89,8 @@ def coverage(timed: Timed) -> Coverage:
         return Coverage(ms(length), None, steps_ms, steps_share, None, None, None)
     activity = timed.activity[timed.device]
     busy = activity.busy
-    outside_busy = busy.total - busy.total_within(inside)
+    work = subtract(busy, activity.exposed_communication)
+    work_outside = work.total - work.total_within(inside)
     idle = length - busy.total_within(window)
     outside_idle = idle - (stepped - busy.total_within(common))
     return Coverage(
@@ -97,7 +98,7 @@ def coverage(timed: Timed) -> Coverage:
         device_span_ms=ms(activity.span[1] - activity.span[0]),
         steps_ms=steps_ms,
         steps_share=steps_share,
-        work_outside_share=ratio(outside_busy, busy.total) if found else None,
+        work_outside_share=ratio(work_outside, work.total) if found else None,
         idle_outside_share=(ratio(outside_idle, idle) or 0.0) if found else None,
         before_first_op_ms=ms(max(activity.span[0] - window[0], 0)),
     )

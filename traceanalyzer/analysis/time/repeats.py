@@ -28,7 +28,7 @@ class Repeats:
     share: float = metric("share of the step that they fill")
     name: str | None = metric(
         "annotation of which each repetition holds one, of another number than the one before (written as #); null "
-        "without one"
+        "where none is annotated"
     )
 
 

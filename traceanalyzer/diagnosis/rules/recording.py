@@ -4,7 +4,7 @@ what it cannot hold."""
 import re
 from collections.abc import Iterator
 
-from traceanalyzer.analysis.algebra import subtract, texts_where
+from traceanalyzer.analysis.algebra import texts_where
 from traceanalyzer.analysis.names import Framework
 from traceanalyzer.analysis.names.pytorch import LIBRARY_MARK
 from traceanalyzer.analysis.serving.cut import find_iterations
@@ -131,23 +131,10 @@ def _own_markers(m: Measurements) -> Iterator[str]:
         )
 
 
-def _own_work_outside(m: Measurements) -> float:
-    """Share of the GPU's work that lies outside all steps. A collective is none of it: before the
-    steps it waits for other ranks as long as they start up."""
-    timed = m.timed
-    if timed.device is None or not timed.steps.found:
-        return 0.0
-    activity = timed.activity[timed.device]
-    work = subtract(activity.busy, activity.exposed_communication)
-    of_steps = (int(timed.steps.start[0]), int(timed.steps.end[-1]))
-    inside = work.total_within(of_steps)
-    return 1.0 - inside / work.total if work.total else 0.0
-
-
 def _steps(m: Measurements) -> Iterator[str]:
     seen = m.coverage
     steps = m.timed.steps
-    left_out = _own_work_outside(m)
+    left_out = seen.work_outside_share or 0.0
     if left_out > WORK_OUTSIDE:
         where = f"the {steps.steady_count} {plural(steps.unit, steps.steady_count)} found"
         if left_out > MOST_OUTSIDE:

@@ -75,8 +75,9 @@ QUOTED = (
     "gpu_busy_share",
     "least_bandwidth_gbs",
     "bandwidth_share",
+    "mode",
 )
-"""Figures of throughput and utilisation that stand among the key figures."""
+"""Figures of throughput, utilisation and the program that stand above."""
 ONLY_KNOWN = ("throughput", "utilisation", "program")  # most of their figures need to be asked for
 EXPLAINED = "traceanalyzer explain {} says what it means and how it was decided."
 GLOSSARY = (
