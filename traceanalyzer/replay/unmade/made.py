@@ -12,6 +12,7 @@ from traceanalyzer.replay.unmade.formats import in_format
 from traceanalyzer.replay.unmade.parameters import parameters_of
 from traceanalyzer.replay.unmade.ranks import on_ranks
 from traceanalyzer.replay.unmade.resized import Resizer, Sizes
+from traceanalyzer.replay.unmade.sorted_gradients import with_sorted_gradients
 from traceanalyzer.replay.unmade.work import Loads, OpLoad, check_answerable, loads_of_tape
 from traceanalyzer.trace import F64
 from traceanalyzer.trace.hardware import Hardware
@@ -62,16 +63,17 @@ class PlannedTape:
 
 def planned(tape: Tape, plan: RunPlan) -> PlannedTape:
     """The tape under a plan. Raises QuestionError where the recording does not tell."""
-    resizer = None
-    if plan.sizes is not None:
-        resizer = Resizer(plan.sizes, tape.source.joined.memo(parameters_of))
+    resizer = (
+        None if plan.sizes is None else Resizer(plan.sizes, tape.source.joined.memo(parameters_of))
+    )
     loads = loads_of_tape(tape, resizer)
     limits_now = limits_on(tape, tape.source.linked.gpus)
     changed = tape
     spread = np.zeros(len(tape.row))
-    if plan.sizes is not None:
+    if plan.sizes is not None and resizer is not None:
         check_answerable(tape, loads, _what(plan.sizes))
         changed = _loaded(tape.retimed(resized_ns(tape, loads, limits_now)), plan.loading)
+        changed = with_sorted_gradients(changed, resizer)
         doublings = np.abs(np.log2(np.maximum(loads.growth, 1e-6)))
         spread = np.where(doublings > 0, SIZE_SPREAD + DOUBLING_SPREAD * doublings, 0.0)
     then = loads.then

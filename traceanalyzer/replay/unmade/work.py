@@ -94,7 +94,7 @@ def loads_of_tape(tape: Tape, resizer: Resizer | None) -> Loads:
     if resizer is None:
         return Loads(recorded, recorded, np.ones(len(recorded.flops), bool))
     source = tape.source
-    rows = _ranges(tape)
+    rows = called_ranges(tape)
     now, then = _of_calls(tape, rows, resizer)
     fixed = tape.in_optimizer | _named(source, rows, OF_LISTS.match)
     known = fixed | np.isfinite(now.elements)
@@ -150,7 +150,7 @@ def check_answerable(tape: Tape, loads: Loads, what: str) -> None:
         raise QuestionError(NOTHING_SCALES.format(what=what))
 
 
-def _ranges(tape: Tape) -> I64:
+def called_ranges(tape: Tape) -> I64:
     """For each op the host range of the operator that it is part of: the one whose model describes
     it, else the innermost that launched it; -1 without any."""
     source = tape.source

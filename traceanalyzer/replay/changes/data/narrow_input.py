@@ -57,7 +57,8 @@ class Sent(enum.IntEnum):
     MASKS = 3
 
 
-SHARES = np.array([1.0, BFLOAT16.bytes / FLOAT.bytes, *2 * [BYTE.bytes / FLOAT.bytes]])
+_OF_BYTES = BYTE.bytes / FLOAT.bytes
+SHARES = np.array([1.0, BFLOAT16.bytes / FLOAT.bytes, _OF_BYTES, _OF_BYTES])
 """The share of its bytes that each of them needs."""
 
 
