@@ -12,7 +12,11 @@ from tests.diagnosis.test_remedies import ADD, copy, program, step_us, within
 from tests.replay.test_answers import FLOATS, call
 from traceanalyzer.diagnosis.remedies.host import remove_syncs
 from traceanalyzer.diagnosis.remedies.remedy import text
-from traceanalyzer.replay.changes.syncs.indices import indices_again, picks_again
+from traceanalyzer.replay.changes.syncs.indices import (
+    indices_again,
+    picks_again,
+    searches_in_backward,
+)
 from traceanalyzer.replay.changes.syncs.sizes import sizes_read
 from traceanalyzer.replay.changes.syncs.values import masks_spread
 from traceanalyzer.replay.recorded import make_tape
@@ -63,12 +67,12 @@ def search(p: Program) -> None:
     copy(p.spend(5), 2, CopyKind.DEVICE_TO_HOST, 8).sync()
 
 
-def masked(p: Program, name: str, shapes: str) -> None:
+def masked(p: Program, name: str, shapes: str, **more: int) -> None:
     def searched(p: Program) -> None:
         within(p, "aten::nonzero", search)
         p.spend(20).launch(ADD, 2)
 
-    within(p, name, searched, shapes=shapes, dtypes=p.code('["float", "", "float"]'))
+    within(p, name, searched, shapes=shapes, dtypes=p.code('["float", "", "float"]'), **more)
 
 
 def reset(p: Program) -> None:
@@ -191,6 +195,21 @@ def test_a_mask_is_searched_once_where_as_many_rows_are_picked_again() -> None:
     later = (LAYERS - 1) * (2 + 1)  # up to the pick's first launch, and to its last; linear
     expected = (first + later) * DISPATCH_US
     assert step_us(m, "remove_syncs") == pytest.approx(expected, rel=0.05)
+
+
+def test_rows_that_are_known_are_not_searched_on_the_way_back() -> None:
+    def step(p: Program) -> None:
+        for number in range(LAYERS):
+            filled_up(p)
+            masked(p, "aten::index", "[[128, 39, 8], []]", sequence=number + 1)
+            call(p, *LINEAR)
+        for number in reversed(range(LAYERS)):
+            full = "autograd::engine::evaluate_function: IndexBackward0"
+            masked(p, full, "[]", sequence=number + 1, forward_thread=1)
+
+    tape = tape_of(step)
+    # Each search is a launch, and a copy with its wait; the rows are put back by another launch.
+    assert int(searches_in_backward(tape).sum()) == 3 * LAYERS * tape.steps
 
 
 def test_masks_of_several_experts_are_several() -> None:

@@ -27,7 +27,11 @@ from traceanalyzer.replay.changes.data.loading import done_on_device, no_allocat
 from traceanalyzer.replay.changes.fusion import Reading
 from traceanalyzer.replay.changes.loops.rows_sorted import rows_sorted
 from traceanalyzer.replay.changes.syncs.answers import answers
-from traceanalyzer.replay.changes.syncs.indices import indices_again, picks_again
+from traceanalyzer.replay.changes.syncs.indices import (
+    indices_again,
+    picks_again,
+    searches_in_backward,
+)
 from traceanalyzer.replay.changes.syncs.sizes import sizes_read
 from traceanalyzer.replay.changes.syncs.syncs import is_read, syncs_removed
 from traceanalyzer.replay.changes.syncs.unique_ids import made_unique
@@ -109,7 +113,7 @@ def instead_of_waits(m: Measurements) -> str:
         return "read_together"
     waiting = is_read(tape)
     tests = answers(tape)
-    again = indices_again(tape) | (picks_again(tape) >= 0)
+    again = indices_again(tape) | (picks_again(tape) >= 0) | searches_in_backward(tape)
     for which, gone in (
         ("look_up", made_unique(tape)),
         ("no_tests", tests),

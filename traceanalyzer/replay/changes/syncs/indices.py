@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from traceanalyzer.analysis.joined.backward import made_by
 from traceanalyzer.analysis.roofline.op_models.tensors import SCALAR_TYPES, ElementKind, Tensor
 from traceanalyzer.base import dataclass
 from traceanalyzer.replay.changes.syncs.sizes import is_whole
@@ -55,7 +56,9 @@ class Again:
     indices: I64
     """Those that make the same integers as before."""
     picks: I64
-    """Those that pick rows by the same mask as before."""
+    """Those that pick rows by the same mask as before..."""
+    first_picks: I64
+    """... and those that did so first."""
 
 
 class _Launch(NamedTuple):
@@ -86,6 +89,17 @@ def picks_again(tape: Tape) -> I64:
     return _within(tape, tape.memo(made_again).picks)
 
 
+def searches_in_backward(tape: Tape) -> Bool:
+    """Which events search a mask for rows in the backward pass of a pick: where these are is
+    known."""
+    linked = tape.source.linked
+    again = tape.memo(made_again)
+    picked = np.append(again.picks, again.first_picks)
+    forward = np.isin(linked.tree.outer_operator, picked)
+    search = linked.tree.innermost(nodes_named(linked, COUNTS)) >= 0
+    return (made_by(linked, forward) & search)[tape.nodes]
+
+
 def _within(tape: Tape, nodes: I64) -> I64:
     outer = tape.source.linked.tree.outer_operator[tape.nodes].astype(np.int64)
     return np.where(np.isin(outer, nodes), outer, -1)
@@ -95,14 +109,19 @@ def made_again(tape: Tape) -> Again:
     """What the forward passes of all steps make once more, and wait within."""
     indices = list[int]()
     picks = list[int]()
+    first_picks = list[int]()
     known = _Known.of(tape)
     for nodes in _of_steps(tape) if len(known.waiting) >= FEWEST_AGAIN else ():
         found = operators(tape.source.linked).of_nodes(nodes)
         launches = list(map(known.launch, nodes.tolist(), found))
         for stretch in _stretches(launches):
-            indices += _later(_integer_runs(stretch))
-            picks += _later(_picks(stretch))
-    return Again(np.array(indices, np.int64), np.array(picks, np.int64))
+            for _, *later in _alike(_integer_runs(stretch)):
+                indices += chain.from_iterable(later)
+            for first, *later in _alike(_picks(stretch)):
+                first_picks += first
+                picks += chain.from_iterable(later)
+    found = (indices, picks, first_picks)
+    return Again(*(np.array(nodes, np.int64) for nodes in found))
 
 
 def _of_steps(tape: Tape) -> list[I64]:
@@ -204,11 +223,9 @@ def _picks(stretch: Sequence[_Launch]) -> Iterator[Keyed]:
             done = []
 
 
-def _later(found: Iterable[Keyed]) -> Iterator[int]:
-    """The operators of all but the first of those that do the same, where there are enough."""
+def _alike(found: Iterable[Keyed]) -> Iterator[list[Sequence[int]]]:
+    """Operators, in the order of time, that do the same often enough."""
     alike = defaultdict[tuple[Operator, ...], list[Sequence[int]]](list)
     for key, nodes in found:
         alike[key].append(nodes)
-    for same in alike.values():
-        if len(same) >= FEWEST_AGAIN:
-            yield from chain.from_iterable(same[1:])
+    return (same for same in alike.values() if len(same) >= FEWEST_AGAIN)

@@ -8,7 +8,11 @@ import numpy as np
 from traceanalyzer.analysis.algebra import where_changed
 from traceanalyzer.replay.changes.fusion import Reading
 from traceanalyzer.replay.changes.syncs.answers import answers
-from traceanalyzer.replay.changes.syncs.indices import indices_again, picks_again
+from traceanalyzer.replay.changes.syncs.indices import (
+    indices_again,
+    picks_again,
+    searches_in_backward,
+)
 from traceanalyzer.replay.changes.syncs.sizes import sizes_read
 from traceanalyzer.replay.changes.syncs.unique_ids import made_unique
 from traceanalyzer.replay.changes.syncs.values import (
@@ -79,7 +83,7 @@ def syncs_removed(tape: Tape, reading: Reading) -> Tape | None:
     spread = tape.memo(masks_spread) or tape
     found = _unwaited(read_at_the_end(spread) or spread)
     found = last_launches(found, picks_again(tape))
-    found = _without(found, needless | sizes_read(tape))
+    found = _without(found, needless | sizes_read(tape) | searches_in_backward(tape))
     if back.any():
         return found if reading is Reading.OPTIMISTIC else kept_as_tensors(found, back, LAUNCHES)
     chain, operators = read_chains(tape)
