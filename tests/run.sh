@@ -5,9 +5,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ -x .venv/bin/python ] || python3 -m venv .venv
-.venv/bin/pip install --quiet --disable-pip-version-check -e '.[dev]'
-[ -z "${WITH_TORCH:-}" ] || .venv/bin/pip install --quiet --disable-pip-version-check torch==2.13.0 \
-  transformers accelerate lightning wandb mlflow-skinny tensorboard ipython
+bash tests/install.sh -e '.[dev]'
+[ -z "${WITH_TORCH:-}" ] || bash tests/install.sh torch==2.13.0 transformers accelerate lightning wandb \
+  mlflow-skinny tensorboard ipython
 if [ -z "${CHECKED:-}" ]; then
   .venv/bin/ruff check .
   .venv/bin/ruff format --check .
