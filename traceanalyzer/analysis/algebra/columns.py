@@ -146,18 +146,20 @@ class RunLengths(LookedUp):
             return self._some(np.where(rows < 0, rows + self.rows, rows))
         if high - low < NEAR * len(rows):
             return self._stretch(low, high + 1).take(rows - low)
+        # Of another type, all runs would be converted for it.
+        rows = rows.astype(np.int32, copy=False)
         run = np.searchsorted(self.first, rows, side="right") - 1
         if not self.counts:
             return self.value.take(run)
-        return self.value.take(run) + (rows - self.first[run]).astype(np.int32)
+        return self.value.take(run) + (rows - self.first.take(run))
 
     def _stretch(self, start: int, stop: int) -> I32:
         """The column in these rows."""
         if stop <= start:
             return np.empty(0, np.int32)
         runs = slice(
-            int(np.searchsorted(self.first, start, side="right")) - 1,
-            int(np.searchsorted(self.first, stop)),
+            int(np.searchsorted(self.first, np.int32(start), side="right")) - 1,
+            int(np.searchsorted(self.first, np.int32(stop))),
         )
         first = self.first[runs]
         value = self.value[runs]

@@ -169,7 +169,8 @@ class GapFacts:
         """Whether kernels were launched meanwhile that are not in the recording: the device may
         have run them."""
         lost = self.started.linked.memo(lost_launches)
-        lost = lost[: np.searchsorted(lost, last_launch(self.started.linked), side="right")]
+        last = self.started.linked.memo(last_launch)
+        lost = lost[: np.searchsorted(lost, last, side="right")]
         before = np.searchsorted(lost, self.start, side="left")
         return np.searchsorted(lost, self.arrival, side="left") > before
 

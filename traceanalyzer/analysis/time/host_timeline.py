@@ -167,8 +167,11 @@ def _stretches(
         if not len(cut.node):
             continue
         length = cut.end - cut.start
-        state = np.where(length >= LONG_STRETCH_NS, states.long[cut.node], states.short[cut.node])
-        state[(length > LONGEST_OPTIMIZER_NS) & states.optimizer[cut.node]] = HostState.WORK
+        state = states.short.take(cut.node)
+        longer = np.flatnonzero(length >= LONG_STRETCH_NS)
+        state[longer] = states.long[cut.node[longer]]
+        longer = np.flatnonzero(length > LONGEST_OPTIMIZER_NS)
+        state[longer[states.optimizer[cut.node[longer]]]] = HostState.WORK
         if len(building.start):
             state[contains(building, cut.start) & (state == HostState.DISPATCH)] = HostState.WORK
         if len(loading.start):

@@ -24,7 +24,7 @@ from traceanalyzer.ingest.sqlite.records import (
     values_of,
     varints,
 )
-from traceanalyzer.trace import I64, U8
+from traceanalyzer.trace import I64, U8, distinct
 
 PAGES_AT_ONCE = 256  # what is made of so many (some 20,000 rows) stays in the processor's cache
 _HEADER_BYTES = 100
@@ -103,7 +103,7 @@ class PageFile:
         seen = 1
         for _ in range(_DEEPEST):
             if self._read(level[:1])[0, 0] == _LEAF:  # of one level all are, or `_cells` finds out
-                if len(np.unique(level)) < len(level):  # a page with two places in the tree
+                if len(distinct(level)) < len(level):  # a page with two places in the tree
                     raise OddPageError
                 return level
             level = np.concatenate([self._below(page) for page in level[:, None]])
