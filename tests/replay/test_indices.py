@@ -177,6 +177,29 @@ def test_indices_of_the_same_integers_are_made_once(
     assert int(indices_again(tape).sum()) == (gone if again else 0)
 
 
+def read_of_no_type(p: Program) -> None:
+    """As nsys records it: a number has no sizes, and a copy tells no type."""
+
+    def copied(p: Program) -> None:
+        copy(p.spend(20), 2, CopyKind.DEVICE_TO_HOST, 8).sync()
+
+    within(p, "aten::item", copied, shapes="[[]]")
+
+
+@pytest.mark.parametrize(
+    ("before", "again"), [('["long int"]', True), ('["float"]', False)], ids=["counts", "a loss"]
+)
+def test_a_read_of_no_type_is_of_what_was_made_before_it(before: str, *, again: bool) -> None:
+    def turn(p: Program) -> None:
+        call(p, "aten::max", before, "[64]")
+        read_of_no_type(p)
+        call(p, *LINEAR)
+
+    tape = tape_of(in_turns(turn))
+    gone = 3 * (LAYERS - 1) * tape.steps  # max, the read and its wait
+    assert int(indices_again(tape).sum()) == (gone if again else 0)
+
+
 def test_a_mask_is_searched_once_where_as_many_rows_are_picked_again() -> None:
     def step(p: Program) -> None:
         for _ in range(LAYERS):

@@ -200,8 +200,6 @@ def fitted_host(
     on_device = takes(0.0, 0.0)
     if on_device > high:
         return usual, 1.0
-    if fastest > high and takes(least_left, 0.0) > high:
-        return bisected(lambda one: takes(one, 0.0) <= measured_ms, 0.0, least_left), 0.0
     if fastest > high:
         return _fastest(takes, least_left, measured_ms)
     slowest = takes(1.0)

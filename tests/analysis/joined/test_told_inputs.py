@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.analysis.build import TraceBuilder
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.joined.told_inputs import with_told_inputs
@@ -106,6 +108,15 @@ def test_a_copy_from_a_type_that_nothing_tells_has_none() -> None:
     assert copied_by(widened, "nvjet_sm90_sss_128x64_NNT")["aten::copy_"] is None
     counted = widened.replace("lambda(float)", "lambda(long)")
     assert copied_by(counted, "nvjet_sm90_hsh_128x64_NNT")["aten::copy_"] is None
+
+
+@pytest.mark.parametrize(
+    ("size", "dtype"), [(1, "bool"), (2, "c10::Half"), (4, "float"), (8, "long int")]
+)
+def test_rows_picked_by_an_index_have_a_type_of_as_many_bytes(size: int, dtype: str) -> None:
+    kernel = f"void index<index_kernel_impl<at::native::OpaqueType<(int){size}>>(long)>"
+    types = copied_by(kernel, "nvjet_sm90_hsh_128x64_NNT")
+    assert types["aten::copy_"] == f'["{dtype}","{dtype}",""]'
 
 
 def test_what_was_recorded_stays() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from traceanalyzer.analysis.names.element_types import (
     Cast,
+    bytes_told,
     cast_told,
     is_of_16_bits,
     type_told,
@@ -35,10 +36,19 @@ COPY = "at::native::direct_copy_kernel_cuda(at::TensorIteratorBase &)::[lambda(f
             "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<c10::BFloat16> >",
             "c10::BFloat16",
         ),
+        (
+            "void at::native::vectorized_elementwise_kernel<(int)4, at::native::CUDAFunctorOnSelf_add<long>>",
+            "long int",
+        ),
+        ("void at::native::elementwise_kernel<(int)128, (bool)1, Equal<int>>(int, T3)", "int"),
         ("void where<at::native::where_kernel_impl()::[lambda(bool, float, float)]>", "float"),
         ("void at::native::vectorized_gather_kernel<(int)16, long>(char *, char *)", ""),
         (f"void at::native::unrolled_elementwise_kernel<{COPY}, LoadWithCast<(int)1>>", ""),
         (f"void at::native::elementwise_kernel<(int)128, {COPY}>", "float"),
+        (
+            "void cub::detail::scan::DeviceScanKernel<cub::detail::scan::policy_hub<long, long, unsigned int>>",
+            "long int",
+        ),
         ("void cudnn::fusion::convert_dq_to_16bits<(bool)1>(const void *, void *)", ""),
         ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", ""),
     ],
@@ -68,3 +78,10 @@ def test_copies_to_another_type_say_what_they_write() -> None:
     halved = kernel.replace("bfloat16", "float16")
     assert cast_told(halved) == Cast("float", "c10::Half")
     assert cast_told(f"void at::native::elementwise_kernel<(int)128, {COPY}>") is None
+
+
+def test_rows_moved_by_an_index_have_elements_of_so_many_bytes() -> None:
+    kernel = "void index_elementwise_kernel<(int)128, index_put_kernel_impl<at::native::OpaqueType<(int)8>>>"
+    assert bytes_told(kernel) == 8
+    assert bytes_told(kernel.replace("(int)8", "2").replace("index_put", "index")) == 2
+    assert bytes_told("void CatArrayBatchedCopy<at::native::OpaqueType<4u>, unsigned int, 3>") == 0

@@ -17,6 +17,7 @@ from traceanalyzer.analysis.names.element_types import (
     LONG,
     SIXTEEN_BITS,
     Cast,
+    bytes_told,
     cast_told,
     is_of_16_bits,
     type_told,
@@ -42,6 +43,9 @@ _PLACES: dict[str, dict[int, str]] = {
     "aten::where": {0: "bool"},
 }
 """Inputs that are indices and masks, by operator and place."""
+BY_BYTES = {1: "bool", 4: "float", 8: LONG}
+"""What rows that are picked by an index are of, by the bytes of an element: masks, activations,
+indices. Of 16 bits are those of the other kernels."""
 WIDENED = Cast("", "float")
 """A cast to fp32. Beside kernels of 16 bits nearly all of them are of what such a kernel made, or of
 its gradients."""
@@ -138,8 +142,10 @@ def _types_of_kernels(trace: Trace) -> dict[int, str]:
         dtype = type_told(name)
         if dtype:
             told[code] = dtype
-        elif is_of_16_bits(name) or cast_told(name) == WIDENED:
+        elif is_of_16_bits(name) or bytes_told(name) == 2 or cast_told(name) == WIDENED:
             of_16_bits.append(code)
+        elif bytes_told(name) in BY_BYTES:
+            told[code] = BY_BYTES[bytes_told(name)]
         if dtype in spent:
             spent[dtype] += length
     longest = max(spent, key=spent.__getitem__)

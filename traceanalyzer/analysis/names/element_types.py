@@ -43,14 +43,19 @@ _NUMBERS = {
 }
 _OTHERS = {"long": LONG, "int": "int", "bool": "bool"}
 _NAMED = "|".join(map(re.escape, (*_NUMBERS, *_OTHERS)))
-_ARGUMENT = re.compile(rf"(?<=[<(, ])(?:const )?({_NAMED})(?=[,>)])")
-"""A type among a kernel's template arguments, or among the parameters of its lambda."""
+_ARGUMENT = re.compile(rf"(?<=[<(, ])(?:const )?({_NAMED})(?=[,>]|\)(?!\d))")
+"""A type among a kernel's template arguments, or among the parameters of its lambda; not that of a
+number among them, which nsys writes `(int)4`."""
 _SAYS_NOTHING = re.compile(
     r"vectorized_gather_kernel|cub::detail::|cudnn::fusion::|device_workspace|OpaqueType|LoadWithCast"
     r"|CatArrayBatchedCopy"
 )
 """Kernels whose arguments are types of indices and counts or switches, those that move bytes, and
 those that read another type than they work on."""
+_SCANNED = re.compile(rf"cub::detail::scan::policy_hub<({_NAMED}),")
+"""Sums over what is before (`cumsum`): the first type is that of the values."""
+_OF_BYTES = re.compile(r"\bindex\w*_kernel_impl<at::native::OpaqueType<(?:\(int\))?(\d+)>")
+"""Kernels that pick or write rows by an index move bytes, and say how many an element has."""
 SIXTEEN_BITS = (HALF, BFLOAT16)
 _OF_16_BITS = re.compile(r"^cudnn_generated_\w*_sdpa_\w*_f16_")
 """Attention that cuDNN generates: its names say `f16` of both types of 16 bits."""
@@ -91,7 +96,17 @@ def type_told(kernel: str) -> str:
         return _BY_OPERANDS.get(of_xmma[1], "")
     if "<" not in kernel or "cutlass" in kernel:
         return next((name for pattern, name in _LIBRARY if pattern.search(kernel)), "")
+    scanned = _SCANNED.search(kernel)
+    if scanned:
+        return (_NUMBERS | _OTHERS)[scanned[1]]
     return "" if _SAYS_NOTHING.search(kernel) else _of_arguments(kernel)
+
+
+@cache
+def bytes_told(kernel: str) -> int:
+    """How many bytes an element has that a kernel moves by an index; 0 for other kernels."""
+    moved = _OF_BYTES.search(kernel)
+    return int(moved[1]) if moved else 0
 
 
 def is_of_16_bits(kernel: str) -> bool:

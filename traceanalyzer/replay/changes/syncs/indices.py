@@ -33,6 +33,7 @@ FILLED = re.compile(r"^aten::(zeros|ones|empty)$")
 FILLED_TYPE = 1
 """Place of the element type among their values."""
 RANGE = re.compile(r"^aten::arange$")
+READS = re.compile(r"^aten::(item|is_nonzero|_local_scalar_dense)$")
 INTEGER_TYPES = frozenset(
     str(code) for code, one in SCALAR_TYPES.items() if one.kind <= ElementKind.INTEGER
 )
@@ -195,10 +196,22 @@ def _stretches(launches: Sequence[_Launch]) -> Iterator[list[_Launch]]:
 
 def _integer_runs(stretch: Sequence[_Launch]) -> Iterator[Keyed]:
     """Operators in a row that take and give integers, with a wait within."""
-    for are_integers, run in groupby(stretch, lambda one: _is_of_integers(one.operator)):
-        found = list(run)
+    of_integers = zip(stretch, _of_integers(stretch), strict=True)
+    for are_integers, run in groupby(of_integers, lambda one: one[1]):
+        found = [launch for launch, _ in run]
         if are_integers and any(one.waits for one in found):
             yield tuple(one.operator for one in found), [one.node for one in found]
+
+
+def _of_integers(stretch: Sequence[_Launch]) -> Iterator[bool]:
+    """Which operators take and give integers alone; a read of a value whose type is not recorded is
+    of what was made before it."""
+    are_integers = False
+    for launch in stretch:
+        is_typed = any(one is not None for one in launch.operator.typed)
+        if is_typed or not launch.operator.named(READS):
+            are_integers = _is_of_integers(launch.operator)
+        yield are_integers
 
 
 def _is_of_integers(operator: Operator) -> bool:
