@@ -4,7 +4,8 @@
 
 FOLDER is one that `benchmarks.first_sight record --nsys` left: `pairs.json` with the stopwatches, and
 `captures` with `NAME` and `NAME.nsys`. A capture whose recording was not kept (too large) is left
-out. Prints verdicts, first remedies and steps program by program, the totals above.
+out. Prints verdicts, first remedies and steps program by program, the totals above, and how the
+promises of either recorder fared.
 """
 
 from __future__ import annotations
@@ -160,10 +161,16 @@ def reports_of(captures: Path) -> dict[str, dict[str, Any]]:
 
 
 def main() -> None:
-    """Compare."""
+    """Compare, and say how the promises of either fared."""
+    from benchmarks.first_sight import as_markdown, scores
+
     folder = Path(sys.argv[1])
     timed = json.loads((folder / "pairs.json").read_text())
-    print(compared(timed, reports_of(folder / "captures")))
+    reports = reports_of(folder / "captures")
+    of_nsys = {name: reports[f"{name}.nsys"] for name in timed if f"{name}.nsys" in reports}
+    print(compared(timed, reports))
+    for recorder, found in (("PyTorch's profiler", reports), ("nsys", of_nsys)):
+        print(f"\nBy {recorder}: {as_markdown(scores(timed, found)).splitlines()[0]}")
 
 
 if __name__ == "__main__":

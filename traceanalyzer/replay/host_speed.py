@@ -7,15 +7,18 @@ from dataclasses import replace
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra import IntervalSet, intersect, join, union
 from traceanalyzer.analysis.names.api import ApiKind
+from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.tables.timing import UnprofiledTime
+from traceanalyzer.analysis.time.host_timeline import LONG_STRETCH_NS, HostState
 from traceanalyzer.base import NS_PER_MS
 from traceanalyzer.replay.changes.kernels import GRAPH_CALL_NS, GRAPH_NODE_NS
 from traceanalyzer.replay.simulate import step_times_ns
 from traceanalyzer.replay.stalls import without_stalls
 from traceanalyzer.replay.tape import Tail, Tape
 from traceanalyzer.replay.together import beside_transfers
-from traceanalyzer.trace import I64, Trace
+from traceanalyzer.trace import I64, RangeKind, Trace
 from traceanalyzer.trace.run import LEAST_WAIT_FOR_DATA
 
 DISPATCH_SHARE = 0.55
@@ -299,16 +302,33 @@ def host_scaled(tapes: Sequence[Tape], dispatch: float, own: float = 1.0) -> tup
     )
 
 
+def operators_of_loading(source: Rated) -> float:
+    """Share of the time that the launching threads load input in which goes to short operators and
+    what Python takes between them (a batch that is made of many tensors): a recorder of operators
+    slows that as it slows dispatch."""
+    loading = source.timed.timeline.states[HostState.INPUT]
+    ranges = source.trace.host_ranges
+    short = (ranges.kind == RangeKind.OP) & (ranges.end - ranges.start < LONG_STRETCH_NS)
+    if not loading.total or not short.any():
+        return 0.0
+    operators = union(ranges.start[short], ranges.end[short])
+    between = operators.start[1:] - operators.end[:-1] < LONG_STRETCH_NS
+    pauses = IntervalSet(operators.end[:-1][between], operators.start[1:][between])
+    return intersect(join(operators, pauses), loading).total / loading.total
+
+
 def _scaled_host(tape: Tape, dispatch: float, own: float) -> Tape:
     sending = _scaled(tape.sending, max(dispatch, SENDING_SHARE))
     spent = _scaled(tape.dispatch - tape.sending, dispatch) + sending
     reading = _scaled(tape.reading, dispatch)
     work = _scaled(tape.work, own)
-    loading = _scaled(tape.loading, own)
+    in_operators = tape.source.memo(operators_of_loading)
+    loaded = in_operators * min(dispatch, 1.0) + (1.0 - in_operators) * own
+    loading = _scaled(tape.loading, loaded)
     last = tape.tail
     none = np.zeros_like(tape.profiling)
     tail = Tail(
-        round(last.dispatch * dispatch), round(last.work * own), round(last.loading * own), 0
+        round(last.dispatch * dispatch), round(last.work * own), round(last.loading * loaded), 0
     )
     left = replace(
         tape, dispatch=spent, reading=reading, sending=sending, work=work, loading=loading
