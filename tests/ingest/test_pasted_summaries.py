@@ -262,3 +262,10 @@ def test_histograms_that_a_server_exposes(tmp_path):
         'vllm:time_per_output_token_seconds_count{model_name="m"} 10000\n'
     )
     assert read(tmp_path, text).told.tells == "TTFT 123 ms, TPOT 21 ms."
+
+
+def test_the_share_of_loading_beside_compute_is_of_both(tmp_path):
+    text = "Average data loading time: 12.50 ms\nAverage compute time: 37.50 ms\n"
+    trace = read(tmp_path, text)
+    assert trace.told.tells == "Compute 37.5 ms, loading 12.5 ms."
+    assert trace.told.notes[0].startswith("Loading is 25% of the time")

@@ -204,8 +204,7 @@ def contradiction(
         )
     if not stopwatch.steady and not stopwatch.roughly:
         return (
-            f"Steps without the profiler were not steady (median {ms} ms): the step is estimated "
-            "from the recording."
+            f"Steps without the profiler were not steady (median {ms} ms): their time is not used."
         )
     if light is None:
         return None

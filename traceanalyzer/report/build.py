@@ -289,7 +289,8 @@ def _notes(run: Run, m: Measurements) -> list[str]:
 
         notes.append(memory_headline(m.memory_of_devices))
     tried = "" if m.trace.only_step_times else looked_at(m)
-    return [*notes, *_step_notes(m), *_device_notes(m), *filter(None, [tried])]
+    found = [*notes, *_step_notes(m), *_device_notes(m), *filter(None, [tried])]
+    return list(dict.fromkeys(found))  # a reader may have noted it, too
 
 
 def _other_steps_timed(m: Measurements) -> Iterator[str]:

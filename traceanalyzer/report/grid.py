@@ -166,8 +166,11 @@ class _Field:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no row has a value, or text."""
-        return set(map(type, self.values)) <= {NoneType, str} and not any(self.values)
+        """Whether no row has a value, or text, or what is in a collection."""
+        numbers = any(
+            isinstance(value, int | float) for value in self.values
+        )  # 0 and False are said
+        return not numbers and not any(self.values)
 
     @property
     def is_constant(self) -> bool:

@@ -21,6 +21,7 @@ from traceanalyzer.report.format import figure
 from traceanalyzer.report.markdown.mermaid import bar_chart, text_bar
 from traceanalyzer.report.printed import Printed, PrintedRows
 
+ALIKE = 0.0005  # steps that differ by less are printed alike
 TABLE = (
     "setting",
     "step_ms",
@@ -53,7 +54,7 @@ def settings_page(rows: Sequence[Unmade]) -> Printed:
 
 
 def _one(row: Unmade) -> list[Section]:
-    about = [f"{digits(row.low_ms, 3)} to {digits(row.high_ms, 3)} ms in nine of ten runs"]
+    about = [f"{digits(row.low_ms, 3)} to {digits(row.high_ms, 3)} ms in nine of ten cases"]
     known = [
         ("time per sample", figure(row.ms_per_sample, "ms") if row.ms_per_sample else None),
         ("samples/s", _rate(row.samples_per_s)),
@@ -103,11 +104,19 @@ def _shared(rows: Sequence[Unmade]) -> list[str]:
 
 
 def _sentence(row: Unmade) -> str:
+    setting = row.setting.replace("gpu ", "GPU ")
+    return f"{digits(row.step_ms, 4)} ms a step with {setting}: {_against_now(row)}."
+
+
+def _against_now(row: Unmade) -> str:
+    """How the step compares with that of now."""
+    now = f"the {digits(row.now_ms, 4)} ms of now"
     times = row.step_ms / row.now_ms if row.now_ms else 1.0
-    return (
-        f"{digits(row.step_ms, 4)} ms with {row.setting}: {digits(times, 3)} times the "
-        f"{digits(row.now_ms, 4)} ms of the step now."
-    )
+    if abs(times - 1.0) < ALIKE:
+        return f"as long as {now}"
+    if times < 1.0:
+        return f"{digits(1 / times, 3)}x as fast as {now}"
+    return f"{digits(times, 3)} times {now}"
 
 
 def _rate(value: float | None) -> str | None:

@@ -100,4 +100,4 @@ def test_a_group_says_where_it_is_not_of_the_summarys_step():
 def test_zero_is_not_unknown():
     facts = [Fact("a", "0 us"), Fact("b", "0%"), Fact("c", "n/a (why)"), Fact("d", "1 ms")]
     shown = [(fact.label, fact.value) for fact in _with_nothing_on_a_line(facts)]
-    assert shown == [("d", "1 ms"), ("zero", "a, b"), ("not known", "c")]
+    assert shown == [("d", "1 ms"), ("all zero", "a, b"), ("not known", "c")]

@@ -199,7 +199,7 @@ def _batches(known: Outlook) -> Iterator[str]:
     now = known.now
     twice = known.twice
     yield (
-        f"Twice the batch ({_some(twice.requests, 'request')}): {_ms(now.decode_ms)} -> {_ms(twice.decode_ms)} "
+        f"Twice the batch ({_some(twice.requests, 'request')}): {_ms(now.decode_ms)} → {_ms(twice.decode_ms)} "
         f"a decode, {twice.tokens_per_s / now.tokens_per_s:.2f}x the tokens/s."
     )
     if known.half_batch is not None and known.most_tokens_per_s is not None:
@@ -229,7 +229,7 @@ def _speculation(g: Guesses) -> str:
 def _gains(known: Outlook) -> Iterator[str]:
     for gain in known.gains:
         yield (
-            f"{CHANGES[gain.change]}: {_ms(gain.now_ms)} -> {_ms(gain.predicted_ms)} a {gain.phase} iteration "
+            f"{CHANGES[gain.change]}: {_ms(gain.now_ms)} → {_ms(gain.predicted_ms)} a {gain.phase} iteration "
             f"({_ms(gain.low_ms)} to {_ms(gain.high_ms)})."
         )
 

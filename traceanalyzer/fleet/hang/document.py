@@ -57,7 +57,7 @@ def hang_headline(hang: Hang) -> str:
     ranks = ranks_text(chosen)
     operation = verdict.operation
     if len({(culprit.operation, culprit.group) for culprit in same}) > 1:
-        operation += " and the like"
+        operation += " and its like"
     sentence = SITUATIONS[hang.situation]["sentence"].format(
         Ranks=ranks[:1].upper() + ranks[1:],
         ranks=ranks,

@@ -21,7 +21,9 @@ _STATISTIC = re.compile(
     r"(?:^|[ _])(mean|average|avg|median|std|stdev|min|max|p\d{2}|\d{2}th percentile)(?=$|[ _(@])",
     re.IGNORECASE,
 )
-_TIMES = frozenset(("iter_s", "time_s", "mean_s", "compute_s"))
+_TIMES = frozenset(("iter_s", "time_s", "mean_s"))
+_PARTS = {"compute": "compute", "data": "loading"}
+"""Parts of a step that are timed apart."""
 _RATES = {"samples_per_s": "samples/s", "tokens_per_s": "tokens/s", "its_per_s": "steps/s"}
 _WORDS = {"average": "mean", "avg": "mean", "median": "p50", "stdev": "std"}
 _SHOWN = {"best": "best", "mean": "mean", "p50": "median", "p90": "p90", "p95": "p95", "p99": "p99"}
@@ -70,9 +72,12 @@ def told(text: str, path: Path) -> Told | None:
         if f"time {word}" in found
     ]
     rates = [f"{digits(found[rate])} {what}" for rate, what in _RATES.items() if rate in found]
-    data = found.get("data mean")
-    loading = [f"loading {digits(data * 1e3)} ms"] if data is not None else []
-    sentence = ", ".join((*times, *loading, *rates))
+    parts = [
+        f"{shown} {digits(found[f'{part} mean'] * 1e3)} ms"
+        for part, shown in _PARTS.items()
+        if f"{part} mean" in found
+    ]
+    sentence = ", ".join((*times, *parts, *rates))
     if not sentence:
         return None
     return Told(
@@ -86,6 +91,8 @@ def told(text: str, path: Path) -> Told | None:
 def _notes(found: dict[str, float]) -> Iterator[str]:
     typical = found.get("time mean", found.get("time p50"))
     data = found.get("data mean")
+    if typical is None and data is not None and "compute mean" in found:
+        typical = found["compute mean"] + data  # neither holds the other
     if typical and data and LOADING_SHARE * typical <= data <= typical:
         yield (
             f"Loading is {data / typical:.0%} of the time: more workers, or a cheaper transform, "
@@ -110,8 +117,8 @@ def _figures(text: str) -> dict[str, float]:
             found.setdefault(field, value * factor)
         elif field in _TIMES and (match or field != "time_s"):
             found.setdefault(f"time {word}", value * factor)
-        elif field == "data_s" and match:
-            found.setdefault(f"data {word}", value * factor)
+        elif field in ("compute_s", "data_s") and match:
+            found.setdefault(f"{field.removesuffix('_s')} {word}", value * factor)
     return found
 
 

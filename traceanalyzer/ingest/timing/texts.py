@@ -60,11 +60,7 @@ class LineReader:
         groups: dict[tuple[str, ...], _Alike] = {}
         split = TOKEN.split
         for place, line in lines:
-            lower = line.lower()
-            if "overflow" in lower and _OVERFLOW.search(line):
-                self._found.overflows += 1
-            numbered = _LOST.sub(_AS_NUMBER, line) if "nan" in lower or "inf" in lower else line
-            parts = split(numbered)
+            parts = split(self._with_lost_as_numbers(line))
             shape = tuple(parts[::2])
             alike = groups.get(shape)
             if alike is None:
@@ -78,6 +74,13 @@ class LineReader:
                 self._read_shape(shape, alike)
                 if len(self._found.sample) < SAMPLE:
                     self._found.sample += alike.lines[:SAMPLES_OF_SHAPE]
+
+    def _with_lost_as_numbers(self, line: str) -> str:
+        """The line with a number for a loss that is none any more; left-out updates are counted."""
+        lower = line.lower()
+        if "overflow" in lower and _OVERFLOW.search(line):
+            self._found.overflows += 1
+        return _LOST.sub(_AS_NUMBER, line) if "nan" in lower or "inf" in lower else line
 
     def call_functions(self, number: int, text: str) -> None:
         """Read a line by each form's function that may be its own."""

@@ -47,6 +47,8 @@ ELSEWHERE = [
 ]  # have a section of their own
 
 
+OF_TIME = ("step", "timeline")
+"""Sections that a page without any recording of time does not have."""
 MAX_BYTES = 3_000_000  # of the file
 ROWS = (
     300,
@@ -89,7 +91,11 @@ def render_html(
     )
     sections = [
         first,
-        *(Section(name, make(report, details), id=id_) for id_, name, make in _sections()),
+        *(
+            Section(name, make(report, details), id=id_)
+            for id_, name, make in _sections()
+            if id_ not in OF_TIME or not opening.companion(report)
+        ),
         *more,
     ]
     title = f"{opening.verdict(report)}: {opening.recording(report)}"

@@ -79,6 +79,7 @@ def explorer(several: Sequence[Timeline]) -> Markup:
         id="timeline-table",
         class_="scroll",
         role="group",
+        tabindex=0,  # it scrolls where the page is narrow
         aria_label="Longest events",
     )
     return join(
