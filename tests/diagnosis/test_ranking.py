@@ -39,6 +39,15 @@ def test_a_little_gain_stands_behind_a_large_one_of_two_changes() -> None:
     assert ids(ranked_advice([*found, clear], STEP_MS)) == ["clear", "graph", "little", "none"]
 
 
+def test_of_two_that_lead_to_the_same_step_the_surer_comes_first() -> None:
+    """5.012 and 5.014 ms are both printed as 5.01."""
+    wide = replace(advice("wide", "memory", 5.012), low_ms=2.0, high_ms=9.0)
+    narrow = replace(advice("narrow", "transfer", 5.014), low_ms=4.5, high_ms=5.5)
+    better = replace(wide, id="better", predicted_step_ms=4.9)
+    found = ranked_advice([wide, narrow, better], STEP_MS)
+    assert ids(found) == ["better", "narrow", "wide"]
+
+
 def test_what_needs_a_change_that_is_advised_stands_behind_it() -> None:
     """Syncs first, 1.08x alone, then a graph, 3.3x with it."""
     both = AfterOthers(["remove_syncs"], 3.0, 2.5, 3.5, STEP_MS / 3.0)

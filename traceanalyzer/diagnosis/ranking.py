@@ -60,15 +60,25 @@ def is_worth_showing(advice: Recommendation) -> bool:
     return advice.predicted_speedup is None or advice.predicted_speedup >= WORTH_SHOWING
 
 
-def _tier(advice: Recommendation, alone: set[str | None]) -> tuple[bool, bool, int, float]:
-    """`alone`: the changes that are advised by themselves; what needs one of them comes after."""
+Tier = tuple[bool, bool, int, float, float]
+
+
+def _tier(advice: Recommendation, alone: set[str | None]) -> Tier:
+    """`alone`: the changes that are advised by themselves; what needs one of them comes after.
+    Of those that lead to the same step, as it is printed, the surest comes first."""
     needed = set() if advice.together is None else set(advice.together.remedies)
     return (
         advice.may_not_help,
         not is_worth_showing(advice),
         UNKNOWN if needed & alone else _kind_of_gain(advice),
-        advice.predicted_step_ms or math.inf,
+        _as_printed(advice.predicted_step_ms or math.inf),
+        (advice.high_ms or 0.0) - (advice.low_ms or 0.0),
     )
+
+
+def _as_printed(step_ms: float) -> float:
+    """A step time in the three digits that are shown of it."""
+    return float(f"{step_ms:.3g}")
 
 
 def _kind_of_gain(advice: Recommendation) -> int:
