@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The lowest versions that pyproject.toml admits on the oldest Python, the newest versions on the newest Python there is:
-# installs both, and passes the tests that touch what is installed (ALL=1: all but those of PyTorch). Then the licences of
-# what is installed, and the package itself (tests/package.sh).
+# installs both, and passes the tests that touch what is installed (ALL=1: all but those of PyTorch), with the licences of
+# what is installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ -x .venv/bin/uv ] || .venv/bin/pip install --quiet --disable-pip-version-check uv
@@ -35,5 +35,3 @@ check() { # resolution, python
 
 check lowest-direct "$(python_of 3.11 3.12)"
 check highest "$(python_of 3.14 3.13 3.12 3.11)"
-
-bash tests/package.sh

@@ -202,28 +202,7 @@ SCRIPTS = {
 }
 
 
-KIN = {
-    "leaves without cleaning up",
-    "crashes",
-    "is ended",
-    "handles SIGTERM itself",
-    "is interrupted",
-    "forks",
-    "spawns",
-    "trains in threads",
-    "closes its output",
-    "has work to do at its end",
-    "has a hook for errors",
-    "profiles afterwards",
-    "profiles in another thread",
-}
-"""Kin of others here or in `test_matrix`, left out by CI, which has fifteen minutes."""
-
-
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=pytest.mark.slow) if name in KIN else name for name in SCRIPTS],
-)
+@pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script_runs_as_it_does_without_us(tmp_path, name):
     script = SCRIPTS[name]
     file = tmp_path / "script.py"

@@ -116,29 +116,36 @@ def as_collect(words, environment):
     return "from traceanalyzer.cli import main; main()", {"__name__": "__main__"}
 
 
+def adopted():
+    """True in a new process, when it is a child of the one who asks; False in this one."""
+    middle = os.fork()
+    if middle:
+        os.waitpid(middle, 0)
+        return False
+    middle = os.getpid()
+    if os.fork():
+        os._exit(0)
+    while os.getppid() == middle:
+        time.sleep(0.0005)
+    return True
+
+
 def asked(requests):
-    """What to run, in the fork that is to run it; None in this process, after the last request."""
+    """What to run, in the process that is to run it; None in this one, after the last request."""
     while True:
         text, given, _, _ = socket.recv_fds(requests, MOST_BYTES, 3)
         if not text:
             return None
-        middle = os.fork()
-        if middle:
-            os.waitpid(middle, 0)
-            for file in given:
-                os.close(file)
-            continue
-        middle = os.getpid()
-        if os.fork():
-            os._exit(0)
-        while os.getppid() == middle:  # until it is a child of the one who asks
-            time.sleep(0.0005)
-        requests.send(str(os.getpid()).encode())
-        requests.close()
-        for number, file in enumerate(given):
-            os.dup2(file, number)
+        if adopted():
+            break
+        for file in given:
             os.close(file)
-        return json.loads(text)
+    requests.send(str(os.getpid()).encode())
+    requests.close()
+    for number, file in enumerate(given):
+        os.dup2(file, number)
+        os.close(file)
+    return json.loads(text)
 
 
 def begun(request):

@@ -96,13 +96,9 @@ def test_an_end_that_is_no_answer_is_said_in_a_clause(tmp_path, monkeypatch, cap
 
 COLD = {"has handlers and masks"}
 """What a new process has of its parent is tested where it starts anew."""
-KIN = {"a status", "an abort", "the back door", "closes its output", "leads its session"}
-"""Kin of others in the table: CI leaves them out."""
 
 
-@pytest.mark.parametrize(
-    "way", [pytest.param(way, marks=pytest.mark.slow) if way in KIN else way for way in WAYS]
-)
+@pytest.mark.parametrize("way", WAYS)
 def test_it_is_the_same_with_try_and_without(tmp_path, monkeypatch, capfd, way):
     folders = [tmp_path / name for name in ("alone", "tried")]
     for folder in folders:

@@ -120,12 +120,7 @@ def hosted(tmp_path_factory):
     return session, base
 
 
-KIN_OF_THE_FIRST = [pytest.param(one, marks=pytest.mark.slow) for one in wrong.UNSEEN[2:]]
-
-
-@pytest.mark.parametrize(
-    "function", [*wrong.UNSEEN[:2], *KIN_OF_THE_FIRST], ids=lambda one: one.__name__
-)
+@pytest.mark.parametrize("function", wrong.UNSEEN, ids=lambda one: one.__name__)
 def test_what_hardly_changes_the_first_losses_is_refused(hosted, function):
     session, base = hosted
     run = session.run([function.__name__])
