@@ -113,6 +113,7 @@ def test_many_rows_are_written_as_few_are(monkeypatch):
     for rows in (plain, figures, halves):
         few = dump({"rows": rows})
         monkeypatch.setattr(report_json, "MANY_ROWS", 10)
+        monkeypatch.setattr(report_json, "ROWS_AT_ONCE", 7)
         assert dump({"rows": rows}) == few
         assert "".join(dump_pieces({"rows": rows})) == few
         monkeypatch.undo()

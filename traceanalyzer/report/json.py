@@ -33,6 +33,7 @@ KEYS = (
 DECIMALS = 6
 """Of a millisecond: nanoseconds. More digits would be noise of the floating-point format."""
 MANY_ROWS = 10_000
+ROWS_AT_ONCE = 1_000
 PIECE_BYTES = 1 << 20
 UNSEEN = re.compile(
     rb"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8b-\x8f\xa8-\xae]|\xe2\x81[\xa0-\xaf]|\xef\xbb\xbf"
@@ -64,7 +65,7 @@ def dump_pieces(value: Any) -> Iterator[str]:
 
 def _encoded(value: Any) -> bytes:
     option = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
-    return without_unseen(orjson.dumps(_until_written(value), option=option))
+    return without_unseen(orjson.dumps(_until_written(value), default=next, option=option))
 
 
 def without_unseen(text: bytes) -> bytes:
@@ -88,8 +89,8 @@ def as_plain(value: Any) -> Any:
 
 
 def _until_written(value: Any) -> Any:
-    """As `as_plain`, but many rows that are plain already stay as they are: as dicts they would take
-    more memory than their text."""
+    """As `as_plain`, but many rows stay as they are where they are plain already, else an iterator
+    stands for each, whose next item it is: as dicts they would take more memory than their text."""
     return _written(value.__class__, _until_written)(value)
 
 
@@ -123,11 +124,21 @@ def _list(value: Sequence[Any], plain: Change) -> Sequence[Any]:
     kind = kinds.pop() if len(kinds) == 1 else None
     if kind is None or not dataclasses.is_dataclass(kind):
         return list(map(plain, value))
-    if plain is _until_written and len(value) > MANY_ROWS and _are_plain(value):
-        return value
-    written = [name for _, name in _names(kind)]
-    rows = zip(*plain_columns(value), strict=True)
-    return [dict(zip(written, row, strict=True)) for row in rows]
+    if plain is not _until_written or len(value) <= MANY_ROWS:
+        return _as_dicts(value)
+    return value if _are_plain(value) else [_one_by_one(value)] * len(value)
+
+
+def _as_dicts(rows: Sequence[Any]) -> list[dict[str, Any]]:
+    written = [name for _, name in _names(rows[0].__class__)]
+    columns = zip(*plain_columns(rows), strict=True)
+    return [dict(zip(written, row, strict=True)) for row in columns]
+
+
+def _one_by_one(rows: Sequence[Any]) -> Iterator[dict[str, Any]]:
+    """As `_as_dicts`, of which only some are there at a time."""
+    for first in range(0, len(rows), ROWS_AT_ONCE):
+        yield from _as_dicts(rows[first : first + ROWS_AT_ONCE])
 
 
 def _are_plain(rows: Sequence[Any]) -> bool:
