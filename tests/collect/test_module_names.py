@@ -7,7 +7,8 @@ import warnings
 
 import pytest
 
-from tests.collect.running import SCRIPTS, SMALL, collect, trace_events
+from tests.collect.running import SCRIPTS, SMALL, trace_events
+from tests.collect.warm import collect
 
 torch = pytest.importorskip("torch")
 

@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from tests.collect.running import SCRIPTS, SMALL, collect, recorded_steps, trace_events
+from tests.collect.running import SCRIPTS, SMALL, recorded_steps, trace_events
+from tests.collect.warm import collect
 
 pytest.importorskip("torch")
 

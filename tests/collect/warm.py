@@ -18,13 +18,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-from tests.collect.running import HANGS_S, ONE_THREAD
+from tests.collect.running import HANGS_S, ONE_THREAD, collect_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 ADOPT = 36  # PR_SET_CHILD_SUBREAPER of prctl(2)
-COLLECT = (sys.executable, "-c", "from traceanalyzer.cli import main; main()")
+COLLECT = (*collect_command()[:3],)
 IS_COLD = bool(os.environ.get("COLD"))
 
 
@@ -120,3 +120,8 @@ def run(
             os.killpg(process.pid, signal.SIGKILL)
             raise
     return subprocess.CompletedProcess(words, process.returncode, out, said)
+
+
+def collect(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """What becomes of `collect` with these."""
+    return run(collect_command(*arguments))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
 import sys
 
 import pytest
 from click.testing import CliRunner
 
 import traceanalyzer as ta
+from tests.collect import warm
 from tests.kineto_builder import KinetoTrace
 from tests.recorded import ROOT
 from traceanalyzer.base.errors import TraceAnalyzerError
@@ -55,9 +55,7 @@ def test_it_runs_without_a_gpu(operator, tmp_path):
     pytest.importorskip("torch")
     file = tmp_path / "again.py"
     file.write_text(script("launch_bound", operator))
-    done = subprocess.run(
-        [sys.executable, file], capture_output=True, text=True, timeout=120, check=False
-    )
+    done = warm.run([sys.executable, file])
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"{operator}: ")
     assert " us per call on cpu" in done.stdout
