@@ -10,7 +10,7 @@ import pytest
 from tests.kineto_builder import KinetoTrace
 from traceanalyzer.diagnosis.measurements import measure_ranks
 from traceanalyzer.ingest import load
-from traceanalyzer.replay.host_speed import DISPATCH_SHARE
+from traceanalyzer.replay.host_speed import NVTX_RANGE_NS
 from traceanalyzer.trace.circumstances import Stopwatch
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def test_steps_that_did_not_wait_were_not_held_up_by_workers(tmp_path: Path) -> 
     assert replace(trace, stopwatch=slow).may_have_waited_for_workers
 
 
-def loaded_ms(folder: Path, tensors: int) -> tuple[float, float]:
+def loaded_ms(folder: Path, tensors: int, *, by_nsys: bool) -> tuple[float, float]:
     """The loading of a step as recorded, and without the profiler: 1 ms of which so many operators
     of 20 us, 5 us after each other, are a part."""
     t = KinetoTrace()
@@ -93,22 +93,25 @@ def loaded_ms(folder: Path, tensors: int) -> tuple[float, float]:
         t.op("aten::mm", begin + 1100, 50)
         t.launched("gemm", begin + 1120, begin + 1150, 2000)
         t.api("cudaDeviceSynchronize", begin + 1300, 1900)
-    (m,) = measure_ranks(load([t.write(folder / "trace.json")]).traces)
+    (trace,) = load([t.write(folder / "trace.json")]).traces
+    (m,) = measure_ranks([replace(trace, source="nsys") if by_nsys else trace])
     assert m.replay is not None
     tapes = (m.replay.recorded[0], m.replay.typical[0])
     recorded, left = (float(one.loading.sum()) / one.steps / 1e6 for one in tapes)
     return recorded, left
 
 
-def test_a_batch_that_operators_make_is_loaded_faster_without_the_profiler(tmp_path: Path) -> None:
-    recorded, left = loaded_ms(tmp_path, 40)
+def test_a_batch_that_operators_make_is_loaded_faster_without_ranges_of_nvtx(
+    tmp_path: Path,
+) -> None:
+    recorded, left = loaded_ms(tmp_path, 40, by_nsys=True)
     assert recorded == pytest.approx(1.0, abs=0.05)
-    assert left == pytest.approx(DISPATCH_SHARE * recorded, rel=0.05)
+    assert recorded - left == pytest.approx(40 * NVTX_RANGE_NS / 1e6, rel=0.05)
 
 
 def test_a_batch_that_is_read_takes_as_long(tmp_path: Path) -> None:
-    recorded, left = loaded_ms(tmp_path, 0)
+    recorded, left = loaded_ms(tmp_path, 0, by_nsys=True)
     assert left == pytest.approx(recorded)
-    (tmp_path / "half").mkdir()
-    recorded, left = loaded_ms(tmp_path / "half", 20)
-    assert left == pytest.approx((0.5 + 0.5 * DISPATCH_SHARE) * recorded, rel=0.05)
+    (tmp_path / "kineto").mkdir()
+    recorded, left = loaded_ms(tmp_path / "kineto", 40, by_nsys=False)
+    assert left == pytest.approx(recorded)

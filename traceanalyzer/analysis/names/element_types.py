@@ -54,7 +54,7 @@ _SAYS_NOTHING = re.compile(
 those that read another type than they work on."""
 _SCANNED = re.compile(rf"cub::detail::scan::policy_hub<({_NAMED}),")
 """Sums over what is before (`cumsum`): the first type is that of the values."""
-_OF_BYTES = re.compile(r"\bindex\w*_kernel_impl<at::native::OpaqueType<(?:\(int\))?(\d+)>")
+_OF_BYTES = re.compile(r"\bindex\w*_kernel_impl<at::native::OpaqueType<(?:\(int\))?(\d{1,3})>")
 """Kernels that pick or write rows by an index move bytes, and say how many an element has."""
 SIXTEEN_BITS = (HALF, BFLOAT16)
 _OF_16_BITS = re.compile(r"^cudnn_generated_\w*_sdpa_\w*_f16_")
