@@ -9,7 +9,9 @@ import pytest
 
 import traceanalyzer as ta
 from traceanalyzer.diagnosis.diagnose import diagnose
+from traceanalyzer.diagnosis.finding import Recommendation
 from traceanalyzer.diagnosis.measurements import measure
+from traceanalyzer.diagnosis.recommend import _is_said
 from traceanalyzer.diagnosis.remedies.launches import cuda_graph
 from traceanalyzer.ingest import load
 
@@ -74,3 +76,13 @@ def test_what_cannot_be_replayed_is_not_predicted(sample: str) -> None:
 def test_what_is_in_a_graph_is_not_to_be_captured(sample: str, captured: bool) -> None:
     m = measure(load([SAMPLES / sample]).traces[0])
     assert (cuda_graph.offer(m) is None) is captured
+
+
+def test_a_change_of_known_gain_is_not_said_again_without_one() -> None:
+    known = Recommendation("straggler", "host", "Fix rank 1.", 5.0, 2.0, "", "fix_straggler")
+    bare = Recommendation("straggler", "host", "Find what holds up.", None, None, "", known.remedy)
+    other = replace(bare, id="exposed-communication", remedy="overlap_communication")
+
+    assert _is_said(bare, [known])
+    assert not _is_said(other, [known])
+    assert not _is_said(bare, [])  # a rank that idles has advice, although nothing is promised

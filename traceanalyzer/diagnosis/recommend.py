@@ -21,7 +21,6 @@ from traceanalyzer.replay.whatif import MOST_SPEEDUP, SCENARIO_SPREAD, Replay
 
 DEVICE_CLASSES = ("compute", "memory")  # classes of the GPU's own work
 REMEDY_IDS = frozenset(remedy.id for remedy in REMEDIES)
-STRAGGLER = "straggler"
 MORE_AT_A_TIME = frozenset({"larger_batch", "batch_calls", "batched_matmul"})
 """Remedies that give kernels which leave most of the GPU empty more to do."""
 MIN_SAVED_SHARE = 0.02
@@ -192,11 +191,11 @@ def _is_worth_it(m: Measurements, advice: Recommendation) -> bool:
 
 
 def _is_said(advice: Recommendation, offered: Sequence[Recommendation]) -> bool:
-    """Whether a remedy, whose gain is known, already says it: to do more work at a time, or what
-    holds up a rank."""
+    """Whether a remedy, whose gain is known, already says it: to do more work at a time, or the
+    same change."""
     by_remedy = {one.remedy for one in offered}
-    if advice.id == STRAGGLER:
-        return advice.remedy in by_remedy
+    if advice.predicted_step_ms is None and advice.remedy in by_remedy:
+        return True
     return advice.id == UNDERSIZED and bool(by_remedy.intersection(MORE_AT_A_TIME))
 
 

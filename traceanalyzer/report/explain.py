@@ -6,10 +6,16 @@ from collections.abc import Iterator
 from importlib.resources import files
 from typing import Any, get_args, get_type_hints
 
+from traceanalyzer.analysis.ranks.pipeline.slowdown import (
+    PipelineSlowdown,
+    PipelineStep,
+    WorkerRow,
+)
 from traceanalyzer.base import dataclass, definitions
 from traceanalyzer.diagnosis.remedies import REMEDIES
 from traceanalyzer.diagnosis.remedies.remedy import entries
 from traceanalyzer.replay.scenarios import SCENARIOS
+from traceanalyzer.report.format import label
 from traceanalyzer.report.json import RENAMED
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline.breakdown import OF_COMMUNICATION, OF_COPIES
@@ -66,6 +72,7 @@ def explanations() -> list[Explanation]:
         *_tables(),
         *_figures(Report, ""),
         *_columns(),
+        *_of_pipelines(),
     ]
 
 
@@ -121,15 +128,22 @@ def _columns() -> Iterator[Explanation]:
             yield Explanation(name, f"table {table.asked_as}", column.unit, column.definition)
 
 
+def _of_pipelines() -> Iterator[Explanation]:
+    """Figures of a pipeline's log, which only the answer on many ranks has."""
+    for kind in (PipelineSlowdown, WorkerRow, PipelineStep):
+        for d in definitions(kind):
+            yield Explanation(d.name, "pipeline of many ranks", d.unit, d.definition)
+
+
 def explained(name: str) -> list[Explanation]:
     """The entries of that name, with or without its place (`budget_ms.idle`, `idle`), case and
-    hyphens aside."""
+    hyphens aside; else those that reports print by it (`floor` for `floor_ms`)."""
     wanted = _folded(name)
-    return [
-        one
-        for one in explanations()
-        if f".{_folded(f'{one.where}.{one.name}')}".endswith(f".{wanted}")
-    ]
+    known = explanations()
+    by_name = (
+        one for one in known if f".{_folded(f'{one.where}.{one.name}')}".endswith(f".{wanted}")
+    )
+    return list(by_name) or [one for one in known if _folded(label(one.name, one.unit)) == wanted]
 
 
 def _folded(name: str) -> str:

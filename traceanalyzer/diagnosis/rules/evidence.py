@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from traceanalyzer.analysis.groups.bounds import busy_counters, unknown_kernels, unknown_share
 from traceanalyzer.analysis.groups.ops import SHOWN, ApiTime, api_times
-from traceanalyzer.base import digits, plural
+from traceanalyzer.base import digits, plural, span
 from traceanalyzer.diagnosis.draft import Draft, finding, share, times
 from traceanalyzer.diagnosis.finding import Evidence, Words
 from traceanalyzer.diagnosis.measurements import Measurements
@@ -48,12 +48,11 @@ def no_gpu_work(m: Measurements) -> str:
         why = f"the recording holds no GPU work{cut}."
     times = top_operators(m) or api_times(m.linked)
     shown = [
-        f"{row.name} {digits(row.ms)} ms ({row.calls:,} {plural('call', row.calls)})"
+        f"{row.name} {span(row.ms)} ({row.calls:,} {plural('call', row.calls)})"
         for row in times[:3]
     ]
     recorded = (
-        f" Of {digits(m.coverage.recorded_ms)} ms recorded the CPU spends most in "
-        f"{', '.join(shown)}."
+        f" Of {span(m.coverage.recorded_ms)} recorded the CPU spends most in {', '.join(shown)}."
     )
     return f"{why}{recorded if times else ''} {RECORD_THE_GPU.of(m.joined.framework)}"
 
