@@ -4,11 +4,12 @@ written for one."""
 import codecs
 import dataclasses
 import math
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
@@ -33,16 +34,22 @@ KEYS = (
 DECIMALS = 6
 """Of a millisecond: nanoseconds. More digits would be noise of the floating-point format."""
 MANY_ROWS = 10_000
-ROWS_AT_ONCE = 1_000
 PIECE_BYTES = 1 << 20
 UNSEEN = re.compile(
     rb"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8b-\x8f\xa8-\xae]|\xe2\x81[\xa0-\xaf]|\xef\xbb\xbf"
 )
 """In UTF-8: DEL, the second set of control characters, marks of direction, and what takes no
 place. orjson writes the first set as escapes."""
+ROWS_AT_ONCE = 1_000
 Change = Callable[[Any], Any]
 _PLAIN = {int, bool, type(None)}
 RENAMED = {"cls": "class"}  # fields that cannot have their published name in Python
+
+
+class _LongTable(NamedTuple):
+    """Rows that are written some at a time."""
+
+    rows: Sequence[Any]
 
 
 def render_json(report: "Report") -> str:
@@ -52,20 +59,44 @@ def render_json(report: "Report") -> str:
 
 def dump(value: Any) -> str:
     """Any report value as JSON text."""
-    return _encoded(value).decode()
+    return b"".join(_encoded(value)).decode()
 
 
 def dump_pieces(value: Any) -> Iterator[str]:
-    """As `dump`, some of it at a time: a text of tens of MB is held once."""
-    encoded = _encoded(value)
+    """As `dump`, some of it at a time: of a long table neither all rows nor all of the text is held."""
     decoder = codecs.getincrementaldecoder("utf-8")()
-    for at in range(0, len(encoded), PIECE_BYTES):
-        yield decoder.decode(encoded[at : at + PIECE_BYTES])
+    for part in _encoded(value):
+        for at in range(0, len(part), PIECE_BYTES):
+            yield decoder.decode(part[at : at + PIECE_BYTES])
 
 
-def _encoded(value: Any) -> bytes:
+def _encoded(value: Any) -> Iterator[bytes]:
+    mark = os.urandom(16).hex()  # stands in no text
+    tables: list[Sequence[Any]] = []
+
+    def marked(table: _LongTable) -> str:
+        tables.append(table.rows)
+        return mark
+
     option = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
-    return without_unseen(orjson.dumps(_until_written(value), default=next, option=option))
+    text = orjson.dumps(_until_written(value), default=marked, option=option)
+    *parts, end = without_unseen(text).split(f'"{mark}"'.encode())
+    for part, rows in zip(parts, tables, strict=True):
+        yield part
+        yield from _encoded_rows(rows, indent=len(part) - part.rfind(b"\n") - 1)
+    yield end
+
+
+def _encoded_rows(rows: Sequence[Any], indent: int) -> Iterator[bytes]:
+    """Rows as they stand in a list, behind so many blanks."""
+    margin = b"\n" + b" " * indent
+    for first in range(0, len(rows), ROWS_AT_ONCE):
+        some = rows[first : first + ROWS_AT_ONCE]
+        plain = some if _are_plain(some) else _as_dicts(some)
+        listed = orjson.dumps(plain, option=orjson.OPT_INDENT_2)
+        inside = without_unseen(listed).removeprefix(b"[\n  ").removesuffix(b"\n]")
+        text = inside.replace(b"\n  ", margin)
+        yield b"," + margin + text if first else text
 
 
 def without_unseen(text: bytes) -> bytes:
@@ -89,8 +120,8 @@ def as_plain(value: Any) -> Any:
 
 
 def _until_written(value: Any) -> Any:
-    """As `as_plain`, but many rows stay as they are where they are plain already, else an iterator
-    stands for each, whose next item it is: as dicts they would take more memory than their text."""
+    """As `as_plain`, but of a list of many rows one `_LongTable` is left: as dicts these would take
+    more memory than their text."""
     return _written(value.__class__, _until_written)(value)
 
 
@@ -126,19 +157,13 @@ def _list(value: Sequence[Any], plain: Change) -> Sequence[Any]:
         return list(map(plain, value))
     if plain is not _until_written or len(value) <= MANY_ROWS:
         return _as_dicts(value)
-    return value if _are_plain(value) else [_one_by_one(value)] * len(value)
+    return [_LongTable(value)]
 
 
 def _as_dicts(rows: Sequence[Any]) -> list[dict[str, Any]]:
     written = [name for _, name in _names(rows[0].__class__)]
     columns = zip(*plain_columns(rows), strict=True)
     return [dict(zip(written, row, strict=True)) for row in columns]
-
-
-def _one_by_one(rows: Sequence[Any]) -> Iterator[dict[str, Any]]:
-    """As `_as_dicts`, of which only some are there at a time."""
-    for first in range(0, len(rows), ROWS_AT_ONCE):
-        yield from _as_dicts(rows[first : first + ROWS_AT_ONCE])
 
 
 def _are_plain(rows: Sequence[Any]) -> bool:

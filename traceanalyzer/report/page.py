@@ -2,13 +2,14 @@
 picture. What makes each is loaded when it is asked for: that takes as long as reading a small
 recording."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.base import dataclass
 from traceanalyzer.report.document import Document, Section
 from traceanalyzer.report.format import DEFAULT_WIDTH
-from traceanalyzer.report.json import KEYS, as_plain, dump
+from traceanalyzer.report.json import KEYS, as_plain, dump, dump_pieces
 from traceanalyzer.report.printed import Printed, Result
 
 if TYPE_CHECKING:
@@ -66,6 +67,13 @@ class ReportPage(Result):
 
     def json(self) -> str:
         """What other programs rely on."""
+        return dump(self._values())
+
+    def json_pieces(self) -> Iterator[str]:
+        """As `json`, some of it at a time."""
+        return dump_pieces(self._values())
+
+    def _values(self) -> dict[str, Any]:
         values: dict[str, Any] = {key: getattr(self.report, key) for key in KEYS}
         if self.compiled is not None:
             found = {
@@ -73,7 +81,7 @@ class ReportPage(Result):
                 for key in ("findings", "recommendations")
             }
             values["compile"] = {**as_plain(self.compiled.compiled), **found}
-        return dump(values)
+        return values
 
     def html(self) -> str:
         """One file for a browser."""
