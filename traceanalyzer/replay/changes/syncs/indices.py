@@ -121,8 +121,7 @@ def made_again(tape: Tape) -> Again:
             for first, *later in _alike(_picks(stretch)):
                 first_picks += first
                 picks += chain.from_iterable(later)
-    found = (indices, picks, first_picks)
-    return Again(*(np.array(nodes, np.int64) for nodes in found))
+    return Again(*(np.array(nodes, np.int64) for nodes in (indices, picks, first_picks)))
 
 
 def _of_steps(tape: Tape) -> list[I64]:
