@@ -339,7 +339,7 @@ def latency(timed: Timed) -> Latency | None:
     if (
         steps.source not in MARKED
         or any(map(iteration, steps.names))
-        or not inference_only(timed.linked)
+        or not timed.linked.memo(inference_only)
     ):
         return None
     time = (steps.end - steps.host_start)[steps.steady] / NS_PER_MS

@@ -48,7 +48,7 @@ def periodic(linked: TraceJoins) -> HostSteps | None:
     launch, and where it is no inference by PyTorch: there the layers of one pass recur as steps
     do."""
     ops = linked.trace.device_ops
-    if not len(ops) or inference_only(linked):
+    if not len(ops) or linked.memo(inference_only):
         return None
     devices, count = np.unique(ops.device, return_counts=True)
     found = find_period(

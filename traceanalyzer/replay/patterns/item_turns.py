@@ -15,6 +15,7 @@ import numpy as np
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
 from traceanalyzer.base import dataclass
 from traceanalyzer.replay.patterns.independent import is_collected
+from traceanalyzer.replay.patterns.named import are_named
 from traceanalyzer.replay.patterns.operators import LARGER, Operator, operators, output_shape
 from traceanalyzer.replay.patterns.repeats import Loop, codes, forward_of_steps
 from traceanalyzer.replay.tape import Tape
@@ -68,9 +69,9 @@ def item_turns(tape: Tape) -> list[ItemTurns]:
 
 
 def _of_step(tape: Tape, nodes: I64) -> Iterator[ItemTurns]:
-    run_of = operators(tape.source.linked).of_nodes(nodes)
-    if not any(one.named(APART) for one in run_of):
+    if not are_named(tape.source.linked, nodes, APART).any():
         return
+    run_of = operators(tape.source.linked).of_nodes(nodes)
     ranges = tape.source.trace.host_ranges
     row = tape.source.linked.tree.row[nodes]
     code = codes(ranges.name[row], ranges.shapes[row])

@@ -24,6 +24,7 @@ from traceanalyzer.replay.patterns.independent import (
     share_weights_only,
 )
 from traceanalyzer.replay.patterns.named import (
+    are_named,
     kernels_named,
     launched_within,
     operators_named,
@@ -74,6 +75,8 @@ def rows_joined(tape: Tape) -> Tape | None:
     do. What one gives has another shape than these tables: it cannot be what the next one picks
     from."""
     outer = tape.forward_operators
+    if not are_named(tape.source.linked, outer, PICK).any():
+        return None
     run_of = operators(tape.source.linked).of_nodes(outer)
     picks = np.zeros(len(tape.source.linked.tree.start), bool)
     following = Operator("")
