@@ -10,7 +10,7 @@ from traceanalyzer.analysis.roofline.kernel_tables import other_version
 from traceanalyzer.analysis.tables.budget import launches_by_step
 from traceanalyzer.analysis.tables.logged_steps import log_rows
 from traceanalyzer.analysis.tables.timing import contradicted
-from traceanalyzer.base import MinorNote, digits, plural
+from traceanalyzer.base import NS_PER_MS, MinorNote, digits, plural
 from traceanalyzer.diagnosis.diagnose import Diagnosis, diagnose
 from traceanalyzer.diagnosis.finding import Evidence, Finding, Recommendation
 from traceanalyzer.diagnosis.measurements import Measurements
@@ -45,6 +45,7 @@ SHOWN_PHASES = 5  # of those that a log times, in a sentence
 
 NAMED_FAILURES = 8  # files that could not be read, named one by one
 NOTED_MISSING = 0.001  # share of launches without their kernels that is worth a note
+MUCH_SLOWER = 3.0  # times: a profiler alone seldom makes a step on a CPU so much longer
 
 
 def build_report(
@@ -430,6 +431,7 @@ def _unprofiled_notes(m: Measurements) -> Iterator[str]:
     against = contradiction(stopwatch, m.trace.light, fed=fed) if stopwatch is not None else None
     if against is not None:
         yield against
+        yield from _disturbed(m)
     if fed and m.unprofiled_time is not None and contradicted(m.unprofiled_time, m.mean_step_ms):
         yield (
             f"Recorded steps ({digits(m.mean_step_ms)} ms) are faster than those timed without the profiler "
@@ -444,6 +446,20 @@ def _unprofiled_notes(m: Measurements) -> Iterator[str]:
             "predicted from it."
         )
     yield from _source_of_step(m)
+
+
+def _disturbed(m: Measurements) -> Iterator[str]:
+    """That steps recorded on a CPU took far longer than those timed before: no replay takes out
+    what the profiler and other programs cost."""
+    stopwatch = m.trace.stopwatch
+    if stopwatch is None or m.timed.device is not None or not m.timed.steps.found:
+        return
+    slower = m.mean_step_ms / (stopwatch.step_ns / NS_PER_MS)
+    if slower >= MUCH_SLOWER:
+        yield (
+            f"The recorded steps took {slower:.0f} times as long as those without the profiler: other programs "
+            "held the CPU, or the profiler did. Record again on a quiet machine; shares may be others."
+        )
 
 
 def _source_of_step(m: Measurements) -> Iterator[str]:
