@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from tests.collect import warm
 from tests.collect.running import SCRIPTS, SMALL, collect, recorded_steps
 from traceanalyzer.ingest import load
 
@@ -42,13 +43,13 @@ def test_steps_are_recorded_and_the_script_keeps_its_output_and_status(tmp_path)
 
 def test_a_recording_cut_short_keeps_the_steps_it_has(tmp_path):
     options = (*SMALL[:-1], "50")
-    done = collect("torch", "-o", tmp_path, *options, "--", sys.executable, TRAIN, 30, "crash")
+    done = warm.collect("torch", "-o", tmp_path, *options, "--", sys.executable, TRAIN, 30, "crash")
     assert done.returncode == 1
     assert recorded_steps(tmp_path / "trace.rank0.json.gz") >= 5
 
 
 def test_a_script_without_steps_is_told_so(tmp_path):
-    done = collect("torch", "-o", tmp_path, "--", sys.executable, TRAIN, 0, "exit")
+    done = warm.collect("torch", "-o", tmp_path, "--", sys.executable, TRAIN, 0, "exit")
     assert done.returncode == 7
     assert "no step was found" in done.stderr
 
@@ -62,7 +63,7 @@ def test_a_script_without_torch_is_told_so(tmp_path):
 
 def test_first_steps_are_timed_from_their_begin(tmp_path):
     options = (*SMALL, "--no-verdict")
-    done = collect("torch", "-o", tmp_path, *options, "--", sys.executable, TRAIN, 40)
+    done = warm.collect("torch", "-o", tmp_path, *options, "--", sys.executable, TRAIN, 40)
     assert "next: traceanalyzer analyze" in done.stderr.splitlines()[-1]
     timed = json.loads((tmp_path / "unprofiled.rank0.json").read_text())
     assert len(timed["first_steps_ms"]) == 2  # of --wait 2
@@ -70,7 +71,7 @@ def test_first_steps_are_timed_from_their_begin(tmp_path):
 
 
 def test_first_steps_are_recorded_and_steady_ones_timed_after_them(tmp_path):
-    done = collect("torch", "-o", tmp_path, *SMALL, "--first", "--", sys.executable, TRAIN, 40)
+    done = warm.collect("torch", "-o", tmp_path, *SMALL, "--first", "--", sys.executable, TRAIN, 40)
     assert "unprofiled step" in done.stderr
     assert "UserWarning" not in done.stderr
     assert recorded_steps(tmp_path / "trace.rank0.json.gz") == 2
@@ -83,7 +84,7 @@ def test_first_steps_are_recorded_and_steady_ones_timed_after_them(tmp_path):
 
 def test_eager_steps_are_timed_where_something_was_compiled(tmp_path):
     options = (*SMALL, "--eager-steps", "5")
-    collect("torch", "-o", tmp_path / "plain", *options, "--", sys.executable, TRAIN, 40)
+    warm.collect("torch", "-o", tmp_path / "plain", *options, "--", sys.executable, TRAIN, 40)
     done = collect(
         "torch", "-o", tmp_path / "compiled", *options, "--", sys.executable, COMPILED, 60
     )
