@@ -7,6 +7,7 @@ import statistics
 import sys
 import time
 from dataclasses import asdict
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from tests.collect.running import SCRIPTS, collect
 from traceanalyzer.collect.benchmark import benchmark
+from traceanalyzer.collect.host import cuda
 from traceanalyzer.collect.step_timer import StepTimer
 from traceanalyzer.collect.steps.step_clock import summarize
 from traceanalyzer.collect.steps.units import Amounts, rates
@@ -72,6 +74,15 @@ def test_benchmark_on_the_host_times_each_call():
     assert timing.count == 20
     assert timing.clock == "host"
     assert 1 <= timing.min <= timing.median <= timing.p95 <= timing.p99 <= timing.max
+
+
+def test_the_peak_of_memory_stands_beside_the_times(monkeypatch):
+    """Of a stand-in for CUDA: what the allocator said last is what is told."""
+    device = SimpleNamespace(is_initialized=lambda: True, max_memory_allocated=lambda: 3 << 30)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=device))
+    assert cuda.most_allocated() == 3 << 30
+    monkeypatch.delitem(sys.modules, "torch")
+    assert cuda.most_allocated() is None
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=2, max_size=50))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from traceanalyzer.base import NS_PER_MS, dataclass
-from traceanalyzer.collect.host.cuda import timing_events
+from traceanalyzer.collect.host.cuda import most_allocated, timing_events
 from traceanalyzer.collect.steps.step_clock import summarize
 
 WARMUP = 10
@@ -19,7 +19,7 @@ age."""
 
 @dataclass(frozen=True)
 class Timing:
-    """Times of single calls, ms."""
+    """Times of single calls, ms, and memory of the timed ones."""
 
     count: int
     mean: float
@@ -30,6 +30,9 @@ class Timing:
     p95: float
     p99: float
     clock: str  # `cuda_events`, or `host` without CUDA
+    # the most that was allocated on the device while the timed calls ran, what was there before
+    # included; None without CUDA
+    peak_bytes: int | None = None
 
 
 def benchmark(
@@ -44,7 +47,8 @@ def benchmark(
 
     `flush_l2` overwrites the L2 cache before each call, outside the timed interval, so that inputs
     come from memory. `cuda_graph` times replays of a CUDA graph of the function: device time where
-    launching is the limit. Without CUDA the host's clock is read around each call."""
+    launching is the limit. The allocator's peak is reset before the timed calls. Without CUDA the
+    host's clock is read around each call."""
     import torch
 
     if not torch.cuda.is_available():
@@ -56,6 +60,7 @@ def benchmark(
         call()
     begins = timing_events(repeats)
     ends = timing_events(repeats)
+    torch.cuda.reset_peak_memory_stats()
     for begin, end in zip(begins, ends, strict=True):
         if flush is not None:
             flush.zero_()
@@ -63,9 +68,8 @@ def benchmark(
         call()
         end.record()
     torch.cuda.synchronize()
-    return _timing(
-        [begin.elapsed_time(end) for begin, end in zip(begins, ends, strict=True)], "cuda_events"
-    )
+    times = [begin.elapsed_time(end) for begin, end in zip(begins, ends, strict=True)]
+    return _timing(times, "cuda_events", most_allocated())
 
 
 def _on_host(function: Callable[[], object], warmup: int, repeats: int) -> Timing:
@@ -79,8 +83,9 @@ def _on_host(function: Callable[[], object], warmup: int, repeats: int) -> Timin
     return _timing(times, "host")
 
 
-def _timing(times: list[float], clock: str) -> Timing:
-    return Timing(**(summarize(times) | {"count": len(times)}), clock=clock)  # type: ignore[arg-type]
+def _timing(times: list[float], clock: str, peak: int | None = None) -> Timing:
+    summary = summarize(times) | {"count": len(times)}
+    return Timing(**summary, clock=clock, peak_bytes=peak)  # type: ignore[arg-type]
 
 
 def _captured(function: Callable[[], object]) -> Callable[[], object]:

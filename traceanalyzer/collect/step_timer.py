@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from traceanalyzer.base import dataclass
+from traceanalyzer.collect.host.cuda import most_allocated
 from traceanalyzer.collect.plan import WAIT
 from traceanalyzer.collect.steps.step_clock import summarize
 from traceanalyzer.collect.steps.step_series import Lap, StepSeries
@@ -33,6 +34,8 @@ class TimerSummary:
     data_ms: dict[str, float]
     data_share: float  # waiting for data over the whole, 0..1
     rates: Rates
+    # the most that was allocated on the device so far, since the process began; None without CUDA
+    peak_bytes: int | None = None
 
 
 class StepTimer:
@@ -104,4 +107,5 @@ class StepTimer:
             rates=rates(
                 elapsed, len(laps), sum((lap.amounts for lap in laps), Amounts()), self._peak
             ),
+            peak_bytes=most_allocated(),
         )

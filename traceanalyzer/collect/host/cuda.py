@@ -19,6 +19,12 @@ def capturing() -> bool:
     return in_use() and bool(sys.modules["torch"].cuda.is_current_stream_capturing())
 
 
+def most_allocated() -> int | None:
+    """The most that PyTorch's allocator had given out on the current device since the process
+    began, or since its user reset it; None without CUDA."""
+    return int(sys.modules["torch"].cuda.max_memory_allocated()) if in_use() else None
+
+
 def synchronize() -> None:
     """Wait for the device, if there is one in use."""
     if in_use():
