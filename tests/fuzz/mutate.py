@@ -453,6 +453,8 @@ def _change_database(db: sqlite3.Connection, random: Random) -> None:
     ]
     table = random.choice(tables)
     columns = [row[1] for row in db.execute(f'PRAGMA table_info("{table}")')]
+    if not columns:  # `table_info` leaves out those that are generated
+        return
     column = random.choice(columns)
     what = random.random()
     if what < 0.6:
