@@ -1,14 +1,11 @@
 """Programs of the sizes that people train and serve at: most of their steps are paced by the GPU."""
 
-from importlib import import_module
-from typing import Any
-
 import torch
 import transformers
 from torch import nn
 from torch.nn import functional
 
-from benchmarks.predict.others import Unet
+from benchmarks.predict.others import SIDE, Unet, timm_model, torchvision_model, trains_on_images
 from benchmarks.predict.program import (
     DEVICE,
     Program,
@@ -24,22 +21,6 @@ from benchmarks.predict.program import (
 )
 
 WORDS = n(32000, 500)
-SIDE = n(224, 64)
-CLASSES = 1000
-
-
-def _learns_classes(model: nn.Module, x: torch.Tensor, setting: Setting, count: int) -> Step:
-    """A step of a classifier."""
-    y = classes(setting, count)
-    return train(model, lambda: functional.cross_entropy(model(x), y), setting)
-
-
-def _images_train(model: nn.Module, setting: Setting) -> Step:
-    return _learns_classes(model.to(DEVICE), images(setting, SIDE), setting, CLASSES)
-
-
-def _timm(name: str, **how: Any) -> nn.Module:
-    return import_module("timm").create_model(name, **how)
 
 
 @program(Setting(16, 1024), batch=(8, 32), length=(512, 2048))
@@ -143,31 +124,31 @@ def whisper_train(setting: Setting) -> Step:
 @program(Setting(128), batch=(64, 256), precision=("tf32",))
 def vit_large_train(setting: Setting) -> Step:
     """ViT-L trains."""
-    return _images_train(_timm("vit_large_patch16_224", img_size=SIDE), setting)
+    return trains_on_images(timm_model("vit_large_patch16_224", img_size=SIDE), setting)
 
 
 @program(Setting(256), batch=(128, 512), precision=("tf32",))
 def resnet_large_batch(setting: Setting) -> Step:
     """ResNet-50 trains with a large batch."""
-    return _images_train(import_module("torchvision").models.resnet50(weights=None), setting)
+    return trains_on_images(torchvision_model("resnet50"), setting)
 
 
 @program(Setting(128), batch=(64, 256))
 def convnext_base_train(setting: Setting) -> Step:
     """ConvNeXt-B trains."""
-    return _images_train(_timm("convnext_base"), setting)
+    return trains_on_images(timm_model("convnext_base"), setting)
 
 
 @program(Setting(128), batch=(64, 256))
 def swin_base_train(setting: Setting) -> Step:
     """Swin-B trains."""
-    return _images_train(import_module("torchvision").models.swin_b(weights=None), setting)
+    return trains_on_images(torchvision_model("swin_b"), setting)
 
 
 @program(Setting(128), batch=(64, 256))
 def efficientnet_b4_train(setting: Setting) -> Step:
     """EfficientNet-B4 trains."""
-    return _images_train(_timm("efficientnet_b4"), setting)
+    return trains_on_images(timm_model("efficientnet_b4"), setting)
 
 
 @program(Setting(32), batch=(16, 64), precision=("tf32",))

@@ -24,15 +24,18 @@ SIDE = n(224, 64)
 CLASSES = 1000
 
 
-def _timm(name: str, **how: Any) -> nn.Module:
+def timm_model(name: str, **how: Any) -> nn.Module:
+    """A network of timm, not trained."""
     return import_module("timm").create_model(name, **how)
 
 
-def _torchvision(name: str) -> nn.Module:
+def torchvision_model(name: str) -> nn.Module:
+    """A network of torchvision, not trained."""
     return getattr(import_module("torchvision").models, name)(weights=None)
 
 
-def _trains(model: nn.Module, setting: Setting) -> Step:
+def trains_on_images(model: nn.Module, setting: Setting) -> Step:
+    """A step of a classifier of images."""
     model = model.to(DEVICE)
     x = images(setting, SIDE)
     y = classes(setting, CLASSES)
@@ -42,31 +45,31 @@ def _trains(model: nn.Module, setting: Setting) -> Step:
 @program(Setting(32, 0, "tf32"), batch=(8, 64, 128), precision=("bf16", "fp32"))
 def resnet_train(setting: Setting) -> Step:
     """ResNet-50 trains."""
-    return _trains(_torchvision("resnet50"), setting)
+    return trains_on_images(torchvision_model("resnet50"), setting)
 
 
 @program(Setting(32), batch=(4, 128, 256), precision=("tf32",))
 def vit_train(setting: Setting) -> Step:
     """ViT-S trains."""
-    return _trains(_timm("vit_small_patch16_224", img_size=SIDE), setting)
+    return trains_on_images(timm_model("vit_small_patch16_224", img_size=SIDE), setting)
 
 
 @program(Setting(16), batch=(4, 64, 128))
 def convnext_train(setting: Setting) -> Step:
     """ConvNeXt-T trains."""
-    return _trains(_timm("convnext_tiny"), setting)
+    return trains_on_images(timm_model("convnext_tiny"), setting)
 
 
 @program(Setting(16), batch=(4, 64), precision=("fp32",))
 def swin_train(setting: Setting) -> Step:
     """Swin-T trains."""
-    return _trains(_torchvision("swin_t"), setting)
+    return trains_on_images(torchvision_model("swin_t"), setting)
 
 
 @program(Setting(16), batch=(1, 64, 256))
 def efficientnet_serves(setting: Setting) -> Step:
     """EfficientNet answers."""
-    model = _timm("efficientnet_b0").eval().to(DEVICE)
+    model = timm_model("efficientnet_b0").eval().to(DEVICE)
     x = images(setting, SIDE)
     return serve(lambda: model(x), setting)
 
