@@ -150,6 +150,12 @@ class Tape(Memo):
         """Median dispatch before the events that launch these ops, ns; 0 without any."""
         return float(np.median(self.dispatch[self.events_of(ops)])) if ops.any() else 0.0
 
+    @property
+    def median_dispatch_ns(self) -> float:
+        """Median dispatch of the events before which there is any, ns; 0 without any."""
+        taken = self.dispatch[self.dispatch > 0]
+        return float(np.median(taken)) if len(taken) else 0.0
+
     def of_launches(self, of_nodes: NDArray[Entry]) -> NDArray[Entry]:
         """For each op the value, of those of the nodes of the host tree, of the call that launches
         it."""

@@ -221,8 +221,7 @@ def _named_wide(tape: Tape) -> Bool:
 
 def with_casts(tape: Tape, products: Bool) -> Tape:
     """The host also launches casts for these products, as often as it launches the products."""
-    taken = tape.dispatch[tape.dispatch > 0]
-    usual = int(np.median(taken)) if len(taken) else 0
+    usual = int(tape.median_dispatch_ns)
     return tape.with_dispatch(tape.dispatch + tape.events_of(products) * CASTS * usual)
 
 

@@ -70,8 +70,8 @@ def planned(tape: Tape, plan: RunPlan) -> PlannedTape:
     limits_now = limits_on(tape, tape.source.linked.gpus)
     changed = tape
     spread = np.zeros(len(tape.row))
-    if plan.sizes is not None and resizer is not None:
-        check_answerable(tape, loads, _what(plan.sizes))
+    if resizer is not None:
+        check_answerable(tape, loads, _what(resizer.sizes))
         changed = _loaded(tape.retimed(resized_ns(tape, loads, limits_now)), plan.loading)
         changed = with_sorted_gradients(changed, resizer)
         doublings = np.abs(np.log2(np.maximum(loads.growth, 1e-6)))

@@ -6,12 +6,10 @@ import re
 import numpy as np
 
 from traceanalyzer.analysis.algebra import Groups, at
-from traceanalyzer.analysis.roofline.op_models.call import Call
-from traceanalyzer.analysis.roofline.op_models.tensors import parse_inputs
 from traceanalyzer.replay.patterns.named import kernels_named
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.replay.unmade.resized import Resizer
-from traceanalyzer.replay.unmade.work import called_ranges
+from traceanalyzer.replay.unmade.work import called_ranges, recorded_call
 from traceanalyzer.trace import I64
 
 NAME = "aten::embedding_dense_backward"
@@ -37,8 +35,7 @@ def with_sorted_gradients(tape: Tape, resizer: Resizer) -> Tape:
     ends = sorted_now & ~sorted_then & ~kernels_named(tape, ADDS_UP)
     begins = ~sorted_now & sorted_then & kernels_named(tape, AS_THEY_COME)
     if begins.any():
-        taken = tape.dispatch[tape.dispatch > 0]
-        launches_ns = LAUNCHES * OF_USUAL * np.median(taken) if len(taken) else 0
+        launches_ns = LAUNCHES * OF_USUAL * tape.median_dispatch_ns
         sorts = tape.with_dispatch(tape.dispatch + launches_ns * tape.events_of(begins))
         tape = sorts.retimed(sorts.duration + SORTING_NS * begins)
     return tape.without_launches(ends) if ends.any() else tape
@@ -56,9 +53,7 @@ def _indices(tape: Tape, resizer: Resizer) -> tuple[I64, I64]:
     for number, row in enumerate(rows[groups.first].tolist()):
         if row < 0 or text(int(ranges.name[row])) != NAME:
             continue
-        shapes = text(int(ranges.shapes[row])) or "[]"
-        inputs = parse_inputs(shapes, text(int(ranges.dtypes[row])), None)
-        call = Call(NAME, inputs or ())
+        call = recorded_call(tape.source, row)
         both = (call, resizer.call(call, backward=True))
         indices = [one.optional(INDICES) for one in both]
         found[number] = [0 if one is None else one.numel for one in indices]

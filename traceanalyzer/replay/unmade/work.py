@@ -194,14 +194,7 @@ def _pair(source: Rated, row: int, resizer: Resizer, *, brings: bool) -> tuple[T
     `brings`: whether it brings input from the host."""
     if row < 0:
         return NOT_KNOWN, NOT_KNOWN
-    ranges = source.trace.host_ranges
-    text = source.trace.text
-    shapes, dtypes, strides, values = (
-        text(int(column[row]))
-        for column in (ranges.shapes, ranges.dtypes, ranges.strides, ranges.concrete)
-    )
-    inputs = parse_inputs(shapes or "[]", dtypes, strides)
-    call = Call(text(int(ranges.name[row])) or "", inputs or (), parse_values(values))
+    call = recorded_call(source, row)
     if not call.tensors:
         return NOT_KNOWN, NOT_KNOWN
     if COMMUNICATION.match(call.name):
@@ -209,6 +202,18 @@ def _pair(source: Rated, row: int, resizer: Resizer, *, brings: bool) -> tuple[T
     node = int(source.linked.tree.node_of_range[row])
     backward = node >= 0 and bool(source.joined.in_backward[node])
     return _totals_of(call, resizer.call(call, backward=backward, brings=brings))
+
+
+def recorded_call(source: Rated, row: int) -> Call:
+    """The call of an operator that a host range is; without inputs where none can be read."""
+    ranges = source.trace.host_ranges
+    text = source.trace.text
+    shapes, dtypes, strides, values = (
+        text(int(column[row]))
+        for column in (ranges.shapes, ranges.dtypes, ranges.strides, ranges.concrete)
+    )
+    inputs = parse_inputs(shapes or "[]", dtypes, strides)
+    return Call(text(int(ranges.name[row])) or "", inputs or (), parse_values(values))
 
 
 def _of_messages(call: Call, resizer: Resizer) -> Call:
