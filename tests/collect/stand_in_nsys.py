@@ -12,7 +12,7 @@ from tests.nsys_builder import small_run
 SECRET = "hunter2"  # noqa: S105
 
 
-def secret_export(path, schema="3.24.0"):
+def secret_export(path, schema="3.24.0", steps=0):
     export = small_run(schema)
     export.captured("PROCESS_0:ENVIRONMENT_VARIABLE", f"TOKEN={SECRET}")
     export.captured("PROCESS_0:ARGUMENT_1", f"--token={SECRET}")
@@ -34,6 +34,8 @@ def secret_export(path, schema="3.24.0"):
     )
     export.nvtx(96, 111, f"load /home/{SECRET}/data/set.bin")
     export.nvtx(97, 110, None, textId=export.text(f"save C:\\Users\\{SECRET}\\model.pt"))
+    for step in range(steps):
+        export.nvtx(200 + step, 201 + step, f"step {step}")
     return export.write(path)
 
 
@@ -48,7 +50,8 @@ def main():
     if verb == "export":
         if os.environ.get("STAND_IN_SAYS") == "error":
             return 1
-        secret_export(Path(flags["output"]))
+        marked = Path(words[-1]).read_text().split()[0]
+        secret_export(Path(flags["output"]), steps=int(marked) if marked.isdigit() else 0)
         return 0
     Path(flags["output"] + ".qdstrm").write_text(f"TOKEN={SECRET}")
     command = words[next(i for i, word in enumerate(words) if not word.startswith("--")) :]

@@ -42,6 +42,7 @@ class Attached:
         self._ends: list[int] = []
         self._phase = "attached"
         self._notes: list[str] = []
+        self._captured = False  # whether steps were recorded that were none of a training
         self._finder: Finder
         if plan.step_on:
             from traceanalyzer.collect.steps.step_function import FunctionCalls
@@ -119,6 +120,7 @@ class Attached:
         if not self._steps:
             return
         self._ends.clear()
+        self._captured |= self._phase in ("recording", "recorded")
         with suppress(OSError):  # a file that is gone already
             self._recorder.discard()
         self._recorder = self._new_recorder()
@@ -144,15 +146,10 @@ class Attached:
         if plan.recorder in ("nsys", "ncu", "rocprofv3", "jax"):
             from traceanalyzer.collect.profilers.profiler_range import ProfilerRange
 
-            return ProfilerRange(plan, self._enter, unit, self._awaits_training)
+            return ProfilerRange(plan, self._enter, unit, self._captured)
         from traceanalyzer.collect.torch_recording import TorchRecording
 
         return TorchRecording(plan, self._enter, self._note, unit, self._first_steps_ms)
-
-    def _awaits_training(self) -> bool:
-        from traceanalyzer.collect.steps.step_finder import StepFinder
-
-        return isinstance(self._finder, StepFinder) and self._finder.awaits_training()
 
     def _note(self, note: str) -> None:
         self._notes.append(note)

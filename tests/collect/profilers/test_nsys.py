@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import sys
 from contextlib import closing
@@ -14,9 +15,10 @@ from tests.collect.running import SCRIPTS, SMALL, collect, standing_in
 from tests.collect.stand_in_nsys import SECRET, secret_export
 from tests.nsys_builder import SCHEMAS, global_tid, small_run
 from traceanalyzer import load
-from traceanalyzer.collect.profilers.nsys import scrub, without_paths
+from traceanalyzer.collect.profilers.nsys import NsysOptions, finish, scrub, without_paths
 
 ROOT = Path(__file__).parents[3]
+NUMBERS = ("first", "second", "third")
 
 
 @pytest.fixture
@@ -82,8 +84,29 @@ def test_nothing_that_nsys_wrote_stays_unless_asked_for(tmp_path, stand_in, says
         **environment,
     )
     assert done.returncode == 0
-    assert ("nsys export failed with status 1" in done.stderr) == (says == "error")
+    assert ("nsys export failed" in done.stderr) == (says == "error")
     assert {file.name for file in folder.iterdir()} == left
+
+
+def test_of_several_captures_the_last_with_as_many_steps_is_kept(tmp_path, stand_in):
+    environment, _ = stand_in
+    nsys = environment["PATH"].split(":")[0] + "/nsys"
+    for marked, kept in (((6, 6), "second"), ((6, 2), "first"), ((2, 6, 6), "third")):
+        work = tmp_path / f"work{kept}"
+        folder = tmp_path / f"capture{kept}"
+        work.mkdir()
+        folder.mkdir()
+        for number, (steps, name) in enumerate(zip(marked, NUMBERS, strict=False), 1):
+            report = work / f"nsys.{number}.nsys-rep"
+            report.write_text(f"{steps} {name}")
+            os.utime(report, (number, number))
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setenv("STAND_IN_LOG", environment["STAND_IN_LOG"])
+            assert finish(nsys, work, NsysOptions(keep_report=True), folder) is None
+        assert (folder / "nsys.nsys-rep").read_text().endswith(kept)
+        with closing(sqlite3.connect(folder / "nsys.sqlite")) as database:
+            marks = database.execute("SELECT count(*) FROM NVTX_EVENTS WHERE text GLOB 'step *'")
+            assert marks.fetchone() == (6,)
 
 
 def test_nsys_is_cleaned_up_after_where_the_folder_is_refused(tmp_path, stand_in):
@@ -114,7 +137,7 @@ def test_chosen_steps_need_a_script_on_a_gpu(tmp_path, stand_in):
     assert done.returncode == 0
     assert "the script does not use CUDA" in done.stderr
     assert "nsys left no report" in done.stderr
-    assert {"--capture-range=cudaProfilerApi", "--capture-range-end=stop"} <= set(_calls(log)[0])
+    assert {"--capture-range=cudaProfilerApi", "--capture-range-end=repeat"} <= set(_calls(log)[0])
 
 
 def test_without_nsys_it_says_where_to_get_it(tmp_path):

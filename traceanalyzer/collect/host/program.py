@@ -31,14 +31,6 @@ def describe_program(objects: Iterable[Any]) -> dict[str, Any] | None:
     return None
 
 
-def has_optimizer(objects: Iterable[Any]) -> bool:
-    """Whether one of PyTorch's optimizers is among a process's objects: it trains, or is going
-    to."""
-    optim = sys.modules.get("torch.optim")
-    # by `type`: `isinstance` asks the object, and a lazy one would wake up
-    return optim is not None and any(issubclass(type(one), optim.Optimizer) for one in objects)
-
-
 def _describe(objects: Iterable[Any]) -> dict[str, Any]:
     import torch
     from torch.utils.data import DataLoader

@@ -64,7 +64,8 @@ WINDOWS_PATH = re.compile(r"\b[A-Za-z]:\\[^\s\"'<>|]+")
 
 
 TRACED = "cuda,nvtx,cublas,cudnn"
-REPORT = "nsys.nsys-rep"
+SUFFIX = ".nsys-rep"
+REPORT = f"nsys{SUFFIX}"
 EXPORT = "nsys.sqlite"
 HELP_SECONDS = 60
 """What an nsys may take to print its help: it is a large program on what may be a network drive."""
@@ -183,12 +184,12 @@ def profile_command(
         "cuda-graph-trace": "node",
         "sample": "process-tree" if options.sample_cpu else "none",
         "cpuctxsw": "process-tree" if options.sample_cpu else "none",
-        "output": str(work / REPORT.removesuffix(".nsys-rep")),
+        "output": str(work / REPORT.removesuffix(SUFFIX)),
         "force-overwrite": "true",
     }
     if not options.whole_run:
-        # `stop` lets the command run on; the default would end it with the capture
-        flags |= {"capture-range": "cudaProfilerApi", "capture-range-end": "stop"}
+        # the default would end the command with the capture; a training may follow an evaluation
+        flags |= {"capture-range": "cudaProfilerApi", "capture-range-end": "repeat"}
     if options.gpu_metrics:
         flags["gpu-metrics-devices"] = "all"
     if options.memory:
@@ -211,10 +212,26 @@ def knows_pytorch(nsys: str) -> bool:
 
 def finish(nsys: str, work: Path, options: NsysOptions, folder: Path) -> str | None:
     """Export and scrub the report, if the run left one. What went wrong, or None."""
-    report = work / REPORT
-    exported = work / EXPORT
-    if not report.exists():
+    reports = sorted(work.glob(f"*{SUFFIX}"), key=lambda report: report.stat().st_mtime_ns)
+    if not reports:
         return "nsys left no report: the chosen steps were not reached, or it could not start"
+    exported = [export for export in (_export(nsys, report) for report in reports) if export]
+    # of an evaluation and the training after it the latter, where as many of its steps are there
+    chosen = max(reversed(exported), key=_marked_steps, default=None)
+    kept = "--keep-report keeps the report"
+    if options.keep_report:
+        report = chosen.with_suffix(SUFFIX) if chosen else reports[-1]
+        kept = f"the report is {report.replace(folder / REPORT)}"
+    if chosen is None:
+        return f"nsys export failed; {kept}"
+    scrub(chosen)
+    chosen.replace(folder / EXPORT)
+    return None
+
+
+def _export(nsys: str, report: Path) -> Path | None:
+    """The report as SQLite beside it; None where nsys fails."""
+    exported = report.with_suffix(".sqlite")
     # without the blobs NCCL's NVTX ranges lose their message sizes
     flags = (
         "--type=sqlite",
@@ -225,13 +242,13 @@ def finish(nsys: str, work: Path, options: NsysOptions, folder: Path) -> str | N
     done = subprocess.run(  # noqa: S603
         [nsys, "export", *flags, str(report)], capture_output=True, text=True, check=False
     )
-    if options.keep_report:
-        report = report.replace(folder / REPORT)
-    if done.returncode or not exported.exists():
-        kept = (
-            f"the report is {report}" if options.keep_report else "--keep-report keeps the report"
-        )
-        return f"nsys export failed with status {done.returncode}; {kept}"
-    scrub(exported)
-    exported.replace(folder / EXPORT)
-    return None
+    return exported if exported.exists() and not done.returncode else None
+
+
+def _marked_steps(exported: Path) -> int:
+    """Ranges that the collector made of steps."""
+    with closing(sqlite3.connect(exported)) as database:
+        if "text" not in columns(database, "NVTX_EVENTS"):
+            return 0
+        query = "SELECT count(*) FROM NVTX_EVENTS WHERE text GLOB 'step [0-9]*'"
+        return int(database.execute(query).fetchone()[0])

@@ -3,6 +3,7 @@
 
 import atexit
 from collections.abc import Callable
+from typing import Any
 
 from traceanalyzer.collect.host import cuda, environment
 from traceanalyzer.collect.host.files import write_json
@@ -17,7 +18,9 @@ class CudaProfiler:
     """`cudaProfilerStart` and `cudaProfilerStop`, which nsys and ncu wait for; steps are ranges of
     NVTX, and where the plan says so PyTorch's operators and modules."""
 
-    def __init__(self, plan: CapturePlan) -> None:
+    def __init__(self, plan: CapturePlan, unit: Callable[[], str] = lambda: "step") -> None:
+        self._plan = plan
+        self._unit = unit
         self._names = OperatorNames(plan) if plan.operators else None
         self._opened = 0
 
@@ -54,10 +57,13 @@ class CudaProfiler:
         there are such, it is none of their stack."""
         from torch.cuda import nvtx
 
+        # where all is recorded, calls of modules have another name than steps of a later training
+        unit = self._unit() if self._plan.recorder == "rocprofv3" else "step"
+        name = f"{unit} {number}"
         if self._names is None:
-            nvtx.range_push(f"step {number}")
+            nvtx.range_push(name)
         else:
-            self._opened = nvtx.range_start(f"step {number}")
+            self._opened = nvtx.range_start(name)
 
     def pop(self) -> None:
         """It has ended."""
@@ -70,26 +76,29 @@ class CudaProfiler:
 
 
 class ProfilerRange:
-    """Wait, also as long as `too_early` says so, time without capture, then on, `warmup + active`
-    steps, off. What has been switched off is not switched on a second time: nsys records once."""
+    """Wait, time without capture, then on, `warmup + active` steps, off.
+
+    `again`: calls of modules were captured before, and now the program trains. What is known of
+    those is then kept until as many steps of this capture are there."""
 
     def __init__(
         self,
         plan: CapturePlan,
         on_phase: Callable[[str], None],
         unit: Callable[[], str],
-        too_early: Callable[[], bool] = lambda: False,
+        again: bool = False,
     ) -> None:
         self._plan = plan
         self._on_phase = on_phase
         self._unit = unit
-        self._too_early = too_early
+        self._again = again
         jax = JaxProfiler(plan) if plan.recorder == "jax" else None
-        self._switch: CudaProfiler | JaxProfiler = jax or CudaProfiler(plan)
+        self._switch: CudaProfiler | JaxProfiler = jax or CudaProfiler(plan, unit)
         clock = StepClock(
             plan.unprofiled_steps, plan.unprofiled_most, drain=jax.drain if jax else None
         )
         self._clock = clock if plan.unprofiled_steps else None
+        self._measured: dict[str, Any] | None = None
         self._step = self._capture_from = 0
         self._timing = self._now = self._range_open = self.finished = False
 
@@ -105,11 +114,11 @@ class ProfilerRange:
             return
         if self._range_open:
             self._switch.pop()
-            if self._step - self._capture_from >= self._plan.warmup + self._plan.active:
+            if self._is_whole():
                 self.close()
             else:
                 self._switch.push(self._step)
-        elif not self._now and (self._step < self._plan.wait or self._is_too_early()):
+        elif self._step < self._plan.wait and not self._now:
             return
         elif self._clock is None:
             self._start()
@@ -118,14 +127,18 @@ class ProfilerRange:
             self._clock.start()
         elif self._clock.lap():
             about = {"unit": self._unit(), "after_profiler": False}
-            write_json(
-                own_file(self._plan.path, "unprofiled", ".json"), self._clock.measured() | about
-            )
+            self._measured = self._clock.measured() | about
             self._clock = None
             self._start()
 
-    def _is_too_early(self) -> bool:
-        return not self._timing and self._too_early()
+    def _is_whole(self) -> bool:
+        return self._step - self._capture_from >= self._plan.warmup + self._plan.active
+
+    def _describe(self) -> None:
+        """Write what belongs to the capture beside it."""
+        environment.write_environment(self._plan)
+        if self._measured is not None:
+            write_json(own_file(self._plan.path, "unprofiled", ".json"), self._measured)
 
     def record_now(self) -> None:
         """Capture from the next step on."""
@@ -140,6 +153,8 @@ class ProfilerRange:
             self._range_open = False
             self._switch.stop()
             atexit.unregister(self.close)
+            if self._again and self._is_whole():
+                self._describe()
             self._on_phase("recorded")
 
     def discard(self) -> None:
@@ -155,7 +170,8 @@ class ProfilerRange:
         atexit.unregister(self.close)
 
     def _start(self) -> None:
-        environment.write_environment(self._plan)
+        if not self._again:
+            self._describe()
         self._switch.start()
         self._on_phase("recording")
         self._range_open = True

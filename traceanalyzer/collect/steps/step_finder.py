@@ -4,13 +4,11 @@ A training step ends with the optimizer's step. A script without optimizer steps
 stepped by its outermost module, the one called while no other module runs, and one that only
 replays CUDA graphs by these."""
 
-import gc
 import time
 import weakref
 from collections.abc import Callable
 from typing import Any
 
-from traceanalyzer.collect.host.program import has_optimizer
 from traceanalyzer.collect.steps.outer_calls import GraphReplays, OuterCalls
 from traceanalyzer.collect.steps.period import CallMark, CallPeriod
 
@@ -19,9 +17,6 @@ PATIENCE = 16
 over 16."""
 PATIENCE_SECONDS = 2.0
 """Besides, in training mode: a loop of cells calls its module hundreds of times a step."""
-TRAINING_SECONDS = 20.0
-"""For so long a program that has an optimizer is awaited to train: what it calls before may be an
-evaluation, or the moments of a rollout, of which a step has many."""
 STRANGERS = 50
 """Steps of other optimizers, none of the first one's, after which the first one is taken to be
 gone."""
@@ -150,22 +145,11 @@ class StepFinder:
         self._on_restart = on_restart
         self._optimizer = OptimizerSteps(self._optimizer_stepped)
         self._modules: ModuleCalls | None = ModuleCalls(on_step, on_enter, on_restart, on_error)
-        self._awaited_until: float | None = None
 
     @property
     def unit(self) -> str:
         """What ends a step."""
         return (self._modules or self._optimizer).unit
-
-    def awaits_training(self) -> bool:
-        """Whether calls of modules end steps so far, in a program that is about to train: one that
-        can record once only waits for that."""
-        if self._modules is None:
-            return False
-        if self._awaited_until is None:
-            trains = has_optimizer(gc.get_objects())
-            self._awaited_until = time.monotonic() + TRAINING_SECONDS if trains else 0.0
-        return time.monotonic() < self._awaited_until
 
     def install(self) -> None:
         """Start looking."""
