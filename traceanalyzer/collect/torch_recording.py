@@ -74,6 +74,7 @@ class TorchRecording:
         self._measured: dict[str, Any] = {}
         self._clock: StepClock | None = None
         self._data = DataTime()
+        self._allocator_calls: dict[str, int] = {}
         self._session: ProfilerSession | None = None
         self._cut_short = self._stepping = False
         self._deadline_s = float("inf")
@@ -317,6 +318,7 @@ class TorchRecording:
         else:
             self._clock = StepClock(steps, self._plan.unprofiled_most)
         self._data.install()
+        self._allocator_calls = cuda.allocator_calls()
         self._clock.start()
         self._phase = self._time
 
@@ -336,11 +338,16 @@ class TorchRecording:
         """What was timed, with what it was timed of."""
         slowed = WATCH.seen and not (self._plan.first and teardown_is_safe())
         about = {"unit": self._unit(), "after_profiler": slowed}
+        called = cuda.calls_since(self._allocator_calls)
         waited_ns, _ = self._data.take()
         if self._data.batches:
             about["loader_wait_ms"] = waited_ns / NS_PER_MS / measured["timed_steps"]
-        first = {"from_first": self._plan.first, "first_steps_ms": self._first_steps_ms()}
-        return measured | about | {name: each for name, each in first.items() if each}
+        more = {
+            "from_first": self._plan.first,
+            "first_steps_ms": self._first_steps_ms(),
+            "allocator": called,
+        }
+        return measured | about | {name: each for name, each in more.items() if each}
 
     def _time_eager(self) -> None:
         """Steps without torch.compile, after the first ones, which load kernels that compiled code

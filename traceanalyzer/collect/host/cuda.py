@@ -5,6 +5,15 @@ import sys
 import threading
 from typing import Any
 
+ALLOCATOR_CALLS = (
+    "num_device_alloc",
+    "num_device_free",
+    "num_alloc_retries",
+    "num_sync_all_streams",
+)
+"""What `torch.cuda.memory_stats` counts of the allocator's calls: memory asked of the device and given
+back to it, its cache freed to try again, all streams waited for."""
+
 
 def in_use() -> bool:
     """Whether PyTorch has a CUDA context in this process. Never creates one: that would break a
@@ -23,6 +32,24 @@ def most_allocated() -> int | None:
     """The most that PyTorch's allocator had given out on the current device since the process
     began, or since its user reset it; None without CUDA."""
     return int(sys.modules["torch"].cuda.max_memory_allocated()) if in_use() else None
+
+
+def allocator_calls() -> dict[str, int]:
+    """How often PyTorch's allocator has called the current device since the process began, by
+    `ALLOCATOR_CALLS`; empty without CUDA, and where an allocator does not count."""
+    if not in_use():
+        return {}
+    try:
+        counted = sys.modules["torch"].cuda.memory_stats()
+    except RuntimeError:  # an allocator of the script's own has no statistics
+        return {}
+    return {name: int(counted[name]) for name in ALLOCATOR_CALLS if name in counted}
+
+
+def calls_since(before: dict[str, int]) -> dict[str, int]:
+    """The calls of the allocator since `allocator_calls` said this; empty where nothing is counted."""
+    now = allocator_calls()
+    return {name: now[name] - count for name, count in before.items() if name in now}
 
 
 def synchronize() -> None:

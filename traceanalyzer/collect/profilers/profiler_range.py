@@ -99,6 +99,7 @@ class ProfilerRange:
         )
         self._clock = clock if plan.unprofiled_steps else None
         self._measured: dict[str, Any] | None = None
+        self._allocator_calls: dict[str, int] = {}
         self._step = self._capture_from = 0
         self._timing = self._now = self._range_open = self.finished = False
 
@@ -124,9 +125,12 @@ class ProfilerRange:
             self._start()
         elif not self._timing:
             self._timing = True
+            self._allocator_calls = cuda.allocator_calls()
             self._clock.start()
         elif self._clock.lap():
+            called = cuda.calls_since(self._allocator_calls)
             about = {"unit": self._unit(), "after_profiler": False}
+            about |= {"allocator": called} if called else {}
             self._measured = self._clock.measured() | about
             self._clock = None
             self._start()
