@@ -270,6 +270,7 @@ METRICS = known(
         allocate_ms=0.1,
         work_ms=0.3,
         floor_ms=9.37,
+        busy_share=0.604,
     ),
 )
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from traceanalyzer.analysis.groups.first_steps import PaidBack
+from traceanalyzer.analysis.tables.launches import HostStats
 from traceanalyzer.analysis.tables.throughput import Throughput, Utilisation
 from traceanalyzer.base import MEMORY, plural
 from traceanalyzer.report.document import Fact, Facts, Item, Items, Section, Table, Weight
@@ -79,10 +80,25 @@ def figures_quoted(report: Report) -> list[Fact]:
         Fact(
             "GPU utilisation", busy, "share of the step with any work on the GPU, from the timeline"
         ),
+        *_cpu_busy(report.metrics.host),
         Fact(
             "memory bandwidth", bandwidth, "least traffic with the GPU's memory over the step time"
         ),
         Fact("kernels per step", figure(kernels), "kernels launched by a step"),
+    ]
+
+
+def _cpu_busy(host: HostStats | None) -> list[Fact]:
+    """How much of the step the CPU works; empty where that is not known."""
+    if host is None or host.busy_share is None:
+        return []
+    return [
+        Fact(
+            "CPU busy, as recorded",
+            figure(host.busy_share, "share"),
+            "share of the recorded step in which a thread that launches dispatches, allocates or works: waits are not "
+            "in it; `metrics.host` in JSON",
+        )
     ]
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.analysis.build import TraceBuilder
 from traceanalyzer.analysis.names.api import FULL_QUEUE
-from traceanalyzer.analysis.tables.launches import LaunchStats, measure_launches
+from traceanalyzer.analysis.tables.launches import LaunchStats, host_stats, measure_launches
 from traceanalyzer.base.figures import definitions
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.trace import DeviceOpKind, OverheadKind
@@ -42,6 +42,35 @@ def test_counts_and_times_are_per_step() -> None:
     assert stats.back_pressure_ms == 0
     assert stats.kernels_per_graph_launch is None
     assert stats.without_launch == 0
+
+
+def test_the_share_that_the_cpu_works_leaves_out_waits() -> None:
+    """Of steps of 1000 us: 600 in a wait for the GPU, the rest in operators."""
+    b = TraceBuilder()
+    for step in range(2):
+        t = 1000.0 * step
+        b.annotation(f"ProfilerStep#{step}", t, t + 1000).op("aten::mul", t, t + 400)
+        b.call("cudaLaunchKernel", t + 10, t + 20, correlation=step + 1)
+        b.kernel("k", t + 30, t + 990, correlation=step + 1)
+        b.call("cudaDeviceSynchronize", t + 400, t + 1000)
+    host = host_stats(measure(b.build()).timed)
+    assert host is not None
+    assert host.sync_ms == pytest.approx(0.6)
+    assert host.busy_share == pytest.approx(0.4)
+
+
+def test_a_host_far_ahead_of_the_gpu_is_busy_for_a_small_share() -> None:
+    """The host has issued three steps of 1000 us in 100 us each, and then waits."""
+    b = TraceBuilder()
+    for step in range(3):
+        t = 100.0 * step
+        b.annotation(f"ProfilerStep#{step}", t, t + 100).op("aten::mm", t, t + 90)
+        b.call("cudaLaunchKernel", t + 10, t + 20, correlation=step + 1)
+        b.kernel("k", 30 + 1000.0 * step, 1020 + 1000.0 * step, correlation=step + 1)
+    b.call("cudaDeviceSynchronize", 300, 3020)
+    host = host_stats(measure(b.build()).timed)
+    assert host is not None
+    assert host.busy_share == pytest.approx(0.1, abs=0.02)
 
 
 def test_no_api_calls_means_no_figures() -> None:

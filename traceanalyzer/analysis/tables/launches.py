@@ -29,8 +29,15 @@ class HostStats:
         "stretches of 0.1 ms and more without operator or call: Python, I/O, CPU operators"
     )
     floor_ms: float = metric("CPU time per step without syncs: a lower bound for the step")
+    busy_share: float | None = maybe(
+        "share of the step in which one of these threads dispatches, allocates or works; waiting for the device, for "
+        "input and for other ranks is not in it",
+        "share",
+    )
 
 
+BUSY = (HostState.DISPATCH, HostState.ALLOCATE, HostState.WORK)
+"""States of a thread that does something; in the others it waits for somebody else."""
 SHORT_KERNEL_US = 10.0
 """A launch costs the host 5-10 us of dispatch and call: kernels shorter than that cannot keep a
 device busy."""
@@ -51,8 +58,11 @@ def host_stats(timed: Timed) -> HostStats | None:
         state: ms(measure(covered, start, end).sum() / count) for state, covered in states.items()
     }
     floor_ms = sum(spent.values()) - spent[HostState.SYNC]
+    step_ms = ms(steps.duration[steps.steady].sum() / count)
     return HostStats(
-        **{f"{state.name.lower()}_ms": time for state, time in spent.items()}, floor_ms=floor_ms
+        **{f"{state.name.lower()}_ms": time for state, time in spent.items()},
+        floor_ms=floor_ms,
+        busy_share=sum(spent[state] for state in BUSY) / step_ms if step_ms else None,
     )
 
 
