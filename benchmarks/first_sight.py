@@ -268,14 +268,22 @@ def print_scores(
 
 
 def sealed_reports(folder: Path) -> dict[str, dict[str, Any]]:
-    """The reports as they were sealed; packed where the folder is in the repository."""
-    plain = folder / "predictions.json"
-    packed = folder / "predictions.json.gz"
-    text = plain.read_bytes() if plain.exists() else gzip.decompress(packed.read_bytes())
-    sealed = (folder / "sealed.txt").read_text().split()[0]
-    if hashlib.sha256(text).hexdigest() != sealed:
-        sys.exit("predictions.json is not what was sealed")
-    return json.loads(text)
+    """The reports as they were sealed, in one file or in several (a set recorded in parts)."""
+    reports: dict[str, dict[str, Any]] = {}
+    for line in (folder / "sealed.txt").read_text().splitlines():
+        digest, name = line.split()
+        text = _plain_or_packed(folder / name)
+        if hashlib.sha256(text).hexdigest() != digest:
+            sys.exit(f"{name} is not what was sealed")
+        reports |= json.loads(text)
+    return reports
+
+
+def _plain_or_packed(file: Path) -> bytes:
+    """What a file holds; it is packed where the folder is in the repository."""
+    if file.exists():
+        return file.read_bytes()
+    return gzip.decompress(file.with_name(f"{file.name}.gz").read_bytes())
 
 
 def score(folder: Path) -> None:
