@@ -43,6 +43,7 @@ RULES: tuple[Callable[[Measurements, Bool], Iterator[Draft]], ...] = (
     device.small_products,
     device.misaligned,
     device.odd_channels,
+    device.depthwise,
     device.wave_quantisation,
     passes.repeated_casts,
     passes.layout_copies,

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from traceanalyzer.analysis.groups import bounds, passes, products
 from traceanalyzer.analysis.groups.bounds import WARP, undersized_kernels
+from traceanalyzer.analysis.groups.depthwise import depthwise_convolutions
 from traceanalyzer.analysis.groups.ops import (
     TOP_KERNELS,
     duration,
@@ -38,6 +39,7 @@ UNREACHED = 0.35
 to 0.79 of it."""
 FOR_THEMSELVES = ("embedding", "sort", "pooling", "random", "fft")
 """Classes of kernels that are an operator each, for which a program has no other."""
+MOSTLY_OWN = 0.5  # share of their time from which PyTorch's own kernels are what makes them slow
 MOSTLY_BUSY = 0.5  # share of the step from which its kernels are what makes it long
 MIN_BUSY_SHARE = 0.25
 """A GPU that computes less than this much of the step has no kernels worth looking at first."""
@@ -303,6 +305,23 @@ def odd_channels(m: Measurements, free: Bool) -> Iterator[Draft]:
         said("odd-channels"), "what the padded convolutions would take is not in the recording"
     )
     yield finding("odd-channels", "compute", None, evidence, [remedy])
+
+
+def depthwise(m: Measurements, free: Bool) -> Iterator[Draft]:
+    """Depthwise convolutions far below the roofline. What other kernels would take is not known."""
+    found = depthwise_convolutions(m.rated, free)
+    if found is None:
+        return
+    evidence = [share(m, found.kernels.total_ms, "convolutions with a filter a channel")]
+    if found.reached is not None:
+        evidence.append(Evidence("of the roofline", found.reached, "share", "over their time"))
+    what = "result channels x input channels of a group x window"
+    evidence += [Evidence("weight", shape, "", what) for shape in found.shapes[:SHAPES]]
+    evidence += times(found.kernels.top)
+    is_own = found.own_share >= MOSTLY_OWN
+    action = said("depthwise-convolutions", "words" if is_own else "less")
+    remedy = Proposal(action, "what other kernels would take is not in the recording")
+    yield finding("depthwise-convolutions", "compute", None, evidence, [remedy])
 
 
 def wave_quantisation(m: Measurements, free: Bool) -> Iterator[Draft]:
