@@ -66,6 +66,32 @@ def test_nothing_is_named_while_a_profiler_of_the_script_is_on(said):
     assert said == ["shapes True"]
 
 
+def test_ranges_that_outlive_the_names_end_before_them(said, monkeypatch):
+    """A step ends inside of the optimizer's range."""
+    exits = []
+    original = torch.ops.profiler._record_function_exit._RecordFunction
+
+    def exit_of(record):
+        exits.append(said[-1])
+        return original(record)
+
+    entered = profiler.record_function.__enter__
+    names = OperatorNames(PLAN)
+    with profiler.record_function("before"):
+        names.begin()
+        with profiler.record_function("has ended"):
+            pass
+        with profiler.record_function("epoch"), profiler.record_function("Optimizer.step"):
+            with monkeypatch.context() as patched:
+                patched.setattr(
+                    torch.ops.profiler._record_function_exit, "_RecordFunction", exit_of
+                )
+                names.end()
+            assert exits == ["begun", "begun"]
+    assert said[-1] == "ended"
+    assert profiler.record_function.__enter__ is entered
+
+
 def test_another_thread_ends_nothing(said):
     names = OperatorNames(PLAN)
     names.begin()

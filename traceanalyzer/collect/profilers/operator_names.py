@@ -9,6 +9,7 @@ from typing import Any
 
 from traceanalyzer.collect.module_names import ModuleNames
 from traceanalyzer.collect.plan import CapturePlan
+from traceanalyzer.collect.profilers.open_ranges import OpenRanges
 from traceanalyzer.collect.profilers.other_profilers import WATCH, end_copy
 
 
@@ -19,6 +20,7 @@ class OperatorNames:
     def __init__(self, plan: CapturePlan) -> None:
         self._shapes = plan.shapes
         self._modules = ModuleNames() if plan.modules else None
+        self._open = OpenRanges()
         self._emitting: Any = None
         self._thread = 0
         WATCH.install()
@@ -32,6 +34,7 @@ class OperatorNames:
             WATCH.begin_ours(emitting.__enter__, self.end)
             self._emitting = emitting
             self._thread = threading.get_ident()
+            self._open.watch()
             if self._modules is not None:
                 self._modules.install()
 
@@ -44,6 +47,8 @@ class OperatorNames:
         with suppress(Exception):
             if self._modules is not None:
                 self._modules.remove()
+            with suppress(Exception):
+                self._open.end()
             with WATCH.ours():
                 emitting.__exit__(None, None, None)
 
@@ -57,4 +62,5 @@ class OperatorNames:
         with suppress(Exception):
             if self._modules is not None:
                 self._modules.remove()
+            self._open.forget()
             end_copy()
