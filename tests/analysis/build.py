@@ -58,9 +58,18 @@ class TraceBuilder:
         )
 
     def call(
-        self, name: str, start: float, end: float, correlation: int = -1, thread: int = 0
+        self,
+        name: str,
+        start: float,
+        end: float,
+        correlation: int = -1,
+        thread: int = 0,
+        kernel: str | None = None,
     ) -> TraceBuilder:
-        return self._add("call", name, start, end, correlation=correlation, thread=thread)
+        launched = {} if kernel is None else {"kernel": self.code(kernel)}
+        return self._add(
+            "call", name, start, end, correlation=correlation, thread=thread, **launched
+        )
 
     def op(
         self, name: str, start: float, end: float, thread: int = 0, **columns: Any

@@ -38,6 +38,7 @@ OWN: dict[str, dict[str, str]] = {
     },
     "api_calls": {
         "error": "CUDA error code that it returned; 0 is success or not recorded",
+        "kernel": "kernel that it launches, where the recorder says so (AMD)",
         "operator": "operator that made the call",
         "waits": "whether the CPU waited for the GPU in it",
     },

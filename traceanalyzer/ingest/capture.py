@@ -43,6 +43,8 @@ own."""
 
 _REPLAY = re.compile(r"GraphLaunch")
 _CAPTURE = re.compile(r"^capture_\d|StreamBeginCapture")
+_ITERATION = re.compile(r"execute_|step\[|prefill\[|decode\[|\[Executor\]")
+"""Marks of an iteration of a serving engine."""
 _BATCH = re.compile(r"capture_(\d+_[a-z_]+)", re.IGNORECASE)
 _OF_RANK = re.compile(r"rank[-_.]?(\d{1,9})", re.IGNORECASE)
 MAX_BYTES = 64 << 20
@@ -207,15 +209,37 @@ def _beside(path: Path, rank: int | None, stem: str, suffix: str) -> Path | None
 def with_captures(recordings: list[Trace]) -> list[Trace]:
     """The recordings that replay CUDA graphs, with those that are of the capture of graphs and
     nothing else; all as they are where either is missing."""
-    replaying = _replaying(recordings)
-    captures = tuple(filter(_only_captures, recordings))
-    if not replaying or not captures:
+    captures = captures_among(recordings)
+    replaying = [one for one in _replaying(recordings) if one not in captures]
+    if not captures:
         return recordings
     return [
         replace(one, captures=captures) if one in replaying else one
         for one in recordings
         if one not in captures
     ]
+
+
+def captures_among(recordings: list[Trace]) -> tuple[Trace, ...]:
+    """The recordings of captures of graphs which others of them replay; empty without such."""
+    captures = tuple(one for one in recordings if _is_capture_beside(one, recordings))
+    others = [one for one in recordings if one not in captures]
+    return captures if _replaying(others) else ()
+
+
+def _is_capture_beside(trace: Trace, recordings: list[Trace]) -> bool:
+    """Whether a recording is of the capture of graphs and nothing else: it replays none, or (once
+    each is captured, to warm up) no iteration, beside a recording of its rank that only replays."""
+    if _only_captures(trace):
+        return True
+    return (
+        any(map(_CAPTURE.search, trace.strings))
+        and not any(map(_ITERATION.match, trace.strings))
+        and any(
+            _may_be_one_rank(one, trace) and not any(map(_CAPTURE.search, one.strings))
+            for one in _replaying(recordings)
+        )
+    )
 
 
 def captures_nearby(recordings: list[Trace], read: Callable[[Path], list[Trace]]) -> list[Trace]:

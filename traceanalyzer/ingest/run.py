@@ -10,7 +10,12 @@ from pathlib import Path
 from traceanalyzer.base import TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.ingest import mangled
 from traceanalyzer.ingest.cache.models import read_once
-from traceanalyzer.ingest.capture import captures_nearby, states_conditions, with_side_files
+from traceanalyzer.ingest.capture import (
+    captures_among,
+    captures_nearby,
+    states_conditions,
+    with_side_files,
+)
 from traceanalyzer.ingest.detect import detect
 from traceanalyzer.ingest.folders import (
     broken_in,
@@ -164,7 +169,8 @@ def _numbered(traces: list[Trace]) -> list[Trace]:
 
 def _with_rank_notes(traces: list[Trace]) -> list[Trace]:
     """A health note on every trace whose rank another one claims too."""
-    claims = Counter(trace.rank for trace in traces)
+    captures = captures_among(traces)
+    claims = Counter(trace.rank for trace in traces if trace not in captures)
     del claims[None]
     return [
         trace

@@ -143,6 +143,9 @@ class ApiCalls(Table):
     thread: I32 = column(np.int32)  # index into `Trace.threads`
     correlation: I64 = column(np.int64, narrow=True)
     error: I32 = column(np.int32, fill=0)  # CUDA error code returned; 0 is success or not recorded
+    kernel: I32 = column(np.int32, text=True)
+    """Name of the kernel that it launches, where the recorder says so (AMD): also of a launch that
+    is captured into a graph."""
 
 
 @dataclass(frozen=True, eq=False)

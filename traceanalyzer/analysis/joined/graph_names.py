@@ -6,49 +6,40 @@ each as wide as its share of the kernels, so that operators, modules and lines a
 for any launch. What is not found stays unnamed."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from itertools import chain
-from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra import at, isin_few
 from traceanalyzer.analysis.joined.graph_annotations import NOTHING, UNNAMED, parsed, ranges_around
-from traceanalyzer.analysis.joined.launched import bore_work, captures, is_nested
+from traceanalyzer.analysis.joined.graph_captures import (
+    LAUNCHES,
+    GraphReplay,
+    Launched,
+    Source,
+    capture_of,
+    captured_launches,
+    launch_order,
+    launches_of,
+    ranges_around_launches,
+)
 from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.names.api import ApiKind
-from traceanalyzer.analysis.names.serving import iteration
+from traceanalyzer.analysis.names.serving import VLLM, Iteration, iteration
 from traceanalyzer.trace import I32, I64, HostRanges, RangeKind, Trace
 
-LAUNCHES = (ApiKind.LAUNCH, ApiKind.COPY, ApiKind.SET)
-"""In the order of the first kinds of device ops: kernels, copies, memsets."""
 MOST_RANGES = 2_000_000  # ranges put into replays at most
 FEWEST = 4  # fewer kernels in a row are found anywhere
 OF_INPUTS = ("shapes", "dtypes", "strides", "concrete")
 _GRAPH_LAUNCH = re.compile(r"GraphLaunch")
-_NUMBER = re.compile(r"capture_(\d{1,18})")
 
 
-class Launched(NamedTuple):
-    """Launches on one thread, in order."""
-
-    linked: TraceJoins
-    thread: int
-    begin: int  # ranges that began before are around all of them
-    time: I64
-    kind: I64  # place in `LAUNCHES`
-    number: int | None = None  # the batch that a capture is named for
-
-
-class GraphReplay(NamedTuple):
-    """A graph launch: its API call, its ops in the order of their launches, and the requests that
-    its mark tells."""
-
-    call: int
-    ops: I64
-    requests: int | None
+Sizes = dict[int, int | None]
+"""By the name of an iteration the size that its graph was captured for, None where not told."""
 
 
 class _Ranges(NamedTuple):
@@ -64,30 +55,21 @@ class _Ranges(NamedTuple):
 def with_operators(linked: TraceJoins, beside: Sequence[TraceJoins] = ()) -> Trace | None:
     """The recording with ranges inside its graph launches, from what the program said of their
     nodes, else from itself and the recordings of captures beside it; None where it replays no
-    graph, or nothing marks iterations or nodes."""
+    graph, or nothing marks iterations or nodes and no capture is there."""
     strings = linked.trace.strings
     annotation = linked.trace.device_ops.annotation
-    is_annotated = bool((annotation >= 0).any())
     if not any(map(_GRAPH_LAUNCH.search, strings)):
         return None
-    if not is_annotated and not any(map(iteration, strings)):
+    is_marked = bool((annotation >= 0).any()) or any(map(iteration, strings))
+    captured = list(chain.from_iterable(map(captured_launches, (linked, *beside))))
+    if not is_marked and not captured:
         return None
-    codes: dict[tuple[str, int, int], int] = {}
-    known: dict[tuple[bytes, int | None], tuple[Launched, bool] | None] = {}
-    sources = [(one, *_alone(one, codes)) for one in (linked, *beside)]
-    captured = list(chain.from_iterable(map(_captures, (linked, *beside))))
-    graft = _Graft(linked)
-    keys = _keys(linked, codes)
+    graft = _Graft(linked, [linked, *beside], captured)
     for replay in _replays(linked):
         if (annotation[replay.ops] >= 0).any():
             graft.add_annotated(replay)
-            continue
-        own = keys[replay.ops]
-        which = own.tobytes(), replay.requests
-        if which not in known:
-            eager = _eager_launches(sources, own)
-            known[which] = (eager, True) if eager else _captured(linked, replay, captured)
-        graft.add(replay, known[which])
+        elif not graft.add(replay) and is_marked:
+            graft.add_unnamed(replay)
     return graft.made()
 
 
@@ -99,6 +81,11 @@ def named_in_graphs(linked: TraceJoins, launch_node: I32) -> tuple[int, int]:
     names = linked.tree.names(linked.tree.operator[launch_node[inside]])
     unnamed = linked.trace.strings.index(UNNAMED) if UNNAMED in linked.trace.strings else -1
     return int(((names >= 0) & (names != unnamed)).sum()), len(inside)
+
+
+def has_unordered(linked: TraceJoins) -> bool:
+    """Whether of the ops of some CUDA graph the order of launches is not known."""
+    return not all(replay.is_ordered for replay in _replays(linked))
 
 
 def _keys(linked: TraceJoins, codes: dict[tuple[str, int, int], int]) -> I64:
@@ -117,32 +104,55 @@ def _keys(linked: TraceJoins, codes: dict[tuple[str, int, int], int]) -> I64:
 
 
 def _replays(linked: TraceJoins) -> Iterator[GraphReplay]:
-    """The graph launches. Where nodes are recorded they tell the order, else the starts of the
-    ops."""
+    """The graph launches."""
     ops = linked.trace.device_ops
-    calls = linked.trace.api_calls
     launch = linked.launch
     inside = np.flatnonzero(at(linked.api_kind, launch, ApiKind.OTHER) == ApiKind.GRAPH_LAUNCH)
-    order = np.lexsort((ops.start[inside], ops.graph_node[inside], launch[inside]))
-    inside = inside[order]
     if not len(inside):
         return
+    order = np.lexsort((ops.start[inside], launch[inside]))
+    inside = inside[order]
+    each = np.split(inside, np.flatnonzero(np.diff(launch[inside])) + 1)
+    calls = [int(launch[rows[0]]) for rows in each]
+    sizes = _sizes_told(linked.trace.strings)
+    marks = _marks_around(linked, calls, sizes)
+    of_mark = Counter(marks)
+    before: Counter[int] = Counter()
+    for call, rows, mark in zip(calls, each, marks, strict=True):
+        ordered = launch_order(linked, rows)
+        if mark < 0:
+            yield GraphReplay(call, rows, *ordered, None)
+            continue
+        size = sizes[int(linked.trace.host_ranges.name[mark])]
+        yield GraphReplay(call, rows, *ordered, size, before[mark], of_mark[mark])
+        before[mark] += 1
+
+
+def _marks_around(linked: TraceJoins, calls: list[int], sizes: Sizes) -> list[int]:
+    """For each API call the row of the innermost mark of an iteration around it; -1 without."""
     ranges = linked.trace.host_ranges
-    told = _requests_told(linked.trace.strings)
-    is_told = np.isin(ranges.name, list(told)) & (ranges.kind == RangeKind.ANNOTATION)
-    marks = np.flatnonzero(is_told)
-    for rows in np.split(inside, np.flatnonzero(np.diff(launch[inside])) + 1):
-        call = int(launch[rows[0]])
-        begun = ranges.start[marks] <= calls.start[call]
-        around = marks[begun & (ranges.end[marks] >= calls.end[call])]
-        requests = told[int(ranges.name[around[-1]])] if len(around) else None
-        yield GraphReplay(call, rows, requests)
+    is_mark = np.isin(ranges.name, list(sizes)) & (ranges.kind == RangeKind.ANNOTATION)
+    marks = np.flatnonzero(is_mark)
+    start = ranges.start[marks]
+    end = ranges.end[marks]
+    found = []
+    for call in calls:
+        begin = linked.trace.api_calls.start[call]
+        around = marks[(start <= begin) & (end > begin)]
+        found.append(int(around[-1]) if len(around) else -1)
+    return found
 
 
-def _requests_told(strings: list[str]) -> dict[int, int | None]:
-    """The requests that names of a serving engine's iterations tell, by the name's code."""
+def _sizes_told(strings: list[str]) -> Sizes:
+    """By the name of a serving engine's iteration the size that its graph was captured for: tokens,
+    or where these are not told or (SGLang's decodes) not what it goes by, requests."""
     iterations = ((code, iteration(text)) for code, text in enumerate(strings))
-    return {code: found.requests for code, found in iterations if found is not None}
+    return {code: _size(found) for code, found in iterations if found is not None}
+
+
+def _size(told: Iteration) -> int | None:
+    by_tokens = told.framework == VLLM or told.phase in ("prefill", "mixed")
+    return told.tokens if by_tokens and told.tokens is not None else told.requests
 
 
 Codes = dict[tuple[str, int, int], int]
@@ -166,76 +176,42 @@ def _same_kernels(linked: TraceJoins, rows: I64, keys: I64, wanted: I64) -> Laun
     rarest = int(occurrences[wanted].argmin())
     for first in (np.flatnonzero(keys == wanted[rarest]) - rarest).tolist():
         if first >= 0 and np.array_equal(keys[first : first + len(wanted)], wanted):
-            return _launched(
-                linked, linked.launch[rows[first : first + len(wanted)]].astype(np.int64), None
-            )
+            launches = linked.launch[rows[first : first + len(wanted)]].astype(np.int64)
+            return _alone_at(linked, launches)
     return None
 
 
-def _launched(
-    linked: TraceJoins, rows: I64, begin: int | None, number: int | None = None
-) -> Launched:
-    """These calls; without a `begin` what is inside the innermost annotation around the first of
-    them."""
+def _alone_at(linked: TraceJoins, rows: I64) -> Launched:
+    """These calls, with what is inside the innermost annotation around the first of them."""
     calls = linked.trace.api_calls
     ranges = linked.trace.host_ranges
-    thread = int(calls.thread[rows[0]])
     start = int(calls.start[rows[0]])
-    if begin is None:
-        around = (ranges.kind == RangeKind.ANNOTATION) & (ranges.thread == thread)
-        around &= (ranges.start <= start) & (ranges.end > start)
-        begin = int(ranges.start[around].max(initial=-1)) + 1
-    kind = np.select([linked.api_kind[rows] == one for one in LAUNCHES], range(len(LAUNCHES)))
-    return Launched(linked, thread, begin, calls.start[rows], kind.astype(np.int64), number)
+    around = (ranges.kind == RangeKind.ANNOTATION) & (ranges.thread == calls.thread[rows[0]])
+    around &= (ranges.start <= start) & (ranges.end > start)
+    return launches_of(linked, rows, int(ranges.start[around].max(initial=-1)) + 1)
 
 
-def _eager_launches(sources: list[tuple[TraceJoins, I64, I64]], wanted: I64) -> Launched | None:
+def _eager_launches(
+    sources: list[tuple[TraceJoins, I64, I64]], replay: GraphReplay, keys: I64
+) -> Source | None:
     """Launches of these kernels one by one, in the first source that has them."""
-    found = (_same_kernels(*source, wanted) for source in sources)
-    return next((launched for launched in found if launched is not None), None)
-
-
-def _captures(linked: TraceJoins) -> Iterator[Launched]:
-    """What was launched into each graph while its stream was captured: a launch with a device op of
-    its own ran at once (a warm-up, a copy of inputs) and is in no graph."""
-    calls = linked.trace.api_calls
-    ranges = linked.trace.host_ranges
-    launching = isin_few(linked.api_kind, LAUNCHES) & ~linked.memo(is_nested)
-    launching &= ~linked.memo(bore_work)
-    numbers = ((code, _NUMBER.match(text)) for code, text in enumerate(linked.trace.strings))
-    batch_of = {code: int(match[1]) for code, match in numbers if match is not None}
-    is_batch = np.isin(ranges.name, list(batch_of))
-    for capture in linked.memo(captures):
-        during = (calls.start >= capture.start) & (calls.start < capture.end)
-        launches = np.flatnonzero(launching & during & (calls.thread == capture.thread))
-        around = (ranges.start <= capture.start) & (ranges.end > capture.start)
-        batches = ranges.name[around & is_batch].tolist()
-        if len(launches):
-            number = batch_of[batches[-1]] if batches else None
-            yield _launched(linked, launches, capture.start + 1, number)
-
-
-def _captured(
-    linked: TraceJoins, replay: GraphReplay, captures: Iterable[Launched]
-) -> tuple[Launched, bool] | None:
-    """The capture of as many launches of the same kinds, and whether it is that of this batch: the
-    smallest that holds it."""
-    kind = linked.trace.device_ops.kind[replay.ops].astype(np.int64) - 1
-    alike = [one for one in captures if np.array_equal(one.kind, kind)]
-    large = [
-        one for one in alike if one.number is not None and one.number >= (replay.requests or 0)
-    ]
-    best = min(large, key=attrgetter("number"), default=None)
-    if best is None or replay.requests is None:
-        return (alike[0], len(alike) == 1) if alike else None
-    return best, True
+    found = (_same_kernels(*source, keys[replay.nodes]) for source in sources)
+    launched = next((one for one in found if one is not None), None)
+    return None if launched is None else Source(launched, True, replay.turn)
 
 
 class _Graft:
     """Ranges to add to a recording's own."""
 
-    def __init__(self, linked: TraceJoins) -> None:
+    def __init__(
+        self, linked: TraceJoins, sources: Sequence[TraceJoins], captured: Sequence[Launched]
+    ) -> None:
         self.linked = linked
+        self._captured = captured
+        codes: Codes = {}
+        self._eager = [(source, *_alone(source, codes)) for source in sources]
+        self._keys = _keys(linked, codes)
+        self._known: dict[tuple[Any, ...], Source | None] = {}
         self.strings = list(linked.trace.strings)
         self.code = {text: code for code, text in enumerate(self.strings)}
         self.tables: list[HostRanges] = [linked.trace.host_ranges]
@@ -246,16 +222,32 @@ class _Graft:
         self.room = MOST_RANGES
         self.used = set[Trace]()
 
-    def add(self, replay: GraphReplay, found: tuple[Launched, bool] | None) -> None:
-        """The ranges of one replay; one that stands for all where nothing is known of it."""
-        ranges = self._ranges(*found) if found else self._unnamed(len(replay.ops))
-        if self._place(replay, ranges) and found:
-            self.used.add(found[0].linked.trace)
+    def add(self, replay: GraphReplay) -> bool:
+        """The ranges of one replay; whether something is known of it."""
+        found = self._source(replay)
+        if found is None:
+            return False
+        if self._place(replay, self._ranges(found), found.launch):
+            self.used.add(found.launched.linked.trace)
+        return True
+
+    def _source(self, replay: GraphReplay) -> Source | None:
+        """Where its operators come from, looked for once for all replays like it."""
+        which = self._keys[replay.ops].tobytes(), replay.turn.tobytes(), *replay[3:]
+        if which not in self._known:
+            eager = _eager_launches(self._eager, replay, self._keys)
+            found = eager or capture_of(self.linked, replay, self._captured)
+            self._known[which] = found
+        return self._known[which]
+
+    def add_unnamed(self, replay: GraphReplay) -> None:
+        """A range that stands for all of a replay of which nothing is known."""
+        self._place(replay, self._unnamed(len(replay.nodes)), replay.turn)
 
     def add_annotated(self, replay: GraphReplay) -> None:
         """The ranges of one replay of whose nodes the program said something."""
         ops = self.linked.trace.device_ops
-        codes = ops.annotation[replay.ops].tolist()
+        codes = ops.annotation[replay.nodes].tolist()
         told = {code: parsed(self.strings[code]) if code >= 0 else NOTHING for code in set(codes)}
         around = ranges_around([told[code] for code in codes])
         owner = np.full(len(codes), -1, np.int64)
@@ -276,14 +268,14 @@ class _Graft:
             owner=owner,
             depth=np.array([one.depth for one in around], np.int64),
         )
-        self._place(replay, ranges)
+        self._place(replay, ranges, replay.turn)
 
-    def _place(self, replay: GraphReplay, ranges: _Ranges) -> bool:
+    def _place(self, replay: GraphReplay, ranges: _Ranges, launch: I64) -> bool:
         """Put ranges into the call that launches the graph, each as wide as its share of the
-        launches; whether there is room."""
+        launches (for each op the place of its own); whether there is room."""
         calls = self.linked.trace.api_calls
-        count = len(replay.ops)
         table, first, until, owner, depth = ranges
+        count = len(owner)
         begin = int(calls.start[replay.call])
         end = int(calls.end[replay.call])
         self.room -= len(table)
@@ -293,8 +285,8 @@ class _Graft:
         inset = np.zeros(len(table), np.int64) if depth is None else depth
         if len(inset) and each <= 2 * int(inset.max()) + 1:
             inset = np.zeros(len(table), np.int64)
-        known = owner >= 0
-        self.external[replay.ops[known]] = self.next + owner[known]
+        known = owner[launch] >= 0
+        self.external[replay.ops[known]] = self.next + owner[launch[known]]
         self.tables.append(
             replace(
                 table,
@@ -323,24 +315,13 @@ class _Graft:
             owner=np.zeros(count, np.int64),
         )
 
-    def _ranges(self, launched: Launched, exact: bool) -> _Ranges:
+    def _ranges(self, found: Source) -> _Ranges:
         """The ranges around these launches, with this recording's codes, and without inputs where
         those are of another batch."""
-        ranges = launched.linked.trace.host_ranges
-        rows = np.flatnonzero((ranges.thread == launched.thread) & (ranges.start >= launched.begin))
-        rows = rows[ranges.start[rows] <= launched.time[-1]]
-        first = np.searchsorted(launched.time, ranges.start[rows])
-        until = np.searchsorted(launched.time, ranges.end[rows])
-        order = np.lexsort((-ranges.end[rows], ranges.start[rows]))
-        order = order[until[order] > first[order]]
-        rows = rows[order]
-        first = first[order]
-        until = until[order]
-        owner = np.full(len(launched.time), -1, np.int64)
-        for i in np.flatnonzero(ranges.kind[rows] == RangeKind.OP).tolist():
-            owner[first[i] : until[i]] = i
-        table = self._recoded(ranges.take(rows), launched.linked.trace.strings, exact=exact)
-        return _Ranges(table, first, until, owner)
+        trace = found.launched.linked.trace
+        rows, *around = ranges_around_launches(found.launched)
+        table = self._recoded(trace.host_ranges.take(rows), trace.strings, exact=found.is_exact)
+        return _Ranges(table, *around)
 
     def _recoded(self, table: HostRanges, strings: list[str], *, exact: bool) -> HostRanges:
         """The ranges with codes of this recording's strings."""
@@ -362,18 +343,19 @@ class _Graft:
         return self.code[text]
 
     def made(self) -> Trace | None:
-        """The recording with all of them, and of its captures those that they come from; None
-        without any."""
+        """The recording with all of them, and of its captures those that they come from, if any;
+        None without ranges."""
         if len(self.tables) == 1:
             return None
         columns = {
             f.name: np.concatenate([getattr(one, f.name) for one in self.tables])
             for f in fields(HostRanges)
         }
+        given = self.linked.trace.captures
         return replace(
             self.linked.trace,
             strings=self.strings,
             host_ranges=HostRanges.from_columns(columns),
             device_ops=replace(self.linked.trace.device_ops, external_id=self.external),
-            captures=tuple(filter(self.used.__contains__, self.linked.trace.captures)),
+            captures=tuple(filter(self.used.__contains__, given)) or given,
         )

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from traceanalyzer.analysis.joined.graph_names import named_in_graphs
+from traceanalyzer.analysis.joined.graph_names import has_unordered, named_in_graphs
 from traceanalyzer.analysis.serving.cut import find_iterations
 from traceanalyzer.analysis.serving.fit import DecodeFit
 from traceanalyzer.analysis.serving.kinds import FEW as FEW_ITERATIONS
@@ -253,17 +253,26 @@ def _ranks(m: Measurements) -> Iterator[str]:
 def _in_graphs(m: Measurements) -> Iterator[str]:
     """Of how many kernels in CUDA graphs the operators are known."""
     named, inside = named_in_graphs(m.linked, m.joined.launch_node)
-    if inside and not named:
-        yield "Kernels in CUDA graphs have no operator names; add the capture's trace to get them."
-    elif inside:
-        by = (
-            f" by {', '.join(Path(one.path).name for one in m.trace.captures)}"
-            if m.trace.captures
-            else ""
-        )
-        known = f"{named:,} of {inside:,} kernels in CUDA graphs have operator names{by}"
+    given = ", ".join(Path(one.path).name for one in m.trace.captures)
+    if not inside:
+        return
+    if named:
+        known = f"{named:,} of {inside:,} kernels in CUDA graphs have operator names"
+        by = f" by {given}" if given else ""
         more = "; add the capture's trace to get the others" if named < inside else ""
-        yield f"{known}{more}."
+        yield f"{known}{by}{more}."
+    elif not given:
+        yield "Kernels in CUDA graphs have no operator names; add the capture's trace to get them."
+    elif has_unordered(m.linked):
+        yield (
+            f"Kernels in CUDA graphs have no operator names: these graphs have parallel branches, and "
+            f"without ids of their nodes it is not known which kernel is which launch of {given}."
+        )
+    else:
+        yield (
+            f"Kernels in CUDA graphs have no operator names: {given} is of other graphs, none with "
+            f"these kernels."
+        )
 
 
 def _some(count: float | None, noun: str) -> str:

@@ -93,6 +93,7 @@ class Args(Struct, gc=False):
     kind: Raw = (
         Raw()
     )  # of AMD's kernels: `Dispatch Kernel`, or `Dispatch Task` where a graph is replayed
+    kernel: Raw = Raw()  # of AMD's launches: the kernel's name
 
 
 NO_ARGS = Args()

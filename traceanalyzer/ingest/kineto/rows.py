@@ -254,7 +254,15 @@ class KinetoRows:
     def _add_api(self, spans: Spans, _: RowGroup) -> None:
         correlation = [-1 if span.args is None else span.args.correlation for span in spans]
         where = {"thread": self._thread_codes(spans), "correlation": correlation}
-        self.tables[ApiCalls].append(self._named_times(spans) | where)
+        kernels = {"kernel": self._launched_kernels(spans)}
+        self.tables[ApiCalls].append(self._named_times(spans) | where | kernels)
+
+    def _launched_kernels(self, spans: Spans) -> I32 | list[int]:
+        """The codes of the kernels' names that AMD's launches state."""
+        named = [b"" if span.args is None else bytes(span.args.kernel) for span in spans]
+        if not any(named):
+            return np.full(len(spans), -1, np.int32)
+        return [self.texts.code(arguments.json_text(name)) if name else -1 for name in named]
 
     def _add_host(self, spans: Spans, group: RowGroup) -> None:
         args = [span.args or NO_ARGS for span in spans]
