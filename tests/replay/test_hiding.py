@@ -70,7 +70,7 @@ def rest_and_copies_ms(replay: Replay) -> tuple[float, float]:
     until = times.done[-1]
     spans = [
         (max(s, begin), min(e, until), bool(c))
-        for s, e, c in zip(times.came, times.end, tape.copy, strict=True)
+        for s, e, c in zip(times.ready, times.end, tape.copy, strict=True)
     ]
     edges = sorted({begin, until, *(t for s, e, _ in spans for t in (s, e) if begin <= t <= until)})
     alone = 0

@@ -20,7 +20,7 @@ from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
 from traceanalyzer.base import NS_PER_MS, dataclass
 from traceanalyzer.replay.replayed_path import HostClock
-from traceanalyzer.replay.stretches import Pass
+from traceanalyzer.replay.stretches import ReplayTimes
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import F64, I64, U8, Bool, Table, column
 
@@ -71,7 +71,7 @@ def without_gaps(times: IdleTimes) -> IdlePieces:
     )
 
 
-def idle_pieces(tape: Tape, times: Pass, gaps: IntervalSet, device: int) -> IdlePieces:
+def idle_pieces(tape: Tape, times: ReplayTimes, gaps: IntervalSet, device: int) -> IdlePieces:
     """The gaps of a device in the last repetition of a replay, by what it waits for."""
     op = _op_after(tape, times, gaps, device)
     recorded = _gap_before(tape, device)[op]
@@ -100,10 +100,10 @@ def _pieces_of(pieces: IdlePieces, time_ns: F64, cause: int) -> IdlePieces:
     return replace(pieces, ms=time_ns / NS_PER_MS, cause=same)
 
 
-def _op_after(tape: Tape, times: Pass, gaps: IntervalSet, device: int) -> I64:
+def _op_after(tape: Tape, times: ReplayTimes, gaps: IntervalSet, device: int) -> I64:
     """For each gap the op (of the tape) that ends it; behind the last one, what is before the next
     repetition's first: that op."""
-    came = np.array(times.came, np.int64)
+    came = np.array(times.ready, np.int64)
     ops = np.flatnonzero(tape.source.trace.device_ops.device[tape.row] == device)
     if not len(ops):
         return np.full(len(gaps.start), -1, np.int64)
@@ -134,7 +134,7 @@ def _behind_the_last(tape: Tape, device: int) -> int:
 
 
 def _kept_at_end(
-    tape: Tape, times: Pass, gaps: IntervalSet, op: I64, at_end: int, left: I64
+    tape: Tape, times: ReplayTimes, gaps: IntervalSet, op: I64, at_end: int, left: I64
 ) -> I64:
     """How much of what is `left` of each gap was recorded behind the device's last op: of the gap
     before the next repetition, ns."""
@@ -144,9 +144,9 @@ def _kept_at_end(
     return np.where(_before_next(times, gaps, op), np.minimum(left, recorded), 0)
 
 
-def _before_next(times: Pass, gaps: IntervalSet, op: I64) -> Bool:
+def _before_next(times: ReplayTimes, gaps: IntervalSet, op: I64) -> Bool:
     """Which gaps the next repetition's first op ends."""
-    return (op >= 0) & (at(np.array(times.came, np.int64), op, 0) < gaps.end)
+    return (op >= 0) & (at(np.array(times.ready, np.int64), op, 0) < gaps.end)
 
 
 def _kept(gap: I64, length: I64, recorded: I64) -> I64:
@@ -162,7 +162,7 @@ def _kept(gap: I64, length: I64, recorded: I64) -> I64:
 
 
 def _of_the_replay_alone(
-    tape: Tape, times: Pass, gaps: IntervalSet, op: I64, cause: U8, new: I64
+    tape: Tape, times: ReplayTimes, gaps: IntervalSet, op: I64, cause: U8, new: I64
 ) -> dict[IdleCause, F64]:
     """For each gap what of it was not recorded, ns, by what the host does until it launches the op:
     the parts of that are as large as in the whole gap."""
@@ -194,7 +194,7 @@ def _of_the_replay_alone(
     return times_of
 
 
-def _after_wait(tape: Tape, times: Pass) -> Bool:
+def _after_wait(tape: Tape, times: ReplayTimes) -> Bool:
     """For each op, and last for none, whether the host was held until the device had nothing left,
     and has launched little since."""
     waited = np.array(times.returned) > np.array(times.called)

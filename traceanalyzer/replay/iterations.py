@@ -123,7 +123,7 @@ class Served:
     def host_ns(self, tape: Tape) -> F64:
         """The host's own time in each iteration, waits left out."""
         event = self._of_event(tape)
-        spent = tape.dispatch + tape.work + tape.loading + tape.profiling
+        spent = tape.host_before_event
         known = event >= 0
         host_ns = np.bincount(event[known], spent[known], len(self.found))
         return host_ns.astype(np.float64)

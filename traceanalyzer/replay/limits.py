@@ -21,7 +21,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra import Groups, measure, subtract, union
 from traceanalyzer.analysis.roofline.bounds import YES
 from traceanalyzer.replay.simulate import repetitions, run
-from traceanalyzer.replay.stretches import Pass
+from traceanalyzer.replay.stretches import ReplayTimes
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import Bool
 
@@ -98,10 +98,10 @@ def _links_ns(tape: Tape, changed: Tape, hidden: Bool) -> float:
     return float(links.sum(takes).max(initial=0)) / tape.steps
 
 
-def _rest_ns(tape: Tape, times: Pass, hidden: Bool) -> float:
+def _rest_ns(tape: Tape, times: ReplayTimes, hidden: Bool) -> float:
     """The replayed step less what only the hidden ops did, ns."""
     begin, stop = times.done[-2:]
-    start = np.array(times.came, np.int64)
+    start = np.array(times.ready, np.int64)
     end = np.array(times.end, np.int64)
     others = union(start[~hidden], end[~hidden])
     alone = subtract(union(start[hidden], end[hidden]), others)

@@ -15,7 +15,7 @@ from traceanalyzer.analysis.tables.path_rows import PathTime
 from traceanalyzer.analysis.time.launch_queue import QUEUE_DEPTH, QUEUED_LATENCY_NS
 from traceanalyzer.base import ms
 from traceanalyzer.replay.simulate import repetitions, run
-from traceanalyzer.replay.stretches import Pass
+from traceanalyzer.replay.stretches import ReplayTimes
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import F64, I64
 
@@ -35,7 +35,7 @@ def replayed_path_time(tapes: Sequence[Tape], scale: float = 1.0) -> PathTime:
     tape = tapes[0]
     times = run(tapes, repetitions(tapes))[0]
     window = (times.done[-2], times.done[-1])
-    device = (np.array(times.came), np.array(times.end))
+    device = (np.array(times.ready), np.array(times.end))
     chain = walk(_bindings(tape, times), _waits(tape, times), *device, window)
     host = chain.part == SegmentPart.HOST
     kinds = _kinds(tape, chain)
@@ -49,8 +49,8 @@ def replayed_path_time(tapes: Sequence[Tape], scale: float = 1.0) -> PathTime:
     return PathTime(**{kind.label: ms(spent[kind] / tape.steps) * scale for kind in PathKind})
 
 
-def _bindings(tape: Tape, times: Pass) -> Bindings:
-    came = np.array(times.came)
+def _bindings(tape: Tape, times: ReplayTimes) -> Bindings:
+    came = np.array(times.ready)
     end = np.array(times.end)
     waits = tape.dependencies
     candidates = (
@@ -68,7 +68,7 @@ def _bindings(tape: Tape, times: Pass) -> Bindings:
     return Bindings(by, op, came, came - np.minimum(since, came))
 
 
-def _waits(tape: Tape, times: Pass) -> HostWaits:
+def _waits(tape: Tape, times: ReplayTimes) -> HostWaits:
     """Events that held the host: until the work that they wait for had ended, or the queue had
     room."""
     called = np.array(times.called)
@@ -108,7 +108,7 @@ class HostClock:
     """What the host of a replayed tape spends its time on; between two events all that it does is
     spread evenly."""
 
-    def __init__(self, tape: Tape, times: Pass) -> None:
+    def __init__(self, tape: Tape, times: ReplayTimes) -> None:
         tail = tape.tail
         kept = {name: getattr(tape, name) for name in ("reading", "work", "loading", "profiling")}
         parts = {"rest": tape.dispatch - tape.reading, **kept}

@@ -1,27 +1,29 @@
-"""Runs tapes: one pass over the host's events and the ops they launch, in integer nanoseconds.
+"""Replays tapes: one pass over the host's events and the ops they launch, in integer nanoseconds.
 
-The ranks of a run are passed through together: at a collective that they share each stops with the
-moment from which it could take part, and goes on from the moment from which all can."""
+The ranks of a run are replayed together. Each stops at a collective that it shares with others, at
+the moment from which it could take part, and goes on from the moment at which the collective
+begins."""
 
 from collections.abc import Callable, Generator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from traceanalyzer.analysis.time.launch_queue import QUEUE_DEPTH
-from traceanalyzer.replay.stretches import Pass, run_alone
+from traceanalyzer.replay.stretches import ReplayTimes, run_alone
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import I64
 
 LEAST_STEPS = 24  # steps to run at least: the tape is repeated until its start no longer matters
 
-Meeting = tuple[int, int]  # a shared collective: repetition and number
+Meeting = tuple[int, int]  # a shared collective: repetition and number (`Tape.meeting`)
 Begin = Callable[[Sequence[int]], int]
-"""When a shared collective begins, from when its ranks arrive: with the last of them, or as if some
-were not late."""
-Running = Generator[tuple[Meeting, int] | Pass, Any, None]
-"""Yields each shared collective with the rank's arrival, is sent when all are there, and at last
-what happened when."""
+"""When a shared collective begins, given the arrival of each of its ranks: with the last of them,
+or as if some were not late."""
+Running = Generator[tuple[Meeting, int] | ReplayTimes, Any, None]
+"""The replay of a rank: yields each shared collective with the moment of the rank's arrival, is
+sent the moment at which the collective begins, and yields the times of the replay last."""
+Resumption = tuple[int, int | None]  # a rank that can go on, and the moment from which; None: start
 
 
 def step_time_ns(tape: Tape) -> float:
@@ -35,8 +37,8 @@ def step_times_ns(tapes: Sequence[Tape], begin: Begin = max) -> list[float]:
     steps = max(tape.steps for tape in tapes)
     first = count // 2
     return [
-        (one.done[-1] - one.done[first - 1]) / ((count - first) * steps)
-        for one in run(tapes, count, begin)
+        (times.done[-1] - times.done[first - 1]) / ((count - first) * steps)
+        for times in run(tapes, count, begin)
     ]
 
 
@@ -45,114 +47,131 @@ def repetitions(tapes: Sequence[Tape]) -> int:
     return max(2, -(-LEAST_STEPS // max(tape.steps for tape in tapes)))
 
 
-def run(tapes: Sequence[Tape], repeats: int, begin: Begin = max) -> list[Pass]:
-    """Each rank's replay. A collective transfers once all ranks that have it are there. Where the
-    ranks' orders contradict each other, one that could never begin does so with those who are
-    there. One that begins earlier than a rank arrives takes what this one is late by out of its
-    time: only `done` is then told on the clock of all."""
+def run(tapes: Sequence[Tape], repeats: int, begin: Begin = max) -> list[ReplayTimes]:
+    """The replay of each rank. A collective transfers once all ranks that have it have arrived.
+    Where the ranks' orders contradict each other, a collective that could never begin does so with
+    the ranks that have arrived. Where `begin` lets one begin before a rank arrives, that rank runs
+    on late: its `done` is on the clock of all ranks, its other times are on its own."""
     alone = run_alone(tapes[0], repeats) if len(tapes) == 1 else None
     return [alone] if alone is not None else _run_together(tapes, repeats, begin)
 
 
-def _run_together(tapes: Sequence[Tape], repeats: int, begin: Begin) -> list[Pass]:
-    """Each rank's replay, op by op."""
-    members = np.bincount(
-        np.concatenate([tape.meeting[tape.meeting >= 0] for tape in tapes])
-    ).tolist()
+def _run_together(tapes: Sequence[Tape], repeats: int, begin: Begin) -> list[ReplayTimes]:
+    """The replay of each rank, op by op."""
+    shared = [tape.meeting[tape.meeting >= 0] for tape in tapes]
+    members = np.bincount(np.concatenate(shared)).tolist()
     ranks = [op_by_op(tape, repeats) for tape in tapes]
-    passes: dict[int, Pass] = {}
-    waiting: dict[Meeting, dict[int, int]] = {}
-    ready = list[tuple[int, int | None]]()
-    ready.extend((rank, None) for rank in range(len(ranks)))
-    late = [0] * len(ranks)
+    replays: dict[int, ReplayTimes] = {}
+    arrivals: dict[Meeting, dict[int, int]] = {}
+    runnable: list[Resumption] = [(rank, None) for rank in range(len(ranks))]
+    late = [0] * len(ranks)  # how far each rank's own clock is behind that of all
     late_after = np.zeros((len(ranks), repeats), np.int64)
-    while ready:
-        rank, time = ready.pop()
-        stop = ranks[rank].send(time)
-        if isinstance(stop, Pass):
-            passes[rank] = _earlier(stop, late_after[rank])
+    while runnable:
+        rank, resumed_at = runnable.pop()
+        stop = ranks[rank].send(resumed_at)
+        if isinstance(stop, ReplayTimes):
+            replays[rank] = _on_clock_of_all(stop, late_after[rank])
         else:
-            waiting.setdefault(stop[0], {})[rank] = stop[1] - late[rank]
-        meeting = _complete(waiting, members)
-        if meeting is None and not ready:
-            meeting = next(iter(waiting), None)
-        if meeting is not None:
-            arrivals = waiting.pop(meeting)
-            begun = begin(list(arrivals.values()))
-            for rank, arrival in arrivals.items():
-                late[rank] += max(arrival - begun, 0)
-                late_after[rank, meeting[0] :] = late[rank]
-                ready.append((rank, begun + late[rank]))
-    return [passes[rank] for rank in range(len(tapes))]
+            meeting, arrival = stop
+            arrivals.setdefault(meeting, {})[rank] = arrival - late[rank]
+        begins = _complete(arrivals, members)
+        if begins is None and not runnable:
+            begins = next(iter(arrivals), None)
+        if begins is None:
+            continue
+        arrived = arrivals.pop(begins)
+        begun = begin(list(arrived.values()))
+        for member, arrival in arrived.items():
+            late[member] += max(arrival - begun, 0)
+            late_after[member, begins[0] :] = late[member]
+            runnable.append((member, begun + late[member]))
+    return [replays[rank] for rank in range(len(tapes))]
 
 
-def _earlier(replay: Pass, late_ns: I64) -> Pass:
-    """A rank's replay on the clock of all, after which its own is late at the end of each
-    repetition."""
-    done = np.array(replay.done) - late_ns
-    return replay._replace(done=done.tolist())
+def _on_clock_of_all(times: ReplayTimes, late_after: I64) -> ReplayTimes:
+    """The replay of a rank with `done` on the clock of all ranks; its own was so much behind at the
+    end of each repetition, ns."""
+    done = np.array(times.done) - late_after
+    return times._replace(done=done.tolist())
 
 
-def _complete(waiting: dict[Meeting, dict[int, int]], members: list[int]) -> Meeting | None:
-    """The first collective at which all of its ranks are."""
-    complete = (one for one, there in waiting.items() if len(there) == members[one[1]])
+def _complete(arrivals: dict[Meeting, dict[int, int]], members: list[int]) -> Meeting | None:
+    """The first collective at which all of its ranks have arrived."""
+    complete = (
+        meeting for meeting, arrived in arrivals.items() if len(arrived) == members[meeting[1]]
+    )
     return next(complete, None)
 
 
 def op_by_op(tape: Tape, repeats: int) -> Running:
-    """One rank."""
-    count = len(tape.stream)
-    tail = sum(tape.tail)
+    """Replay the tape of one rank, op by op. Yields each shared collective with the moment from
+    which this rank could take part, is sent the moment at which it begins, and yields the
+    `ReplayTimes` last."""
     events = _events(tape)
     needs = tape.dependencies
-    times = (tape.duration, tape.latency, tape.gap)
-    columns = (tape.stream, *times, needs.on, needs.delay, needs.also_on, tape.meeting)
-    stream, duration, latency, gap, on, delay, also_on, meeting = (
-        column.tolist() for column in columns
-    )
-    came = [0] * count
-    end = [0] * count
+    stream = tape.stream.tolist()
+    duration = tape.duration.tolist()
+    latency = tape.latency.tolist()
+    gap = tape.gap.tolist()
+    awaited = needs.on.tolist()
+    delay = needs.delay.tolist()
+    also_awaited = needs.also_on.tolist()
+    meeting = tape.meeting.tolist()
+    ready = [0] * len(stream)
+    end = [0] * len(stream)
     called = [0] * len(events)
     returned = [0] * len(events)
-    free = [0] * (max(stream, default=0) + 1)
-    queue = [0] * QUEUE_DEPTH
+    stream_free = [0] * (max(stream, default=0) + 1)
+    left_queue = [0] * QUEUE_DEPTH  # when each of the last launches left the launch queue
+    tail_ns = sum(tape.tail)
     done = []
-    now = device_done = launched = 0
+    now = device_done = launches = 0
     for repeat in range(repeats):
-        for event, (host, waits, awaited, first, stop) in enumerate(events):
-            called[event] = now = now + host
-            for i in range(first, stop):
-                slot = launched % QUEUE_DEPTH
-                launched += 1
+        for number, event in enumerate(events):
+            host_ns, is_sync, last_awaited, first, stop = event
+            called[number] = now = now + host_ns
+            for op in range(first, stop):
                 # comparisons instead of max(): a replay spends most of its time here
-                if queue[slot] > now:
-                    now = queue[slot]
-                start = now + latency[i]
-                after = free[stream[i]] + gap[i]
-                if after > start:
-                    start = after
-                if on[i] >= 0 and end[on[i]] + delay[i] > start:
-                    start = end[on[i]] + delay[i]
-                if also_on[i] >= 0 and end[also_on[i]] > start:
-                    start = end[also_on[i]]
-                queue[slot] = came[i] = start
-                if meeting[i] >= 0:
-                    start = yield (repeat, meeting[i]), start
-                end[i] = free[stream[i]] = ended = start + duration[i]
+                slot = launches % QUEUE_DEPTH
+                launches += 1
+                if left_queue[slot] > now:
+                    now = left_queue[slot]
+                start = now + latency[op]
+                after_previous = stream_free[stream[op]] + gap[op]
+                if after_previous > start:
+                    start = after_previous
+                if awaited[op] >= 0:
+                    after_awaited = end[awaited[op]] + delay[op]
+                    if after_awaited > start:
+                        start = after_awaited
+                if also_awaited[op] >= 0 and end[also_awaited[op]] > start:
+                    start = end[also_awaited[op]]
+                left_queue[slot] = ready[op] = start
+                if meeting[op] >= 0:
+                    start = yield (repeat, meeting[op]), start
+                end[op] = stream_free[stream[op]] = ended = start + duration[op]
                 if ended > device_done:
                     device_done = ended
-            if waits:
-                now = max(now, device_done if awaited < 0 else end[awaited])
-            returned[event] = now
-        now += tail
+            if is_sync:
+                now = max(now, device_done if last_awaited < 0 else end[last_awaited])
+            returned[number] = now
+        now += tail_ns
         done.append(max(now, device_done))
-    yield Pass(done, called, returned, came, end)
+    yield ReplayTimes(done, called, returned, ready, end)
 
 
-def _events(tape: Tape) -> list[tuple[int, int, int, int, int]]:
-    """For each event the host's time before it, whether it waits, for which op (-1: all), and its
-    ops."""
+class _Event(NamedTuple):
+    """An event of the host: an API call, and what the host does before it."""
+
+    host_ns: int  # the host's own time since the event before it
+    is_sync: bool  # whether it waits for the device
+    last_awaited: int  # the op that it waits for, -1: all launched before it
+    first: int  # its launches: the ops from the first up to before `stop`
+    stop: int
+
+
+def _events(tape: Tape) -> list[_Event]:
+    """The tape's host events, in time order."""
     edges = np.searchsorted(tape.event, np.arange(len(tape.dispatch) + 1))
-    host = tape.dispatch + tape.work + tape.loading + tape.profiling
-    columns = (host, tape.waits, tape.waits_for, edges[:-1], edges[1:])
-    return list(zip(*(column.tolist() for column in columns), strict=True))
+    columns = (tape.host_before_event, tape.waits, tape.waits_for, edges[:-1], edges[1:])
+    return list(map(_Event, *(column.tolist() for column in columns)))

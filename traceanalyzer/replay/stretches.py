@@ -18,21 +18,20 @@ from traceanalyzer.analysis.time.launch_queue import QUEUE_DEPTH
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import I64, distinct
 
-LONGEST_NS = (
-    2.0**60
-)  # 36 years: beyond, sums might not fit 64 bits, which a recording reaches only by damage
+LONGEST_NS = 2.0**60
+"""36 years. Longer sums might not fit 64 bits; only a damaged recording has them."""
 LEAST_OPS = 24  # shorter stretches, on the mean, are run faster op by op
 
 
-class Pass(NamedTuple):
+class ReplayTimes(NamedTuple):
     """When things happened in a replay of one rank's tape, ns; ops and events are those of the last
     repetition."""
 
     done: list[int]  # when the host and the device had finished each repetition
     called: list[int] | I64  # when the host made each event's call
     returned: list[int] | I64  # when it went on after it
-    came: list[int] | I64  # when each op could begin, as far as its own rank is concerned
-    end: list[int] | I64
+    ready: list[int] | I64  # when each op could start, as far as its own rank is concerned
+    end: list[int] | I64  # when each op ended
 
 
 class _Lane(NamedTuple):
@@ -45,27 +44,36 @@ class _Lane(NamedTuple):
     sum: I64
 
 
-_Link = tuple[I64, I64, I64]
-"""Ops of a stretch that wait for earlier ones, these, and the delay after them."""
+class _Links(NamedTuple):
+    """Ops of a stretch that wait for ops of earlier stretches."""
+
+    ops: I64  # within the stretch
+    awaited: I64  # on the tape
+    delay: I64  # from the end of the awaited op, ns
 
 
-_WaitsAfter = dict[int, list[tuple[int, int]]]
-"""By a number of ops, events that wait after so many; each with the op up to which it waits."""
+class _Wait(NamedTuple):
+    """An event at which the host waits for the device."""
+
+    event: int
+    awaited: int  # the op up to which it waits, -1: all that was launched before it
+
+
+_WaitsAfter = dict[int, list[_Wait]]
+"""The waits that follow the launch of so many ops."""
 
 
 class _Stretch(NamedTuple):
-    first: int
-    stop: int  # its ops: from the first up to this one
+    first: int  # its ops: from the first up to before `stop`
+    stop: int
     host: I64  # the host's own time from the begin of the repetition until each op's launch
     latency: I64
     lanes: list[_Lane]
-    links: list[_Link]
-    waits: list[
-        tuple[int, int]
-    ]  # events after it that wait, each with the op up to which, -1 for all before it
+    links: list[_Links]
+    waits: list[_Wait]  # after its last op
 
 
-def run_alone(tape: Tape, repeats: int) -> Pass | None:
+def run_alone(tape: Tape, repeats: int) -> ReplayTimes | None:
     """The replay of one rank that meets no other; None where its stretches are so short that
     nothing is gained."""
     ops = len(tape.stream)
@@ -81,21 +89,22 @@ def run_alone(tape: Tape, repeats: int) -> Pass | None:
     cuts = [0, *_cuts(latest, distinct(np.append(launched, ops)))]
     if ops < LEAST_OPS * (len(cuts) - 1):
         return None
-    own = np.cumsum(tape.dispatch + tape.work + tape.loading + tape.profiling)
+    host_until = np.cumsum(tape.host_before_event)
     after = _waits_after(tape, waits, launched)
-    return _run(tape, own, _stretches(tape, own, [0, *cuts], after), repeats)
+    stretches = _stretches(tape, host_until, [0, *cuts], after)
+    return _Replay(tape, host_until).run(stretches, repeats)
 
 
 def _waits_after(tape: Tape, waits: I64, launched: I64) -> _WaitsAfter:
-    """The waits after so many ops."""
+    """The waits (events), by how many ops had been launched before each."""
     after: _WaitsAfter = {}
     awaited = tape.waits_for[waits].tolist()
-    for event, place, op in zip(waits.tolist(), launched.tolist(), awaited, strict=True):
-        after.setdefault(place, []).append((event, op))
+    for event, count, op in zip(waits.tolist(), launched.tolist(), awaited, strict=True):
+        after.setdefault(count, []).append(_Wait(event, op))
     return after
 
 
-def _stretches(tape: Tape, own: I64, edges: list[int], after: _WaitsAfter) -> list[_Stretch]:
+def _stretches(tape: Tape, host_until: I64, edges: list[int], after: _WaitsAfter) -> list[_Stretch]:
     """The stretches between these ops."""
     links = _links_of_stretches(tape, edges)
     is_one_stream = bool((tape.stream == tape.stream[0]).all())
@@ -103,7 +112,7 @@ def _stretches(tape: Tape, own: I64, edges: list[int], after: _WaitsAfter) -> li
         _Stretch(
             first,
             stop,
-            own[tape.event[first:stop]],
+            host_until[tape.event[first:stop]],
             tape.latency[first:stop],
             _lanes(tape, slice(first, stop), is_one_stream=is_one_stream),
             links[number],
@@ -163,77 +172,104 @@ def _lanes(tape: Tape, rows: slice, *, is_one_stream: bool) -> list[_Lane]:
     return lanes
 
 
-def _links_of_stretches(tape: Tape, edges: list[int]) -> list[list[_Link]]:
+def _links_of_stretches(tape: Tape, edges: list[int]) -> list[list[_Links]]:
     """The links of each stretch between two of these edges."""
     needs = tape.dependencies
-    result: list[list[_Link]] = [[] for _ in edges[1:]]
-    for on, delay in ((needs.on, needs.delay), (needs.also_on, np.zeros_like(needs.delay))):
-        linked = np.flatnonzero(on >= 0)
+    result: list[list[_Links]] = [[] for _ in edges[1:]]
+    for awaited, delay in ((needs.on, needs.delay), (needs.also_on, np.zeros_like(needs.delay))):
+        linked = np.flatnonzero(awaited >= 0)
         bounds = np.searchsorted(linked, edges).tolist()
         for number, (first, stop) in enumerate(pairwise(bounds)):
             if first < stop:
                 ops = linked[first:stop]
-                within = ops - edges[number]
-                result[number].append((within, on[ops], delay[ops]))
+                result[number].append(_Links(ops - edges[number], awaited[ops], delay[ops]))
     return result
 
 
-def _run(tape: Tape, own: I64, stretches: list[_Stretch], repeats: int) -> Pass:
-    """`own`: the host's own time from the begin of a repetition until each event; what holds it up
-    comes on top."""
-    ops = len(tape.stream)
-    tail = sum(tape.tail)
-    came = np.zeros(ops, np.int64)
-    end = np.zeros(ops, np.int64)
-    held = np.zeros(ops, np.int64)
-    queued = np.zeros(QUEUE_DEPTH + ops, np.int64)
-    """When the launches before the first op, and then each op, left the queue."""
-    free = [0] * (int(tape.stream.max()) + 1)
-    waited = np.zeros(len(own), np.int64)
-    now = begin = device_done = 0
-    done = []
-    for _ in range(repeats):
-        begin = offset = now
+class _Replay:
+    """A replay of one rank, stretch by stretch.
+
+    A moment of the host is its own time since the begin of the repetition plus an *offset*: the
+    begin itself, and all that held the host up since, which are waits and a full launch queue."""
+
+    def __init__(self, tape: Tape, host_until: I64) -> None:
+        """`host_until`: the host's own time from the begin of a repetition until each event."""
+        ops = len(tape.stream)
+        self._tape = tape
+        self._host_until = host_until
+        self._offset_at_launch = np.zeros(ops, np.int64)
+        self._offset_after_wait = np.zeros(len(host_until), np.int64)
+        self._ready = np.zeros(ops, np.int64)
+        self._end = np.zeros(ops, np.int64)
+        self._left_queue = np.zeros(QUEUE_DEPTH + ops, np.int64)
+        """When the launches before the first op, and then each op, left the launch queue."""
+        self._stream_free = [0] * (int(tape.stream.max()) + 1)
+        self._device_done = 0
+
+    def run(self, stretches: list[_Stretch], repeats: int) -> ReplayTimes:
+        """Run the tape, which these stretches are, so many times."""
+        tail_ns = sum(self._tape.tail)
+        begin = now = 0
+        done = []
+        for _ in range(repeats):
+            begin = now
+            now = self._repeat(stretches, begin) + tail_ns
+            done.append(max(now, self._device_done))
+        called, returned = self._host_times(begin)
+        return ReplayTimes(done, called, returned, self._ready, self._end)
+
+    def _repeat(self, stretches: list[_Stretch], begin: int) -> int:
+        """Run the tape once: when the host goes on after its last event."""
+        offset = begin
         for stretch in stretches:
             if stretch.lanes:
-                offsets, latest = _advance(stretch, offset, queued, free, came, end)
-                held[stretch.first : stretch.stop] = offsets
-                offset = int(offsets[-1])
-                device_done = max(device_done, latest)
-            for event, awaited in stretch.waits:
-                offset = max(
-                    offset, (device_done if awaited < 0 else int(end[awaited])) - int(own[event])
-                )
-                waited[event] = offset
-        queued[:QUEUE_DEPTH] = queued[ops:].copy()
-        now = int(own[-1]) + offset + tail
-        done.append(max(now, device_done))
-    last = np.searchsorted(tape.event, np.arange(len(waited)), side="right") - 1
-    after = np.where(last >= 0, held[last], begin)
-    after = np.maximum.accumulate(np.where(tape.waits, np.maximum(after, waited), after))
-    return Pass(done, own + np.append(begin, after[:-1]), own + after, came, end)
+                offset = self._launch(stretch, offset)
+            for wait in stretch.waits:
+                offset = self._wait(wait, offset)
+        ops = len(self._ready)
+        self._left_queue[:QUEUE_DEPTH] = self._left_queue[ops:].copy()
+        return int(self._host_until[-1]) + offset
 
+    def _launch(self, stretch: _Stretch, offset: int) -> int:
+        """Launch and run the ops of a stretch: the host's offset after the last launch."""
+        rows = slice(stretch.first, stretch.stop)
+        offsets = np.maximum(self._left_queue[rows] - stretch.host, offset)
+        np.maximum.accumulate(offsets, out=offsets)
+        self._offset_at_launch[rows] = offsets
+        earliest = stretch.host + offsets + stretch.latency
+        for links in stretch.links:
+            awaited_end = self._end[links.awaited] + links.delay
+            earliest[links.ops] = np.maximum(earliest[links.ops], awaited_end)
+        for lane in stretch.lanes:
+            self._run_lane(lane, rows, earliest)
+        self._left_queue[rows.start + QUEUE_DEPTH : rows.stop + QUEUE_DEPTH] = self._ready[rows]
+        return int(offsets[-1])
 
-def _advance(
-    stretch: _Stretch, offset: int, queued: I64, free: list[int], came: I64, end: I64
-) -> tuple[I64, int]:
-    """Run the ops of a stretch: the host's offset after each launch, and when the last of the ops
-    has ended."""
-    rows = slice(stretch.first, stretch.stop)
-    offsets = np.maximum(queued[rows] - stretch.host, offset)
-    np.maximum.accumulate(offsets, out=offsets)
-    earliest = stretch.host + offsets + stretch.latency
-    for ops, on, delay in stretch.links:
-        earliest[ops] = np.maximum(earliest[ops], end[on] + delay)
-    ended = end[rows]
-    latest = 0
-    for lane in stretch.lanes:
-        ends = np.maximum(earliest[lane.ops] + lane.before, free[lane.stream])
+    def _run_lane(self, lane: _Lane, rows: slice, earliest: I64) -> None:
+        """Run the ops of one stream, which follow each other; `earliest`: when each op of the
+        stretch could start on an empty stream."""
+        ends = np.maximum(earliest[lane.ops] + lane.before, self._stream_free[lane.stream])
         np.maximum.accumulate(ends, out=ends)
         ends += lane.sum
-        free[lane.stream] = int(ends[-1])
-        latest = max(latest, int(ends.max()))
-        ended[lane.ops] = ends
-        came[rows][lane.ops] = ends - lane.duration
-    queued[stretch.first + QUEUE_DEPTH : stretch.stop + QUEUE_DEPTH] = came[rows]
-    return offsets, latest
+        self._stream_free[lane.stream] = int(ends[-1])
+        self._device_done = max(self._device_done, int(ends.max()))
+        self._end[rows][lane.ops] = ends
+        self._ready[rows][lane.ops] = ends - lane.duration
+
+    def _wait(self, wait: _Wait, offset: int) -> int:
+        """Let the host wait: its offset after that."""
+        ended = self._device_done if wait.awaited < 0 else int(self._end[wait.awaited])
+        offset = max(offset, ended - int(self._host_until[wait.event]))
+        self._offset_after_wait[wait.event] = offset
+        return offset
+
+    def _host_times(self, begin: int) -> tuple[I64, I64]:
+        """When the host made each event's call in the last repetition, which began then, and when
+        it went on after it."""
+        events = np.arange(len(self._host_until))
+        last_launch = np.searchsorted(self._tape.event, events, side="right") - 1
+        launched = np.where(last_launch >= 0, self._offset_at_launch[last_launch], begin)
+        waited = np.maximum(launched, self._offset_after_wait)
+        offset = np.maximum.accumulate(np.where(self._tape.waits, waited, launched))
+        offset_before = np.append(begin, offset[:-1])
+        return self._host_until + offset_before, self._host_until + offset

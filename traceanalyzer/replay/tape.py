@@ -77,6 +77,11 @@ class Tape(Memo):
         return self.source.timed.steps.of_op[self.row]
 
     @property
+    def host_before_event(self) -> I64:
+        """The host's own time before each event, ns, waits left out."""
+        return self.dispatch + self.work + self.loading + self.profiling
+
+    @property
     def host_ns(self) -> int:
         """Time of the host between its waits."""
         return (
@@ -121,7 +126,7 @@ class Tape(Memo):
         """How much of these intervals of the host's time lies before each event and after the one
         before it, ns; before the first one as far back as the tape's host time reaches."""
         called = self.source.trace.api_calls.start[self.call]
-        led = (self.dispatch + self.work + self.loading + self.profiling)[:1]
+        led = self.host_before_event[:1]
         return measure(intervals, np.append(called[:1] - led, called[:-1]), called)
 
     def after_events(self, intervals: IntervalSet) -> int:

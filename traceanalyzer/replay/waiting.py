@@ -16,7 +16,7 @@ from traceanalyzer.analysis.algebra import (
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.base import ms
 from traceanalyzer.replay.idle_pieces import idle_pieces
-from traceanalyzer.replay.stretches import Pass
+from traceanalyzer.replay.stretches import ReplayTimes
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import I64, distinct
 
@@ -33,7 +33,9 @@ Waited = dict[Any, float]
 `DEVICE_PARTS`."""
 
 
-def waited_for_ranks(tapes: Sequence[Tape], passes: Sequence[Pass], exposed: IntervalSet) -> Waited:
+def waited_for_ranks(
+    tapes: Sequence[Tape], passes: Sequence[ReplayTimes], exposed: IntervalSet
+) -> Waited:
     """What the ranks that the first one waits for do more than it, ms a step; its own transfers are
     left out."""
     replayed = _Run(tapes, passes)
@@ -47,7 +49,7 @@ def waited_for_ranks(tapes: Sequence[Tape], passes: Sequence[Pass], exposed: Int
 class _Run:
     """The last repetition of ranks that were replayed together."""
 
-    def __init__(self, tapes: Sequence[Tape], passes: Sequence[Pass]) -> None:
+    def __init__(self, tapes: Sequence[Tape], passes: Sequence[ReplayTimes]) -> None:
         self.tapes = tapes
         self.passes = passes
         self.period = passes[0].done[-1] - passes[0].done[-2]
@@ -109,9 +111,9 @@ class DeviceWork(NamedTuple):
         return subtract(subtract(self.copies, self.compute), self.communication)
 
 
-def work_of(tape: Tape, times: Pass, device: int) -> DeviceWork:
+def work_of(tape: Tape, times: ReplayTimes, device: int) -> DeviceWork:
     """The work on a device of the tape's rank."""
-    start = np.array(times.came, np.int64)
+    start = np.array(times.ready, np.int64)
     end = np.array(times.end, np.int64)
     runs = (tape.source.trace.device_ops.device[tape.row] == device) & (end > start)
     kinds = (runs & tape.compute, runs & tape.communication, runs & tape.copy, runs)
@@ -129,13 +131,15 @@ class RankWaits(NamedTuple):
     rank: I64  # the rank that it waited for
 
 
-def rank_waits(tapes: Sequence[Tape], passes: Sequence[Pass], period: int) -> list[RankWaits]:
+def rank_waits(
+    tapes: Sequence[Tape], passes: Sequence[ReplayTimes], period: int
+) -> list[RankWaits]:
     """The waits of each rank."""
     shared = max(int(tape.meeting.max(initial=-1)) for tape in tapes) + 1
     came, ended = np.full((2, shared, len(tapes)), NEVER)
     for rank, (tape, times) in enumerate(zip(tapes, passes, strict=True)):
         ops = np.flatnonzero(tape.meeting >= 0)
-        came[tape.meeting[ops], rank] = np.array(times.came, np.int64)[ops]
+        came[tape.meeting[ops], rank] = np.array(times.ready, np.int64)[ops]
         ended[tape.meeting[ops], rank] = np.array(times.end, np.int64)[ops]
     last = came.argmax(axis=1) if shared else np.empty(0, np.int64)
     return [_waits(came, ended, last, rank, period) for rank in range(len(tapes))]
