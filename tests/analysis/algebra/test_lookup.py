@@ -39,6 +39,22 @@ def test_places_are_those_of_searchsorted(side, keys: list[int], values: list[in
         )
 
 
+@pytest.mark.parametrize("side", ["left", "right"])
+@given(numbers, st.lists(st.integers(-4, 10), max_size=40))
+def test_places_of_ascending_values_are_those_of_searchsorted(
+    side, keys: list[int], values: list[int]
+) -> None:
+    """Few keys, about as many as values, and many more."""
+    asked = np.array(sorted(values), np.int64)
+    for times in (0, 1, 12):
+        ordered = np.array(sorted(keys * times), np.int64)
+        with patch.multiple(lookup, AT_ONCE=32, FEW=1):
+            assert (
+                local_searchsorted(ordered, asked, side).tolist()
+                == np.searchsorted(ordered, asked, side).tolist()
+            )
+
+
 @given(ids, ids, st.data())
 def test_of_several_rows_with_a_key_the_first_preferred_one_is_found(keys, wanted, data) -> None:
     preferred = data.draw(st.lists(st.booleans(), min_size=len(keys), max_size=len(keys)))

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from traceanalyzer.analysis.algebra.blocks import AT_ONCE, blocks
 from traceanalyzer.trace import F64, I32, I64, Bool, is_sorted, near
 
-FEW = 64  # so few are looked for one by one
+FEW = 256  # so few are looked for one by one
+MANY = 8  # so many times more values than keys are many
 MANY_TEXTS = 1 << 12
 """Ordinary recordings have fewer strings; more are numbered steps, requests or layers."""
 _LETTER = re.compile(r"[^\W\d_]")
@@ -63,17 +64,37 @@ def local_searchsorted(
     keys: NDArray[Any], values: NDArray[Any], side: Literal["left", "right"] = "left"
 ) -> I64:
     """`np.searchsorted(keys, values, side)`, faster where neighbouring values are near each other:
-    these are looked for in their part of the keys alone."""
-    if len(keys) < AT_ONCE or len(values) < FEW:
+    these are looked for in their part of the keys alone, and where they ascend all at once."""
+    if len(values) < FEW:
         return np.searchsorted(keys, values, side=side)
     result = np.empty(len(values), np.int64)
     for i in range(0, len(values), AT_ONCE):
         block = values[i : i + AT_ONCE]
         ends = (block.min(), block.max())
         low, high = np.searchsorted(keys, ends, side=side).tolist()
-        found = np.searchsorted(keys[low:high], block, side=side)
-        np.add(found, low, out=result[i : i + AT_ONCE])
+        find = _places_of_ascending if is_sorted(block) else np.searchsorted
+        places = find(keys[low:high], block, side)
+        np.add(places, low, out=result[i : i + AT_ONCE])
     return result
+
+
+def _places_of_ascending(
+    keys: NDArray[Any], values: NDArray[Any], side: Literal["left", "right"]
+) -> I64:
+    """`np.searchsorted(keys, values, side)` of values that ascend as the keys do."""
+    if len(keys) * MANY < len(values):  # the few are looked for among the many
+        other: Literal["left", "right"] = "right" if side == "left" else "left"
+        edges = np.searchsorted(values, keys, side=other)
+        runs = np.diff(edges, prepend=0, append=len(values))
+        return np.repeat(np.arange(len(keys) + 1), runs)
+    if len(keys) > len(values) * 2:
+        return np.searchsorted(keys, values, side=side)
+    # Sorting merges what is sorted: a third of the time of as many searches.
+    if side == "left":
+        is_value = np.concatenate((values, keys)).argsort(kind="stable") < len(values)
+    else:
+        is_value = np.concatenate((keys, values)).argsort(kind="stable") >= len(keys)
+    return np.flatnonzero(is_value) - np.arange(len(values))
 
 
 def isin_few(values: NDArray[Any], wanted: Iterable[int]) -> Bool:
