@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from traceanalyzer.analysis.algebra import intervals
 from traceanalyzer.analysis.algebra.intervals import (
     EMPTY,
     IntervalSet,
@@ -123,6 +126,18 @@ def test_measure_counts_the_cells_of_each_window(a, windows):
     covered = cells(*a)
     expected = [int(covered[first:last].sum()) for first, last in windows]
     assert measure(a, *columns(windows)).tolist() == expected
+
+
+@given(sets, many_pairs, st.booleans())
+def test_windows_that_sparse_intervals_leave_empty_measure_nothing(a, windows, in_order) -> None:
+    start, end = columns(windows)
+    if in_order:
+        start = np.sort(start)
+        end = np.maximum.accumulate(np.maximum(np.sort(end), start))
+    covered = cells(*a)
+    expected = [int(covered[i:j].sum()) for i, j in zip(start, end, strict=True)]
+    with patch.object(intervals, "SPARSE", 0):
+        assert measure(a, start, end).tolist() == expected
 
 
 @given(sets, sets, many_pairs)

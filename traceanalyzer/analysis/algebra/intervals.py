@@ -9,9 +9,10 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.blocks import blocks, blockwise
 from traceanalyzer.analysis.algebra.lookup import local_searchsorted
-from traceanalyzer.trace import F64, I64, Bool, distinct
+from traceanalyzer.trace import F64, I64, Bool, distinct, is_sorted
 
 FEW = 64  # for so many times fewer times than intervals lengths are added up to these times alone
+SPARSE = 8  # so many times fewer intervals than windows leave most windows empty
 
 
 class IntervalSet(NamedTuple):
@@ -202,9 +203,32 @@ def measure(a: IntervalSet, start: I64, end: I64) -> I64:
     first = min(start.min(), end.min())
     last = max(start.max(), end.max())
     near = a.select(_near(a, (first, last)))
-    result = covered_before(near, end)
-    result -= covered_before(near, start)
+    if len(near.start) * SPARSE < len(start) and _in_order(start, end):
+        rows = _touched(near, start, end)
+        result = np.zeros(len(start), np.int64)
+        result[rows] = _covered(near, start[rows], end[rows])
+        return result
+    return _covered(near, start, end)
+
+
+def _covered(a: IntervalSet, start: I64, end: I64) -> I64:
+    """How much of the set lies in each window."""
+    result = covered_before(a, end)
+    result -= covered_before(a, start)
     return result
+
+
+def _in_order(start: I64, end: I64) -> bool:
+    """Whether windows start and end one after the other."""
+    return is_sorted(start) and is_sorted(end) and bool((start <= end).all())
+
+
+def _touched(a: IntervalSet, start: I64, end: I64) -> I64:
+    """The windows, which are in order, in which any part of the set may lie."""
+    change = np.zeros(len(start) + 1, np.int64)
+    np.add.at(change, np.searchsorted(end, a.start, side="right"), 1)
+    np.add.at(change, np.searchsorted(start, a.end, side="left"), -1)
+    return np.flatnonzero(np.cumsum(change[:-1]))
 
 
 def shared_time(start: I64, end: I64, within: IntervalSet) -> F64:
