@@ -96,6 +96,21 @@ def test_the_running_maximum_is_what_a_loop_over_the_launches_gives(program) -> 
     )
 
 
+@given(st.lists(st.integers(1, 7), max_size=6))
+def test_what_is_made_in_advance_is_what_is_asked_for(lengths: list[int]) -> None:
+    column = np.arange(sum(lengths)) * 10
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(unwaited, "MADE_AT_ONCE", 4)
+        ask = unwaited._InAdvance(lambda part: (column[part], -column[part]), len(column))
+        begin = 0
+        for length in lengths:
+            part = slice(begin, begin + length)
+            found, negative = ask(part)
+            assert found.tolist() == column[part].tolist()
+            assert negative.tolist() == (-column[part]).tolist()
+            begin += length
+
+
 def test_without_waits_nothing_changes() -> None:
     assert left(Program().launch(us=50).spend(100).launch()) == [54_000]
 

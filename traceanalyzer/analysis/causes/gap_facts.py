@@ -41,7 +41,7 @@ class GapFacts:
     next_op: I64  # device op that ends the gap, -1 after the last one
     device: I32  # that is idle
 
-    @property
+    @cached_property
     def duration(self) -> I64:
         """Length of each gap."""
         return self.end - self.start

@@ -22,6 +22,8 @@ from traceanalyzer.trace import I32, I64, is_sorted
 AT_ONCE = 1 << 19
 """Launches that are moved at once: for each of so many the lengths of all waits are added up
 again."""
+MADE_AT_ONCE = 1 << 14
+"""Launches, and gaps, whose times are looked up at once."""
 
 
 def gaps_without_waits(
@@ -59,7 +61,31 @@ def gaps_without_waits(
     waits = union(calls.start[held], calls.end[held])
     for block in blocks(len(host), AT_ONCE):
         host[block] -= covered_before(waits, host[block])
-    yield from _schedule(host, first, launches, gaps, int(start[0]))
+    yield from _schedule(
+        host,
+        first,
+        _InAdvance(launches, len(host)),
+        _InAdvance(gaps, len(first)),
+        int(start[0]),
+    )
+
+
+class _InAdvance:
+    """Columns that are asked for a queue at a time, in order, and made for many queues at once."""
+
+    def __init__(self, make: Callable[[slice], tuple[I64, ...]], count: int) -> None:
+        self._make = make
+        self._count = count
+        self._made = slice(0, 0)
+        self._columns: tuple[I64, ...] = ()
+
+    def __call__(self, part: slice) -> tuple[I64, ...]:
+        if part.stop > self._made.stop:
+            least = part.start + MADE_AT_ONCE
+            self._made = slice(part.start, min(max(least, part.stop), self._count))
+            self._columns = self._make(self._made)
+        first = self._made.start
+        return tuple(column[part.start - first : part.stop - first] for column in self._columns)
 
 
 def _in_launch_order(started: LaunchEdges, op: int) -> tuple[I32, I32]:
@@ -78,8 +104,8 @@ def _in_launch_order(started: LaunchEdges, op: int) -> tuple[I32, I32]:
 def _schedule(
     host: I64,
     first: I32,
-    launches: Callable[[slice], tuple[I64, I64]],
-    gaps: Callable[[slice], tuple[I64, I64, I64]],
+    launches: Callable[[slice], tuple[I64, ...]],
+    gaps: Callable[[slice], tuple[I64, ...]],
     begin: int,
 ) -> Iterator[tuple[slice, I64]]:
     """Gaps of the earliest schedule, some at a time.
