@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.analysis.algebra.blocks import blocks, blockwise
+from traceanalyzer.analysis.algebra.blocks import AT_ONCE, blocks, blockwise
 from traceanalyzer.analysis.algebra.lookup import Column, LookedUp
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import F64, I32, I64, distinct, is_constant
@@ -134,7 +134,9 @@ class RunLengths(LookedUp):
             return self._stretch(start, stop) if step == 1 else self[np.arange(start, stop, step)]
         rows = np.asarray(rows)
         rows = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
-        return blockwise(self._some, rows) if rows.ndim else self._some(rows[None])[0]
+        if not rows.ndim:
+            return self._some(rows[None])[0]
+        return self._some(rows) if len(rows) <= AT_ONCE else blockwise(self._some, rows)
 
     def _some(self, rows: I32 | I64) -> I32:
         """The column in these rows."""

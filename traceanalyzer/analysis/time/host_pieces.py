@@ -99,24 +99,31 @@ class HostPieces:
         tree = self._tree
         nodes = slice(int(self._nodes[block]), int(self._nodes[block + 1]))
         begun = np.arange(nodes.start, nodes.stop, dtype=np.int32)
-        inside = begun[tree.end[nodes] < self._until(block)]
-        ending = np.concatenate((self._ending[block], inside))[::-1]
         # At equal times inner ends come first, then outer starts, so that the last entry is what
         # goes on.
-        time = np.concatenate((tree.end[ending], tree.start[nodes]))
+        ends, around = self._ends(block, nodes)
+        time = np.concatenate((ends, tree.start[nodes]))
         order = np.argsort(time, kind="stable")
         time = time[order]
         last = np.append(time[1:] > time[:-1], True)
-        moments = time[last]
-        node = np.concatenate((tree.parent[ending], begun))[order[last]]
-        goes_on = block + 1 < len(self._since)
-        cut = (
-            Cut(np.append(moments, self._since[block + 1]), node)
-            if goes_on
-            else Cut(moments, node[:-1])
-        )
+        node = np.concatenate((around, begun))[order[last]]
+        if block + 1 < len(self._since):
+            cut = Cut(np.append(time[last], self._since[block + 1]), node)
+        else:
+            cut = Cut(time[last], node[:-1])
         self._last_cut = block, cut
         return cut
+
+    def _ends(self, block: int, nodes: slice) -> tuple[I64, I32]:
+        """When nodes end within the block, inner ones first, and the node around each."""
+        tree = self._tree
+        before = self._ending[block]
+        end = tree.end[nodes]
+        inside = end < self._until(block)
+        parent = tree.parent[nodes][inside]
+        ends = np.concatenate((tree.end[before], end[inside]))
+        around = np.concatenate((tree.parent[before], parent))
+        return ends[::-1], around[::-1]
 
     def _until(self, block: int) -> int:
         following = block + 1
