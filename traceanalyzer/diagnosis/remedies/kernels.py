@@ -15,6 +15,8 @@ from traceanalyzer.diagnosis.remedies.remedy import (
     words,
 )
 from traceanalyzer.replay.changes.attention import attention_fused
+from traceanalyzer.replay.changes.called_again import have_one_input, without_repeated_calls
+from traceanalyzer.replay.changes.causal import causal_by_name
 from traceanalyzer.replay.changes.compiling import functions_compiled
 from traceanalyzer.replay.changes.fusion import WRITTEN_OUT, Reading, fusing
 from traceanalyzer.replay.changes.kernels import (
@@ -34,6 +36,12 @@ from traceanalyzer.replay.changes.precision import (
     wide_products,
 )
 from traceanalyzer.replay.changes.recompute import HOOKED_SHARE, kept
+from traceanalyzer.replay.changes.sparse_gradients import with_sparse_gradients
+from traceanalyzer.replay.changes.unread_gradients import (
+    unread_gradients,
+    without_unread_gradients,
+)
+from traceanalyzer.replay.changes.weights_cast import weights_cast_once
 from traceanalyzer.replay.patterns.named import launched_within
 from traceanalyzer.replay.patterns.tokens import tokens_turned
 from traceanalyzer.replay.tape import Tape
@@ -53,9 +61,7 @@ LEAST_OF_CHAINS = 0.08
 """Less often lies between operators that no library has together, or within what fused kernels
 differ by."""
 FUSED_ATTENTION = scenario_of("fused_attention", attention_fused)
-fused_attention = replay_decides(
-    "attention is written out", "memory", "attention-written-out", FUSED_ATTENTION
-)
+CAUSAL_ATTENTION = scenario_of("fused_attention", causal_by_name, "assumes_causal")
 IN_CHANNELS_LAST = scenario_of("channels_last", in_channels_last)
 LEAST_OF_LAYOUT = 0.04
 """Other kernels come with the other layout: for few channels, or groups of them, slower ones."""
@@ -88,10 +94,58 @@ IN_FP32 = scenario_of(
     optimistic=in_32_bits(0.4),
     pessimistic=in_32_bits(0.7),
 )
+WEIGHTS_IN_BF16 = scenario_of("low_precision", weights_cast_once, "assumes_weights")
 LEAST_OF_BF16 = 0.05  # casts of small tensors cost launches; results differ a little
 PADDED = scenario_of("pad_shapes", padded)
 KEPT = scenario_of("no_recompute", kept(HOOKED_SHARE), pessimistic=kept(1.0))
-no_recompute = replay_decides("a forward pass runs again", "compute", "gpu-busy", KEPT)
+CALLED_ONCE = scenario_of("no_recompute", without_repeated_calls, "assumes_called_once")
+MAYBE_CALLED_ONCE = scenario_of(
+    "no_recompute",
+    without_repeated_calls,
+    "assumes_maybe_once",
+    pessimistic=lambda tape: tape,
+)
+FROZEN = scenario_of("freeze_parameters", without_unread_gradients)
+LEAST_OF_FREEZING = 0.05
+"""Less is one layer's gradients, and may be of a parameter that is trained in other steps."""
+SPARSE = scenario_of("sparse_gradients", with_sparse_gradients)
+LEAST_OF_SPARSE = 0.05
+"""Optimizers for sparse gradients launch more, and wait to know how many rows there are."""
+
+
+@remedy("sparse_gradients", "memory", "gpu-busy", LEAST_OF_SPARSE)
+def sparse_gradients(_: Measurements) -> Offer:
+    """Wherever an optimizer goes through all rows of an embedding's table of which few are looked
+    up."""
+    return Offer(words("sparse_gradients"), SPARSE)
+
+
+@remedy("freeze_parameters", "compute", "gpu-busy", LEAST_OF_FREEZING)
+def freeze_parameters(m: Measurements) -> Offer | None:
+    """Where the backward pass goes on after the last gradient that an optimizer takes."""
+    tape = tape_of(m)
+    unread = None if tape is None else unread_gradients(tape)
+    if unread is None:
+        return None
+    return Offer(words("freeze_parameters", count=unread.gradients), FROZEN)
+
+
+def _no_recompute(m: Measurements) -> Offer:
+    """Wherever a forward pass runs again, or a model is called without gradients before it is called
+    with them, unchanged: whichever gains more."""
+    replay = m.replay
+    tape = tape_of(m)
+    if replay is None or tape is None:
+        return Offer(words("no_recompute"), KEPT)
+    if replay.gain_ms(CALLED_ONCE) > replay.gain_ms(KEPT):
+        once = CALLED_ONCE if have_one_input(tape) else MAYBE_CALLED_ONCE
+        return Offer(words("no_recompute", "called_once"), once)
+    return Offer(words("no_recompute"), KEPT)
+
+
+no_recompute = remedy("no_recompute", "compute", "gpu-busy", min_pessimistic_share=0.0)(
+    _no_recompute
+)
 
 
 @remedy("fuse_elementwise", "memory", "memory-chains", LEAST_OF_CHAINS)
@@ -107,6 +161,17 @@ def fuse_elementwise(m: Measurements) -> Offer | None:
     ):
         return None
     return Offer(words("fuse_elementwise"), FUSED_CHAINS)
+
+
+@remedy("fused_attention", "memory", "attention-written-out")
+def fused_attention(m: Measurements) -> Offer:
+    """Wherever attention is written out, or a kernel of attention gets one square mask for all heads
+    and items, which most often is a causal one: whichever gains more."""
+    replay = m.replay
+    if replay is not None and replay.gain_ms(CAUSAL_ATTENTION) > replay.gain_ms(FUSED_ATTENTION):
+        causal = words("fused_attention", "causal")
+        return Offer(causal, CAUSAL_ATTENTION, against=("gpu-busy", "compute"))
+    return Offer(words("fused_attention"), FUSED_ATTENTION)
 
 
 @remedy("channels_last", "memory", "channels-last", LEAST_OF_LAYOUT)
@@ -147,9 +212,13 @@ def _leaves_the_host(replay: Replay) -> bool:
 
 @remedy("low_precision", "compute", "fp32-matmul", LEAST_OF_BF16)
 def low_precision(m: Measurements) -> Offer:
-    """Wherever matrices are multiplied in fp32 or TF32, or kernels calculate with doubles: what
-    gains more."""
+    """Wherever matrices are multiplied in fp32 or TF32, kernels calculate with doubles, or the weights of
+    a model that is not trained are cast in each call: what gains more."""
     replay = m.replay
+    others = (IN_BF16, IN_FP32)
+    if replay is not None and replay.gain_ms(WEIGHTS_IN_BF16) > max(map(replay.gain_ms, others)):
+        weights = words("low_precision", "weights")
+        return Offer(weights, WEIGHTS_IN_BF16, against=("gpu-busy", "memory"))
     if replay is not None and replay.gain_ms(IN_FP32) > replay.gain_ms(IN_BF16):
         return Offer(words("low_precision", "single"), IN_FP32, against=("gpu-busy", "memory"))
     # Against memory where most of what kernels save is time of those that it limits, not of

@@ -22,6 +22,7 @@ from traceanalyzer.replay.changes.loops.joined_calls import (
     calls_joined,
     ensembles_joined,
     lookups_joined,
+    passes_joined,
     rows_joined,
 )
 from traceanalyzer.replay.changes.loops.repetition import STEPS_A_BATCH, batched, batched_over_steps
@@ -44,6 +45,7 @@ OVER_STEPS = scenario_of(
 )
 LOOKUPS = scenario_of("batch_calls", lookups_joined, "assumes_lookups", joins=True)
 ROWS = scenario_of("batch_calls", rows_joined, "assumes_rows", joins=True)
+PASSES = scenario_of("batch_calls", passes_joined, "assumes_passes", joins=True)
 TWINS = scenario_of("batch_calls", calls_joined, "assumes_twins", joins=True)
 FUSED_RNN = scenario_of("fused_rnn", recurrent_fused, figures={"share": CELL_SHARE})
 fused_rnn = replay_decides(
@@ -77,10 +79,11 @@ NORM = {
 
 @remedy("batch_calls", "launch", "launch-bound")
 def batch_calls(m: Measurements) -> Offer | None:
-    """Where calls of one kind repeat within a step, each with its own input, or with an item of a
-    tensor and a read, where lookups, picks of rows or calls of a model follow each other, where
-    small tensors are sent to the GPU one by one, or where each step is one call: what gains more.
-    Calls of a pipeline's stage are its microbatches: as one they keep the others waiting."""
+    """Where many backward passes go through one graph, where calls of one kind repeat
+    within a step, each with its own input, or with an item of a tensor and a read, where lookups,
+    picks of rows or calls of a model follow each other, where small tensors are sent to the GPU one
+    by one, or where each step is one call: what gains more. Calls of a pipeline's stage are its
+    microbatches: as one they keep the others waiting."""
     tape = tape_of(m)
     replay = m.replay
     if tape is None or replay is None or not program(m).pytorch or _is_stage(m):
@@ -95,6 +98,8 @@ def batch_calls(m: Measurements) -> Offer | None:
 
 def _calls_as_one(m: Measurements, tape: Tape) -> Offer | None:
     known = program(m)
+    if passes_joined(tape) is not None:
+        return Offer(words("batch_calls", "passes"), PASSES)
     if batched(tape) is not None:
         return Offer(words("batch_calls", "batch_learning" if known.training else "batch"), CALLS)
     if lookups_joined(tape) is not None:

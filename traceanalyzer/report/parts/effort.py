@@ -31,6 +31,8 @@ EFFORTS = {
     "channels_last": ONE_LINE,
     "pad_shapes": HOURS,
     "no_recompute": ONE_LINE,
+    "freeze_parameters": ONE_LINE,
+    "sparse_gradients": HOURS,
     "faster_kernels": DAYS,
     "no_sync_accumulation": HOURS,
     "larger_buckets": ONE_LINE,

@@ -15,7 +15,12 @@ from typing import NamedTuple
 import numpy as np
 
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
-from traceanalyzer.replay.changes.loops.repetition import FEWEST_CALLS, joined, mostly_small
+from traceanalyzer.replay.changes.loops.repetition import (
+    FEWEST_CALLS,
+    between,
+    joined,
+    mostly_small,
+)
 from traceanalyzer.replay.patterns import repeats
 from traceanalyzer.replay.patterns.independent import (
     has_weights,
@@ -30,6 +35,7 @@ from traceanalyzer.replay.patterns.named import (
     operators_named,
 )
 from traceanalyzer.replay.patterns.operators import JOINING, Operator, is_chain, operators
+from traceanalyzer.replay.patterns.passes_again import passes_again
 from traceanalyzer.replay.patterns.repeats import Launching, Loop, Repeat, after_each, codes
 from traceanalyzer.replay.tape import Tape, within_optimizer
 from traceanalyzer.trace import F64, I32, I64, Bool, distinct
@@ -95,6 +101,17 @@ def _picks_few(table: Shape, following: Operator) -> bool:
     if len(table) < VECTORS or picked[1:] != table[1:]:
         return False
     return 0 < picked[0] < table[0]
+
+
+def passes_joined(tape: Tape) -> Tape | None:
+    """Backward passes through one graph are one pass over all that they begin with; None without
+    any."""
+    found = passes_again(tape)
+    if found is None:
+        return None
+    gone = between(tape, found.again)
+    left = joined(tape, found.first, found.again, found.count.astype(np.float64))
+    return left.without_dispatch(gone).without_work(gone)
 
 
 def _lookups_as_one(tape: Tape, lookups: Bool, *, alike: bool = False) -> Tape | None:

@@ -1,0 +1,90 @@
+"""A model that is called without gradients and with them, unchanged, as called once."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.diagnosis.test_remedies import ADD, GEMM, program, step_us, within
+from traceanalyzer.diagnosis.remedies.kernels import CALLED_ONCE, MAYBE_CALLED_ONCE, no_recompute
+from traceanalyzer.diagnosis.remedies.remedy import words
+from traceanalyzer.replay.changes.called_again import (
+    LEAST_KERNELS,
+    calls_made_twice,
+    have_one_input,
+)
+from traceanalyzer.replay.recorded import make_tape
+
+if TYPE_CHECKING:
+    from tests.analysis.causes.test_gaps import Program
+    from traceanalyzer.diagnosis.measurements import Measurements
+
+IDS = "[16, 768]"
+LAYER_US = 50
+CALL_US = LEAST_KERNELS * (LAYER_US + 1)
+
+
+def call(p: Program, name: str, *, learns: bool, kernel: str = GEMM) -> None:
+    start = p.now
+    p.spend(1)
+    numbered = {"sequence": 7} if learns else {}
+    columns = {"shapes": f"[[32000, 1024], {IDS}]", **numbered}
+    within(p, "aten::embedding", lambda p: p.spend(5).launch(kernel, LAYER_US), **columns)
+    for _ in range(LEAST_KERNELS - 1):
+        within(p, "aten::mm", lambda p: p.spend(5).launch(kernel, LAYER_US), **numbered)
+    p.spend(1)
+    p.annotation(f"nn.Module: {name}", start, p.now)
+
+
+def learnt(p: Program, before: str, *, kernel: str, updated: bool, other_input: bool) -> None:
+    call(p, before, learns=False, kernel=kernel)
+    if other_input:
+        for _ in range(2):
+            columns = {"shapes": f"[{IDS}, {IDS}]"}
+            within(p, "aten::where", lambda p: p.spend(5).launch(ADD, 5), **columns)
+    if updated:
+        p.annotation("Optimizer.step#Adam.step", p.now, p.now + 5).spend(6)
+    call(p, "Policy_0", learns=True)
+    node = "autograd::engine::evaluate_function: MmBackward0"
+    within(p, node, lambda p: p.spend(5).launch(GEMM, LAYER_US))
+
+
+def learning(
+    before: str = "Policy_0",
+    *,
+    kernel: str = GEMM,
+    updated: bool = False,
+    other_input: bool = False,
+) -> Measurements:
+    return program(
+        partial(learnt, before=before, kernel=kernel, updated=updated, other_input=other_input)
+    )
+
+
+def test_the_call_without_gradients_is_gone() -> None:
+    m = learning()
+    assert step_us(m, "no_recompute") == pytest.approx(CALL_US + LAYER_US, rel=0.05)
+    offer = no_recompute.offer(m)
+    assert offer.action == words("no_recompute", "called_once")
+    assert offer.scenario == CALLED_ONCE
+
+
+def test_where_inputs_may_differ_it_may_not_help() -> None:
+    m = learning(other_input=True)
+    tape = make_tape(m.rated)
+    assert tape is not None
+    assert not have_one_input(tape)
+    assert no_recompute.offer(m).scenario == MAYBE_CALLED_ONCE
+
+
+@pytest.mark.parametrize(
+    "m",
+    [learning("Reference_1"), learning(updated=True), learning(kernel=ADD)],
+    ids=["another model", "updated in between", "other kernels"],
+)
+def test_other_calls_stay(m: Measurements) -> None:
+    tape = make_tape(m.rated)
+    assert tape is not None
+    assert not calls_made_twice(tape).any()

@@ -1,0 +1,76 @@
+"""Dense gradients of large tables, as gradients of the rows that were looked up."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.diagnosis.test_remedies import GEMM, program, step_us, within
+from traceanalyzer.replay.changes.sparse_gradients import touched_rows
+from traceanalyzer.replay.recorded import make_tape
+
+if TYPE_CHECKING:
+    from tests.analysis.causes.test_gaps import Program
+    from traceanalyzer.diagnosis.measurements import Measurements
+
+ROWS = 1_000_000
+WIDTH = 128
+TABLE = f"[{ROWS}, {WIDTH}]"
+FILL_US = 300
+UPDATE_US = 2000
+OTHER_US = 700
+ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>"
+UPDATE = "void multi_tensor_apply_kernel<at::native::PointwiseOpListFunctor>"
+
+
+def looked_up(p: Program, ids: int, dense: bool, listed: str) -> None:
+    shapes = f"[{TABLE}, [{ids}], [], [], []]"
+    within(p, "aten::embedding", lambda p: p.spend(5).launch("gather", 50), shapes=shapes)
+    within(p, "aten::mm", lambda p: p.spend(5).launch(GEMM, OTHER_US))
+
+    def backward(p: Program) -> None:
+        within(p, "aten::fill_", lambda p: p.spend(5).launch(ADD, FILL_US), shapes=f"[{TABLE}, []]")
+        p.spend(5).launch("sum_and_scatter", 50)
+
+    def gradient(p: Program) -> None:
+        name = "aten::embedding_dense_backward" if dense else "aten::embedding_sparse_backward"
+        within(p, name, backward)
+
+    within(p, "autograd::engine::evaluate_function: EmbeddingBackward0", gradient)
+    start = p.now
+    columns = {"shapes": listed, "dtypes": p.code('["TensorList", "TensorList"]')}
+    p.spend(1)
+    within(p, "aten::_foreach_addcdiv_", lambda p: p.spend(5).launch(UPDATE, UPDATE_US), **columns)
+    p.spend(1)
+    p.annotation("Optimizer.step#Adagrad.step", start, p.now)
+
+
+def learned(ids: int = 1000, *, dense: bool = True, listed: str = TABLE) -> Measurements:
+    step = partial(looked_up, ids=ids, dense=dense, listed=f"[[{listed}], [{listed}]]")
+    return program(step)
+
+
+def test_the_optimizer_goes_through_the_rows_that_were_looked_up() -> None:
+    m = learned()
+    tape = make_tape(m.rated)
+    assert tape is not None
+    assert touched_rows(tape) == {(ROWS, WIDTH): pytest.approx(1000 / ROWS)}
+    left = step_us(m, "sparse_gradients")
+    assert left == pytest.approx(OTHER_US + 100 + UPDATE_US * 1000 / ROWS, rel=0.05)
+
+
+def test_other_tensors_of_the_list_stay_by_their_elements() -> None:
+    half = learned(listed=f"{TABLE}, [{ROWS}, {WIDTH - 1}], [{ROWS}]")
+    left = step_us(half, "sparse_gradients")
+    assert left == pytest.approx(OTHER_US + 100 + UPDATE_US / 2, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    "m",
+    [learned(ids=ROWS // 2), learned(dense=False), learned(listed="")],
+    ids=["half of the rows", "sparse already", "what is updated is not recorded"],
+)
+def test_otherwise_nothing_changes(m: Measurements) -> None:
+    assert step_us(m, "sparse_gradients") is None
