@@ -35,12 +35,21 @@ def unit(metric):
     return "%" if "pct" in metric else "ns" if "duration" in metric else "byte"
 
 
-def table():
+STALLED = {
+    "smsp__average_warp_latency_per_inst_issued.ratio": "20",
+    "smsp__average_warps_issue_stalled_drain_per_issue_active.ratio": "15",
+    "smsp__average_warps_issue_stalled_selected_per_issue_active.ratio": "1",
+}
+"""Some of what the section on warps' states holds."""
+
+
+def table(section):
     columns = {**KERNEL, **WHERE}
+    metrics = {**dict.fromkeys(METRICS, "50"), **(STALLED if section else {})}
     rows = (
-        (*columns, *METRICS),
-        (*("" for _ in columns), *map(unit, METRICS)),
-        (*columns.values(), *["50"] * len(METRICS)),
+        (*columns, *metrics),
+        (*("" for _ in columns), *map(unit, metrics)),
+        (*columns.values(), *metrics.values()),
     )
     return "".join(",".join(f'"{cell}"' for cell in row) + "\n" for row in rows)
 
@@ -51,12 +60,12 @@ def main():
     command = (
         words.index("--profile-from-start") + 2
         if "--profile-from-start" in words
-        else words.index("--metrics") + 2
+        else words.index("--section" if "--section" in words else "--metrics") + 2
     )
     status = subprocess.call(words[command:])
     said = f"==PROF== Connected to process 7 (/home/{SECRET}/bin/python)\n"
     said += {"permission": PERMISSION, "error": "==ERROR== no such metric\n", "none": ""}.get(
-        os.environ.get("STAND_IN_SAYS", ""), table()
+        os.environ.get("STAND_IN_SAYS", ""), table("--section" in words)
     )
     if os.environ.get("STAND_IN_SAYS") != "nothing":
         Path(words[words.index("--log-file") + 1]).write_text(said)

@@ -63,6 +63,17 @@ def test_page_details(tmp_path: Path) -> None:
     assert (gemm.occupancy_share, gemm.tensor_share) == (0.125, None)
 
 
+def test_page_details_whose_head_has_columns_of_rules(tmp_path: Path) -> None:
+    """As ncu 2025.3 prints it: rows of metrics end before those columns, rows of rules fill them."""
+    head, *rows = DETAILS.rstrip("\n").split("\n")
+    rules = ',"Rule Name","Rule Type","Rule Description","Estimated Speedup"'
+    ruled = ",".join([*['"0"'] * 5, *['""'] * (head.count(",") - 4), *['"a rule"'] * 4])
+    text = "\n".join((head + rules, *(f"{row}," for row in rows), ruled)) + "\n"
+    (kernel,) = read_counters(write(tmp_path, text))
+    (plain,) = read_counters(write(tmp_path, DETAILS))
+    assert vars(kernel) == vars(plain)
+
+
 @pytest.mark.parametrize(
     "text", ["", "==PROF== nothing", '"ID","Kernel Name"\n', "a,b\n1,2\n", '{"traceEvents": []}']
 )
@@ -176,10 +187,18 @@ def test_what_warps_wait_for(tmp_path: Path) -> None:
     assert wrong.stalls == ()
 
 
+def test_a_reason_that_was_not_measured_may_be_the_largest(tmp_path: Path) -> None:
+    """Of 20 cycles 1 issues, and 6 or 12 were measured as waits."""
+    (few,) = read_counters(write(tmp_path, stalled(mio_throttle=6.0)))
+    assert few.stalls == ()
+    (most,) = read_counters(write(tmp_path, stalled(mio_throttle=12.0)))
+    assert most.stalls[0][1] == pytest.approx(0.6)
+
+
 def test_columns_of_measured_kernels() -> None:
     b = TraceBuilder()
     b.kernel(GEMM, 0, 10, blocks=100, threads=256).kernel(GEMM, 20, 30, blocks=100, threads=256)
-    b.kernel(GEMM, 40, 50, blocks=7, threads=256).kernel("other", 60, 70, blocks=7, threads=256)
+    b.kernel(GEMM, 40, 60, blocks=7, threads=256).kernel("other", 60, 70, blocks=7, threads=256)
     stalls = (("a", 0.5), ("b", 0.2)), (("b", 0.9),)
     counters = (
         KernelCounters(GEMM, 100, 256, tensor_share=0.6, occupancy_share=0.5, stalls=stalls[0]),
@@ -187,9 +206,9 @@ def test_columns_of_measured_kernels() -> None:
     )
     rows = {row.name: row for row in measure(b.build(), Knowledge(counters=counters)).kernels}
     gemm = next(row for name, row in rows.items() if name != "other")
-    assert gemm.tensor_active_share == pytest.approx((2 * 0.6 + 0.3) / 3)
+    assert gemm.tensor_active_share == pytest.approx((0.6 + 0.3) / 2)  # equal times
     assert gemm.achieved_occupancy_share == 0.5
-    assert (gemm.main_stall, gemm.main_stall_share) == ("b", pytest.approx((2 * 0.2 + 0.9) / 3))
+    assert (gemm.main_stall, gemm.main_stall_share) == ("b", pytest.approx((0.2 + 0.9) / 2))
     assert rows["other"].main_stall is None
     assert rows["other"].achieved_occupancy_share is None
 

@@ -26,6 +26,23 @@ def test_the_kernels_of_a_finding_as_a_command_of_nsight_compute() -> None:
     assert found["launch-latency"] == []
 
 
+def test_what_nsight_compute_has_measured_is_said_and_not_asked_for() -> None:
+    report = ta.analyze(SAMPLES / "wasteful_kernels")
+    rows = [
+        replace(row, main_stall="writes to finish (drain)", main_stall_share=0.4)
+        if "nchwToNhwc" in row.name
+        else row
+        for row in report.tables["kernels"]
+    ]
+    measured = replace(report, tables={**report.tables, "kernels": rows})
+    found = {one.id: list(leads(measured, one)) for one in measured.findings}
+    first, rest = found["channels-last"]
+    assert first.endswith(
+        "nchwToNhwcKernel wait for writes to finish (drain): 40.0% of their cycles, by ncu"
+    )
+    assert "regex:^(nhwcToNchwKernel)$" in rest
+
+
 def test_no_nsight_compute_for_other_vendors() -> None:
     report = ta.analyze(SAMPLES / "wasteful_kernels")
     devices = [replace(one, name="AMD Instinct MI300X") for one in report.devices]

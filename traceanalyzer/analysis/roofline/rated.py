@@ -185,14 +185,16 @@ class KernelMeasures:
             else {}
         )
         self._counted: dict[int, list[tuple[int, list[KernelCounters]]]] = {}
-        """For each group what was measured of its launch shapes, with how many of its device ops
-        have each."""
+        """For each group what was measured of its launch shapes, with the time of its device ops
+        that have each."""
+        time = rated.trace.device_ops.end - rated.trace.device_ops.start
         place = np.full(len(rated.trace.device_ops), -1, np.int64)
         place[rows] = groups.index
         for ops, found in matches(rated.linked, rated.linked.knowledge.counters):
-            inside = place[ops][place[ops] >= 0]
+            inside = ops[place[ops] >= 0]
             if len(inside):
-                self._counted.setdefault(int(inside[0]), []).append((len(inside), found))
+                spent = max(int(time[inside].sum()), 1)
+                self._counted.setdefault(int(place[inside[0]]), []).append((spent, found))
 
     def columns(self, group: int) -> dict[str, Any]:
         """The columns for a group."""
@@ -219,14 +221,14 @@ class KernelMeasures:
 
 
 def _weighted(found: list[tuple[int, list[KernelCounters]]], figure: str) -> float | None:
-    """Mean of a figure over the device ops whose launch shapes were measured."""
+    """Mean of a figure over the time of the device ops whose launch shapes were measured."""
     means = ((n, mean_of(kernels, lambda k: getattr(k, figure))) for n, kernels in found)
     known = [(n, mean) for n, mean in means if mean is not None]
     return sum(n * mean for n, mean in known) / sum(n for n, _ in known) if known else None
 
 
 Counted = list[tuple[int, list[KernelCounters]]]
-"""What was measured of launch shapes, with how many device ops have each."""
+"""What was measured of launch shapes, with the time of the device ops that have each."""
 
 
 def _main_stall(found: Counted) -> tuple[str | None, float | None]:
@@ -234,7 +236,7 @@ def _main_stall(found: Counted) -> tuple[str | None, float | None]:
     total: dict[str, float] = {}
     weight = 0.0
     for part, kernel in (
-        (count / len(kernels), kernel) for count, kernels in found for kernel in kernels
+        (spent / len(kernels), kernel) for spent, kernels in found for kernel in kernels
     ):
         weight += part if kernel.stalls else 0.0
         for reason, share in kernel.stalls:

@@ -26,22 +26,12 @@ METRICS = (  # what `analyze --ncu` reads, no more: each further one is another 
     "sm__warps_active.avg.pct_of_peak_sustained_active",
 )
 
-STALLS = (  # what warps wait for, and all that they wait, if that is asked for
-    "smsp__average_warp_latency_per_inst_issued.ratio",
-    *(
-        f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio"
-        for reason in (
-            *(
-                "long_scoreboard",
-                "short_scoreboard",
-                "barrier",
-                "wait",
-                "not_selected",
-                "no_instruction",
-            ),
-            *("math_pipe_throttle", "lg_throttle", "mio_throttle"),
-        )
-    ),
+STALLS = "WarpStateStats"
+"""Section of ncu with what warps wait for, every reason that the GPU knows; which these are differs
+from one generation to the next."""
+STALL_METRIC = re.compile(
+    r"smsp__average_warp_latency_per_inst_issued\.ratio"
+    r"|smsp__average_warps_issue_stalled_\w+_per_issue_active\.ratio"
 )
 
 MISSING = (
@@ -63,9 +53,9 @@ KEPT = (
     "Device",
     "CC",
     *METRICS,
-    *STALLS,
 )
-"""Columns of the report that stay: the others describe the machine and say who ran what."""
+"""Columns of the report that stay, with those of `STALL_METRIC`: the others describe the machine and
+say who ran what."""
 
 LAUNCHES = 10
 """Kernels of one function and launch shape differ in what they calculate (`elementwise_kernel`), so
@@ -104,8 +94,10 @@ def profile_command(ncu: str, work: Path, options: NcuOptions, command: Sequence
         *("--target-processes", "all", "--clock-control", "none"),
         *("--kernel-name", f"regex:{options.regex}"),
         *("--filter-mode", "per-launch-config", "--launch-count", str(options.launches)),
-        *("--metrics", ",".join((*METRICS, *(STALLS if options.stalls else ())))),
+        *("--metrics", ",".join(METRICS)),
     ]
+    if options.stalls:
+        flags += ["--section", STALLS]
     if not options.whole_run:
         flags += ["--profile-from-start", "off"]
     return [ncu, *flags, *command]
@@ -137,5 +129,9 @@ def finish(_program: str, work: Path, _: NcuOptions, folder: Path) -> str | None
 def _kept(rows: Iterable[list[str]]) -> Iterator[list[str]]:
     kept: list[int] | None = None
     for row in rows:
-        kept = [i for i, name in enumerate(row) if name in KEPT] if kept is None else kept
+        kept = [i for i, name in enumerate(row) if _stays(name)] if kept is None else kept
         yield [row[i] for i in kept if i < len(row)]
+
+
+def _stays(name: str) -> bool:
+    return name in KEPT or STALL_METRIC.fullmatch(name) is not None

@@ -48,6 +48,7 @@ _STALL = re.compile(r"^smsp__average_warps?_issue_stalled_(\w+?)_per_issue_activ
 """Warps that wait for one reason, for each instruction that is issued."""
 _WARPS = "smsp__average_warp_latency_per_inst_issued.ratio"
 """Warps that wait for any reason, for each instruction that is issued; being issued is one."""
+_ISSUED = "selected"  # one warp of those that are counted an instruction: it issues it
 _KNOWN = {name for names in _NAMES.values() for name in names}
 
 
@@ -138,8 +139,10 @@ def _kernels(lines: list[str]) -> Iterator[tuple[dict[str, str], Metrics]]:
     is_details = set(_METRIC) <= set(header)
     units = [] if is_details else next(rows, [])
     found: dict[str, list[dict[str, str]]] = defaultdict(list)
-    complete = (row for row in rows if len(row) == len(header))
-    for columns in (dict(zip(header, row, strict=True)) for row in complete):
+    # rows of `details` are shorter than a head that also has the columns of rules
+    least = header.index(_METRIC[-1]) + 2 if is_details else len(header)
+    complete = (row for row in rows if min(least, len(header)) <= len(row) <= len(header))
+    for columns in (dict(zip(header, row, strict=False)) for row in complete):
         if is_details:  # rows of one kernel share its ID
             found[columns["ID"]].append(columns)
         else:
@@ -195,16 +198,24 @@ def _counters(columns: dict[str, str], metrics: Metrics) -> KernelCounters:
 
 
 def _stalls(metrics: Metrics) -> tuple[tuple[str, float], ...]:
-    """Shares of what warps wait for; empty without the sum that they are shares of."""
+    """Shares of what warps wait for, most first; empty without the sum that they are shares of, and
+    where a reason that was not measured may be the largest."""
     warps = metrics.get(_WARPS, 0.0)
     named = ((_STALL.match(name), value) for name, value in metrics.items())
-    found = {match[1]: value for match, value in named if match is not None}
+    found = {_ISSUED: 1.0} | {match[1]: value for match, value in named if match is not None}
     if warps <= 0 or sum(found.values()) > warps * ROUNDED:
+        return ()
+    most = (
+        max(value for reason, value in found.items() if reason != _ISSUED)
+        if len(found) > 1
+        else 0.0
+    )
+    if warps - sum(found.values()) > most:
         return ()
     waiting = [
         (value / warps, reason)
         for reason, value in found.items()
-        if value > 0 and reason != "selected"
+        if value > 0 and reason != _ISSUED
     ]
     waiting.sort(reverse=True)
     return tuple((_REASONS.get(name, name.replace("_", " ")), share) for share, name in waiting)

@@ -35,6 +35,7 @@ _NS = {
 SHOWN = 5  # kernels that are named
 NEAR_PEAK_SHARE = 0.6
 """NVIDIA's own rule: above 60 % of a peak a kernel is bound by it, below both by latency."""
+LONG_NAME = 60  # characters; template arguments make names of hundreds
 NS_PER_US = 1e3
 RECORD = (
     "For their share of the step, give a trace with it: `traceanalyzer analyze TRACE --ncu FILE`."
@@ -61,7 +62,7 @@ def told(text: str, path: Path) -> Told | None:
     spent = f", {digits(total_us)} us in all" if total_us else ""
     return Told(
         what="Counters of Nsight Compute",
-        tells=f"{counted(len(kernels), 'kernel')}{spent}. The longest is {_said(first)}.",
+        tells=f"{counted(len(kernels), 'kernel')}{spent}. The longest: {_said(first)}.",
         record=RECORD if _HEAD.search(text) else RECORD_CSV,
         notes=tuple(f"{_said(kernel)}." for kernel in ordered[1:SHOWN]),
     )
@@ -94,7 +95,8 @@ def _printed(text: str) -> list[KernelCounters]:
 
 
 def _said(kernel: KernelCounters) -> str:
-    """A kernel: its time, what bounds it, by which share of the peak."""
+    """A kernel: its time, what bounds it, by which share of the peak, what its warps wait for; its
+    name last, cut where it is long."""
     compute = kernel.compute_share
     memory = kernel.memory_share
     shares = [
@@ -104,6 +106,11 @@ def _said(kernel: KernelCounters) -> str:
     ]
     most = max(compute or 0.0, memory or 0.0)
     bound = "latency" if most < NEAR_PEAK_SHARE else "compute" if most == compute else "memory"
-    time = f"{digits(kernel.duration_ns / NS_PER_US)} us, " if kernel.duration_ns else ""
-    of_peak = f"{bound}-bound ({', '.join(shares)} of peak)" if shares else "without its peaks"
-    return f"{kernel.name}: {time}{of_peak}"
+    said = [f"{digits(kernel.duration_ns / NS_PER_US)} us"] if kernel.duration_ns else []
+    said.append(f"{bound}-bound ({', '.join(shares)} of peak)" if shares else "without its peaks")
+    said += [
+        f"{share:.0%} of its cycles waiting for {reason}" for reason, share in kernel.stalls[:1]
+    ]
+    name = kernel.name.removeprefix("void ")
+    shown = name if len(name) <= LONG_NAME else f"{name[:LONG_NAME]}…"
+    return f"{', '.join(said)}: {shown}"

@@ -279,7 +279,12 @@ def leads(report: Report, finding: Finding) -> Iterator[str]:
     yield from _code(rows, where)
     # Run again and again, collectives would wait for other ranks for ever.
     kernels = [row for row in rows if row.cls != "collective"] if finding.cls in OF_KERNELS else []
-    functions = [*dict.fromkeys(function_name(row.full_name) for row in kernels)][:MOST_LEADS]
+    known = [row for row in kernels if row.main_stall is not None]
+    for row in known[:MOST_LEADS]:
+        waited = figure(row.main_stall_share, "share")
+        yield f"warps of {row.name} wait for {row.main_stall}: {waited} of their cycles, by ncu"
+    unknown = [function_name(row.full_name) for row in kernels if row.main_stall is None]
+    functions = [*dict.fromkeys(unknown)][:MOST_LEADS]
     if functions and all(one.vendor in KNOWS_NCU for one in report.inputs):
         wanted = shlex.quote(f"regex:^({'|'.join(map(re.escape, functions))})$")
         yield f"what limits its kernels: ncu --set basic --section WarpStateStats -k {wanted} -c 10 {command(report)}"
