@@ -42,6 +42,9 @@ BY_LINK = (
 )
 ALL_HIDDEN = "all transfers hidden"
 MAY_WAIT = f"{ALL_HIDDEN}; they include waiting for slower ranks, which overlap does not remove"
+FILLED = (
+    "all bubbles filled and transfers hidden; of p stages and m micro-batches some bubbles stay"
+)
 WOULD_TELL = (
     "a recording with bucket_cap_mb=25, or with short messages (a barrier) in its steps, would tell"
 )
@@ -82,6 +85,7 @@ def exposed_communication(m: Measurements, _free: Bool) -> Iterator[Draft]:
             "share",
             "share of its time that overlaps with compute",
         ),
+        *_of_pipeline(m),
         *_collectives(m),
         *_of_messages(m),
     ]
@@ -95,6 +99,8 @@ def exposed_communication(m: Measurements, _free: Bool) -> Iterator[Draft]:
     basis = MAY_WAIT if waiting is None else ALL_HIDDEN
     hide = Proposal(action, basis, bound=bound, alone=alone, name="overlap_communication")
     proposals = [] if waiting is not None and waiting > MOSTLY_WAITING else [hide]
+    if m.ranks is not None and m.ranks.pipeline is not None:
+        proposals = [Proposal(said("exposed-communication", "in_pipeline"), FILLED, bound=True)]
     yield finding(
         "exposed-communication",
         "exposed_communication",
@@ -115,6 +121,20 @@ def waiting_ms(m: Measurements) -> float:
         if m.step.budget is not None
         else 0.0
     )
+
+
+def _of_pipeline(m: Measurements) -> Iterator[Evidence]:
+    """What stages of a pipeline wait for each other, and what they wait at least."""
+    job = None if m.ranks is None else m.ranks.pipeline
+    if job is None or m.communication is None or m.communication.send_recv_ms is None:
+        return
+    where = "bubbles of the pipeline and transfers between its stages, on this rank"
+    yield Evidence("sends and receives", m.communication.send_recv_ms, "ms", where)
+    stages = job.position.shape[1]
+    microbatches = int(job.pipeline.ops.microbatch.max()) + 1
+    least = (stages - 1) / (microbatches + stages - 1)
+    where = f"{stages} stages, {microbatches} micro-batches, if all took equally long"
+    yield Evidence("least share of bubbles", least, "share", where)
 
 
 def _collectives(m: Measurements) -> Iterator[Evidence]:

@@ -176,6 +176,38 @@ def test_one_slow_step_names_nobody(tmp_path):
     assert compared(job, tmp_path).late == ()
 
 
+def test_a_loss_between_gradients_is_no_microbatch(tmp_path):
+    """The last stage calculates each loss right before its backward computation, as a GPipe
+    schedule written by hand does."""
+
+    def with_losses(stage, stages, microbatches):
+        for action in gpipe(stage, stages, microbatches):
+            if stage == stages - 1 and action[0] == "backward":
+                yield "forward", action[1] + 100
+            yield action
+
+    def took(way, replica, stage, m, step):
+        return 50.0 if m >= 100 else us(way) * (1.3 if stage == 1 else 1.0)
+
+    job = Job(stages=2, replicas=1, microbatches=4, steps=6, schedule=with_losses, took=took)
+    found = compared(job, tmp_path)
+    assert found.pipeline is not None
+    assert not any("not worked out" in note for note in found.notes)
+    assert [one.stage for one in found.late] == [1]
+
+
+def test_bubbles_are_said_with_the_least_that_there_can_be(tmp_path):
+    """Two stages of equal length and four microbatches: a fifth of the step."""
+    job = Job(stages=2, replicas=1, microbatches=4, steps=6, schedule=gpipe)
+    report = build_report(load(sorted(job.write(tmp_path).iterdir())))
+    (found,) = [one for one in report.findings if one.id == "exposed-communication"]
+    by_name = {one.metric: one.value for one in found.evidence}
+    assert by_name["least share of bubbles"] == pytest.approx(0.2)
+    assert by_name["sends and receives"] == report.metrics.communication.send_recv_ms
+    (advice,) = [one for one in report.recommendations if one.id == found.id]
+    assert "micro-batches" in advice.action
+
+
 def test_what_makes_no_pipeline_that_is_known(tmp_path):
     found = compared(Job(replicas=1, schedule=interleaved), tmp_path / "a")
     assert found.pipeline is None

@@ -196,7 +196,19 @@ def _worker(
                 calls,
                 np.flatnonzero((calls.kind == call) & (calls.peer == digests[chain[peer]].rank)),
             )
+    if _FORWARD_RECEIVE in rows:
+        received = rows[_FORWARD_RECEIVE][1]
+        rows[FORWARD] = (pieces, _of_microbatches(rows[FORWARD][1], calls.after[received]))
     return _Worker(digest, np.array([place[name] for name in names], np.int64), rows)
+
+
+def _of_microbatches(forward: I64, before: I32) -> I64:
+    """Of these pieces the first after each receive (`before`: how many pieces each comes after): a
+    loss that is calculated between two sends of gradients is no microbatch of its own. All of them,
+    where receives do not tell."""
+    first = np.unique(np.searchsorted(forward, before))
+    told = len(first) == len(before) and first[-1:].max(initial=-1) < len(forward)
+    return forward[first] if told else forward
 
 
 def _counted(worker: _Worker, steps: I32 | I64) -> I64:
