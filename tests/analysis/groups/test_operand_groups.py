@@ -21,6 +21,7 @@ from traceanalyzer.analysis.roofline.op_models.tensors import DTYPES, Tensor
 from traceanalyzer.analysis.time.coverage import concurrent_kernel_share
 from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.measurements import Measurements, measure
+from traceanalyzer.diagnosis.remedies.launches import cuda_graph
 from traceanalyzer.diagnosis.remedies.loops import SENT, batch_calls
 from traceanalyzer.diagnosis.rules.device import odd_channels
 from traceanalyzer.diagnosis.rules.passes import uncoalesced
@@ -253,3 +254,9 @@ def test_graphs_recorded_as_one_hide_their_kernels() -> None:
 def test_sending_them_together_is_a_remedy() -> None:
     m = sending(50)
     assert batch_calls.offer(m).scenario is SENT
+
+
+def test_no_graph_takes_the_sending_from_the_host() -> None:
+    """50 copies of 20 us beside a kernel of 100 us, and one copy."""
+    assert cuda_graph.offer(sending(50)) is None
+    assert cuda_graph.offer(sending(1)) is not None

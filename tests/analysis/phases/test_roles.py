@@ -186,6 +186,16 @@ def test_what_reads_gradients_is_not_part_of_the_next_forward_pass() -> None:
     assert {row.phase for row in m.syncs} == {"between backward and optimizer"}
 
 
+def test_what_comes_between_an_update_and_zero_grad_is_not_the_optimizer() -> None:
+    builder = autograd_loop()
+    for at in (1140.0 + 60, 2140.0 + 60):
+        builder.annotation("Optimizer.zero_grad#SGD.zero_grad", at, at + 5)
+        builder.op("aten::to", at - 20, at - 10).call("cudaStreamSynchronize", at - 18, at - 12)
+    found = {row.phase for row in measure(builder.trace()).syncs}
+    assert "between optimizer ranges" in found
+    assert "optimizer" not in found
+
+
 def test_training_its_micro_steps_and_its_optimizer() -> None:
     program = measured("ranks2/ddp_accum_sync.base.rank0").program
     assert program is not None

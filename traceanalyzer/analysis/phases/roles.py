@@ -20,6 +20,8 @@ from traceanalyzer.trace import I64, U8, Bool, RangeKind, Trace
 NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+")  # in which names of instances of one phase may differ
 ROLES = tuple(role for role in Role if role is not Role.NONE)
 RECOMPUTATION = "recomputation"
+BETWEEN_UPDATES = "between optimizer ranges"
+"""From an update to the zero_grad() of the next step, say: where the next batch is sent."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +46,8 @@ class Phases:
         after = int(np.searchsorted(self.moments[0], self.start[node]))
         roles = self.moments[1][max(after - 1, 0) : after + 1]
         around = [Role(int(role)).label for role in roles]
+        if len(roles) == 2 and (roles == Role.OPTIMIZER).all():
+            return BETWEEN_UPDATES  # what an optimizer launches lies in its ranges
         return (
             f"between {around[0]} and {around[1]}"
             if len(set(around)) == 2

@@ -193,8 +193,8 @@ class KernelMeasures:
         for ops, found in matches(rated.linked, rated.linked.knowledge.counters):
             inside = ops[place[ops] >= 0]
             if len(inside):
-                spent = max(int(time[inside].sum()), 1)
-                self._counted.setdefault(int(place[inside[0]]), []).append((spent, found))
+                measured = (max(int(time[inside].sum()), 1), found)
+                self._counted.setdefault(int(place[inside[0]]), []).append(measured)
 
     def columns(self, group: int) -> dict[str, Any]:
         """The columns for a group."""

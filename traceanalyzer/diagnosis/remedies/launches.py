@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from traceanalyzer.analysis.algebra import where_changed
+from traceanalyzer.analysis.groups.input_loading import small_copies
 from traceanalyzer.analysis.tables.shape_rows import shape_changes
 from traceanalyzer.diagnosis.finding import Words
 from traceanalyzer.diagnosis.measurements import Measurements
@@ -39,6 +40,8 @@ AFTER_SYNCS = scenario_of("remove_syncs+cuda_graph", captured_after_reads, "assu
 STATIC = scenario_of("cuda_graph", captured_once_prepared(PREPARED), "assumes_static")
 LEAST_GROWING = 3
 """Steps that show whether something grows."""
+MOSTLY = 0.5
+"""Share of the recorded step."""
 LEAST_OF_GRAPH = 0.05
 """Fixed inputs and a capture are work, and the pauses between queued kernels alone are not worth
 it."""
@@ -81,7 +84,7 @@ def cuda_graph(m: Measurements) -> Offer | None:
     prepares = shape_changes(m.causes, PREPARED) is not None
     if not known.training and (grows(tape) or (prepares and same_every_step(tape))):
         return _static_first(tape)
-    if not same_every_step(tape):
+    if not same_every_step(tape) or _mostly_sends(m):
         return None
     how = text("cuda_graph", "training" if known.training else "inference")
     other = text("cuda_graph", "other")
@@ -89,6 +92,13 @@ def cuda_graph(m: Measurements) -> Offer | None:
         then = _preceded(text("cuda_graph", "syncs_first"), how, other)
         return Offer(then, AFTER_SYNCS, after=("remove_syncs",))
     return Offer(Words(how, other, text("cuda_graph", "jax")), CAPTURED)
+
+
+def _mostly_sends(m: Measurements) -> bool:
+    """Whether the host spends most of a step on sending small tensors one by one, which no graph
+    takes from it."""
+    found = small_copies(m.timed)
+    return found is not None and found.host_ms >= MOSTLY * m.mean_step_ms
 
 
 def _static_first(tape: Tape) -> Offer:

@@ -139,9 +139,7 @@ def _kernels(lines: list[str]) -> Iterator[tuple[dict[str, str], Metrics]]:
     is_details = set(_METRIC) <= set(header)
     units = [] if is_details else next(rows, [])
     found: dict[str, list[dict[str, str]]] = defaultdict(list)
-    # rows of `details` are shorter than a head that also has the columns of rules
-    least = header.index(_METRIC[-1]) + 2 if is_details else len(header)
-    complete = (row for row in rows if min(least, len(header)) <= len(row) <= len(header))
+    complete = (row for row in rows if _shortest(header) <= len(row) <= len(header))
     for columns in (dict(zip(header, row, strict=False)) for row in complete):
         if is_details:  # rows of one kernel share its ID
             found[columns["ID"]].append(columns)
@@ -152,6 +150,13 @@ def _kernels(lines: list[str]) -> Iterator[tuple[dict[str, str], Metrics]]:
             )
     for metrics in found.values():
         yield metrics[0], _metrics(map(itemgetter(*_METRIC), metrics))
+
+
+def _shortest(header: list[str]) -> int:
+    """How long a row is at least: those of `details` that hold a metric end before the columns of
+    rules, with an empty one."""
+    value = _METRIC[-1]
+    return min(header.index(value) + 2, len(header)) if value in header else len(header)
 
 
 def _metrics(values: Iterator[tuple[str, str, str]]) -> Metrics:
@@ -202,15 +207,13 @@ def _stalls(metrics: Metrics) -> tuple[tuple[str, float], ...]:
     where a reason that was not measured may be the largest."""
     warps = metrics.get(_WARPS, 0.0)
     named = ((_STALL.match(name), value) for name, value in metrics.items())
-    found = {_ISSUED: 1.0} | {match[1]: value for match, value in named if match is not None}
-    if warps <= 0 or sum(found.values()) > warps * ROUNDED:
+    found = {match[1]: value for match, value in named if match is not None}
+    found.setdefault(_ISSUED, 1.0)
+    measured = sum(found.values())
+    if warps <= 0 or measured > warps * ROUNDED:
         return ()
-    most = (
-        max(value for reason, value in found.items() if reason != _ISSUED)
-        if len(found) > 1
-        else 0.0
-    )
-    if warps - sum(found.values()) > most:
+    most = max((value for reason, value in found.items() if reason != _ISSUED), default=0.0)
+    if warps - measured > most:
         return ()
     waiting = [
         (value / warps, reason)

@@ -58,11 +58,11 @@ def told(text: str, path: Path) -> Told | None:
         return None
     ordered = sorted(kernels, key=lambda kernel: -(kernel.duration_ns or 0.0))
     total_us = sum(kernel.duration_ns or 0.0 for kernel in kernels) / NS_PER_US
-    first = ordered[0]
+    number = counted(len(kernels), "kernel")
     spent = f", {digits(total_us)} us in all" if total_us else ""
     return Told(
         what="Counters of Nsight Compute",
-        tells=f"{counted(len(kernels), 'kernel')}{spent}. The longest: {_said(first)}.",
+        tells=f"{number}{spent}. The longest: {_said(ordered[0])}.",
         record=RECORD if _HEAD.search(text) else RECORD_CSV,
         notes=tuple(f"{_said(kernel)}." for kernel in ordered[1:SHOWN]),
     )
@@ -106,11 +106,11 @@ def _said(kernel: KernelCounters) -> str:
     ]
     most = max(compute or 0.0, memory or 0.0)
     bound = "latency" if most < NEAR_PEAK_SHARE else "compute" if most == compute else "memory"
-    said = [f"{digits(kernel.duration_ns / NS_PER_US)} us"] if kernel.duration_ns else []
-    said.append(f"{bound}-bound ({', '.join(shares)} of peak)" if shares else "without its peaks")
-    said += [
-        f"{share:.0%} of its cycles waiting for {reason}" for reason, share in kernel.stalls[:1]
-    ]
+    facts = [f"{digits(kernel.duration_ns / NS_PER_US)} us"] if kernel.duration_ns else []
+    of_peak = f"{bound}-bound ({', '.join(shares)} of peak)"
+    facts.append(of_peak if shares else "without its peaks")
+    for reason, share in kernel.stalls[:1]:
+        facts.append(f"{share:.0%} of its cycles waiting for {reason}")
     name = kernel.name.removeprefix("void ")
     shown = name if len(name) <= LONG_NAME else f"{name[:LONG_NAME]}…"
-    return f"{', '.join(said)}: {shown}"
+    return f"{', '.join(facts)}: {shown}"

@@ -207,8 +207,8 @@ def _of_microbatches(forward: I64, before: I32) -> I64:
     loss that is calculated between two sends of gradients is no microbatch of its own. All of them,
     where receives do not tell."""
     first = np.unique(np.searchsorted(forward, before))
-    told = len(first) == len(before) and first[-1:].max(initial=-1) < len(forward)
-    return forward[first] if told else forward
+    first = first[first < len(forward)]
+    return forward[first] if len(first) == len(before) else forward
 
 
 def _counted(worker: _Worker, steps: I32 | I64) -> I64:
