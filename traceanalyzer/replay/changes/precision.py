@@ -8,21 +8,20 @@ product, which casts it."""
 
 import math
 import re
-from collections.abc import Sequence
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import Groups, at, isin_few
+from traceanalyzer.analysis.algebra import isin_few
 from traceanalyzer.analysis.groups.bounds import which_undersized
 from traceanalyzer.analysis.joined.backward import made_by
 from traceanalyzer.analysis.joined.joined import Joined
-from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.roofline.bounds import NO
 from traceanalyzer.analysis.roofline.op_models import Precision
-from traceanalyzer.analysis.roofline.op_models.tensors import Shape, Tensor, tensors_of
+from traceanalyzer.analysis.roofline.op_models.tensors import Shape
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.base import NS_PER_S
-from traceanalyzer.replay.patterns.named import kernels_named, operators_named
+from traceanalyzer.replay.changes.casts import NARROW, with_casts
+from traceanalyzer.replay.patterns.named import kernels_named
 from traceanalyzer.replay.patterns.operators import Operator, is_shared, operators
 from traceanalyzer.replay.tape import Tape, parametric
 from traceanalyzer.trace import F64, I64, Bool
@@ -33,9 +32,6 @@ and bf16)."""
 HALF = 0.5  # what is left of the traffic of fp32 tensors in 16 bits
 CAST_SHARE = 0.1
 """What autocast's casts of weights and activations add to the products they are for."""
-CASTS = 1
-"""Launches that autocast adds for each product, forward and backward: with one, programs whose host
-is the limit become as much longer as a stopwatch says (by 15 and 21 %, timed 17 and 20 %)."""
 OF_BANDWIDTH = 0.6
 """Share of the memory's bandwidth from which on a kernel is limited by it. One that reaches less
 waits for something else, and moves half the bytes hardly faster."""
@@ -53,8 +49,6 @@ MOVES_DATA = re.compile(r"\bat::native::.*(elementwise|reduce)_kernel<")
 NAMED_FLOATS = re.compile(MOVES_DATA.pattern + r".*\bfloat\b")
 NAMED_NARROW = re.compile(r"Half|BFloat16|bf16|_f16|fp16")
 WIDE = (Precision.FP32, Precision.TF32)
-NARROW = (Precision.FP16, Precision.BF16)
-COPY = re.compile(r"^aten::copy_$")
 LONGEST_SMALL_NS = 5_000  # a kernel under this is hardly limited by traffic
 
 
@@ -217,43 +211,6 @@ def _named_wide(tape: Tape) -> Bool:
     named = kernels_named(tape, NAMED_TF32) | kernels_named(tape, NAMED_ORDINARY)
     unknown = tape.source.roofline.precision[tape.row] == Precision.UNKNOWN
     return named & unknown & tape.compute
-
-
-def with_casts(tape: Tape, products: Bool) -> Tape:
-    """The host also launches casts for these products, as often as it launches the products."""
-    usual = int(tape.median_dispatch_ns)
-    return tape.with_dispatch(tape.dispatch + tape.events_of(products) * CASTS * usual)
-
-
-def without_casts(tape: Tape) -> Tape:
-    """All tensors are in fp32: none is cast from it to 16 bits, or back."""
-    source = tape.source
-    launching = source.joined.launch_node[tape.row]
-    operator = at(source.linked.tree.operator, launching, -1)
-    return tape.without_launches(tape.compute & at(_casting(source.linked), operator, False))
-
-
-def _casting(linked: Linked) -> Bool:
-    """Nodes of the host tree that copy a tensor of fp32 to one of 16 bits, or the other way."""
-    ranges = linked.trace.host_ranges
-    copies = operators_named(linked, COPY)
-    rows = linked.tree.row[copies]
-    shapes, dtypes = ranges.shapes[rows], ranges.dtypes[rows]
-    groups = Groups.of(shapes, dtypes)
-    text = linked.trace.text
-    casts = [
-        _are_cast(tensors_of(text(int(shapes[row])), text(int(dtypes[row]))))
-        for row in groups.first
-    ]
-    found = np.zeros(len(copies), bool)
-    found[copies] = np.array(casts, bool)[groups.index]
-    return found
-
-
-def _are_cast(tensors: Sequence[Tensor]) -> bool:
-    """Whether the first two tensors, of a copy, are in fp32 and in 16 bits."""
-    formats = {tensor.dtype.precision for tensor in tensors[:2]}
-    return Precision.FP32 in formats and bool(formats.intersection(NARROW))
 
 
 def fp32_products(tape: Tape) -> Bool:

@@ -14,8 +14,8 @@ from traceanalyzer.analysis.roofline.op_models.tensors import ElementKind, Shape
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.base import dataclass
 from traceanalyzer.replay.patterns.operators import Operator, operators
+from traceanalyzer.replay.patterns.parameters import CONVOLUTION, Parameters, parameters_of
 from traceanalyzer.replay.tape import within_optimizer
-from traceanalyzer.replay.unmade.parameters import CONVOLUTION, Parameters, parameters_of
 from traceanalyzer.replay.unmade.question import QuestionError
 from traceanalyzer.trace import I64
 

@@ -10,16 +10,14 @@ import numpy as np
 from traceanalyzer.analysis.algebra import isin_few
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.base import NS_PER_S, dataclass
+from traceanalyzer.replay.changes.casts import NARROW, with_casts, without_casts
 from traceanalyzer.replay.changes.precision import (
     CAST_SHARE,
     INDEXING,
     LONGEST_SMALL_NS,
-    NARROW,
     OF_BANDWIDTH,
     WIDE,
     kept_in_fp32,
-    with_casts,
-    without_casts,
 )
 from traceanalyzer.replay.patterns.named import kernels_named
 from traceanalyzer.replay.tape import Tape

@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 
 from traceanalyzer.base import dataclass
+from traceanalyzer.replay.patterns.parameters import parameters_of
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.replay.unmade.curve import GpuLimits, limits_on, on_gpu_ns, resized_ns
 from traceanalyzer.replay.unmade.formats import in_format
-from traceanalyzer.replay.unmade.parameters import parameters_of
 from traceanalyzer.replay.unmade.ranks import on_ranks
 from traceanalyzer.replay.unmade.resized import Resizer, Sizes
 from traceanalyzer.replay.unmade.sorted_gradients import with_sorted_gradients

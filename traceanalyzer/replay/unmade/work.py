@@ -16,8 +16,8 @@ from traceanalyzer.analysis.roofline.op_models.call import Call, Work
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs, parse_values
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.base import dataclass
+from traceanalyzer.replay.patterns.parameters import OF_LISTS
 from traceanalyzer.replay.tape import Tape
-from traceanalyzer.replay.unmade.parameters import OF_LISTS
 from traceanalyzer.replay.unmade.question import QuestionError
 from traceanalyzer.replay.unmade.resized import Resizer
 from traceanalyzer.trace import F64, I32, I64, Bool, CopyKind

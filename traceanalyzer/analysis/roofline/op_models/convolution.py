@@ -65,6 +65,15 @@ RESULT_BY_VALUES = frozenset(
 BILINEAR_FLOPS = 7.0  # three interpolations of a product and an add each, and a difference
 
 
+def result_shape(call: Call) -> tuple[int, ...]:
+    """The result's shape of a convolution whose values were recorded."""
+    name = call.name.rpartition("::")[2]
+    arguments = next(one for names, one in COMPOSITE.items() if name in names.split())
+    flag = arguments.transposed
+    transposed = flag if isinstance(flag, bool) else call.flag(flag)
+    return _result_shape(call, arguments, call.tensor(0), call.tensor(1), transposed=transposed)
+
+
 def convolution_forward(call: Call, arguments: ConvolutionArguments) -> Work:
     """Of a convolution whose arguments stand at these positions."""
     x = call.tensor(0)

@@ -1,0 +1,126 @@
+"""Casts between fp32 and 16 bits: those that autocast would add, on the host, and those that were
+recorded, which are gone in fp32."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra import Groups, at, texts_where
+from traceanalyzer.analysis.joined.backward import forward_makers, is_autograd
+from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.roofline.op_models import Precision
+from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, tensors_of
+from traceanalyzer.replay.patterns.autocast import autocasts
+from traceanalyzer.replay.patterns.named import operators_named
+from traceanalyzer.replay.tape import Tape
+from traceanalyzer.trace import F64, I64, Bool
+
+OF_USUAL = 0.5
+"""What the launch of a cast takes of the host's usual time between two: no line of Python calls it.
+Four programs whose host was the limit, timed in fp32 and under autocast: 0.2 to 1.4, in the median
+0.5."""
+OF_PRODUCT = 2
+"""Casts for each product, forward and backward, where operators were not recorded: 1.0 to 2.8 in
+twenty programs."""
+NARROW = (Precision.FP16, Precision.BF16)
+COPY = re.compile(r"^aten::copy_$")
+CASTS = re.compile(
+    r"^aten::(to|_to_copy|copy_)$|^autograd::engine::evaluate_function: ToCopyBackward0$"
+)
+"""All that the host does for a cast, or for its gradient."""
+
+
+def with_casts(tape: Tape, products: Bool) -> Tape:
+    """The host also launches the casts of autocast, where these products are in 16 bits."""
+    count = _casts_before(tape)
+    usual = OF_USUAL * tape.median_dispatch_ns
+    if count.any():
+        return tape.with_dispatch(tape.dispatch + usual * count)
+    return tape.with_dispatch(tape.dispatch + usual * OF_PRODUCT * tape.events_of(products))
+
+
+def _casts_before(tape: Tape) -> F64:
+    """How many casts autocast adds before each event: none for an operator that was recorded with
+    them."""
+    linked = tape.source.linked
+    tree = linked.tree
+    casts = tape.source.memo(autocasts)
+    count = np.zeros(len(tape.dispatch) + 1)
+    nodes = np.flatnonzero((casts.forward + casts.backward)[:-1])
+    nodes = nodes[tree.subtree_sum(linked.memo(_casting), nodes) == 0]
+    np.add.at(count, _first_event(tape, tree.start[nodes]), casts.forward[nodes])
+    makers, gradients = _gradients(tape, nodes)
+    np.add.at(count, _first_event(tape, tree.start[gradients]), casts.backward[makers])
+    return count[:-1]
+
+
+def _first_event(tape: Tape, times: I64) -> I64:
+    """The first event at each of these times or after it; one after the last where it is not part
+    of the tape."""
+    called = tape.source.trace.api_calls.start[tape.call]
+    led = (tape.dispatch + tape.work + tape.loading + tape.profiling)[0]
+    within = times >= called[0] - led
+    return np.where(within, np.searchsorted(called, times), len(called))
+
+
+def _gradients(tape: Tape, operators: I64) -> tuple[I64, I64]:
+    """The operators of these that have a gradient, and the first autograd node of each, as nodes
+    of the host tree."""
+    linked = tape.source.linked
+    tree = linked.tree
+    chosen = np.zeros(len(tree.start), bool)
+    chosen[operators] = True
+    autograd = np.flatnonzero(tree.of_ranges(is_autograd(linked), False))
+    maker = at(tree.innermost(chosen), at(forward_makers(linked), autograd, -1), -1)
+    autograd = autograd[maker >= 0]
+    makers, first = np.unique(maker[maker >= 0], return_index=True)
+    return makers.astype(np.int64), autograd[first]
+
+
+def without_casts(tape: Tape) -> Tape:
+    """All tensors are in fp32: none is cast from it to 16 bits, or back. What the host does before a
+    cast, as lines of Python that call the operator that it is for, stays."""
+    source = tape.source
+    casting = source.linked.memo(_casting)
+    launching = source.joined.launch_node[tape.row]
+    operator = at(source.linked.tree.operator, launching, -1)
+    gone = tape.compute & at(casting, operator, False)
+    alone = tape.events_of_only(gone)
+    left = 1.0 - tape.share_within_ranges(_ranges_of(source.linked, casting))
+    silent = replace(tape.without(gone), waits=tape.waits & ~alone)
+    return silent.with_dispatch(tape.dispatch * left)
+
+
+def _ranges_of(linked: Linked, casting: Bool) -> Bool:
+    """Which host ranges are there for nothing but these casts, nodes of the host tree."""
+    tree = linked.tree
+    nodes = np.flatnonzero(tree.named(texts_where(linked.trace.strings, CASTS.match)))
+    nodes = nodes[tree.subtree_sum(casting, nodes) > 0]
+    ranges = np.zeros(len(linked.trace.host_ranges.start), bool)
+    ranges[tree.row[nodes]] = True
+    return ranges
+
+
+def _casting(linked: Linked) -> Bool:
+    """Nodes of the host tree that copy a tensor of fp32 to one of 16 bits, or the other way."""
+    ranges = linked.trace.host_ranges
+    copies = operators_named(linked, COPY)
+    rows = linked.tree.row[copies]
+    shapes, dtypes = ranges.shapes[rows], ranges.dtypes[rows]
+    groups = Groups.of(shapes, dtypes)
+    text = linked.trace.text
+    casts = [
+        _are_cast(tensors_of(text(int(shapes[row])), text(int(dtypes[row]))))
+        for row in groups.first
+    ]
+    found = np.zeros(len(copies), bool)
+    found[copies] = np.array(casts, bool)[groups.index]
+    return found
+
+
+def _are_cast(tensors: Sequence[Tensor]) -> bool:
+    """Whether the first two tensors, of a copy, are in fp32 and in 16 bits."""
+    formats = {tensor.dtype.precision for tensor in tensors[:2]}
+    return Precision.FP32 in formats and bool(formats.intersection(NARROW))
