@@ -20,67 +20,84 @@ from benchmarks.predict.program import (
 WORDS = n(32000, 500)
 
 
-def gpt2() -> transformers.GPT2LMHeadModel:
-    """A GPT-2 of 8 layers."""
-    size = n(768, 64)
+def gpt2(size: int, layers: int, heads: int) -> transformers.GPT2LMHeadModel:
+    """A GPT-2."""
     config = transformers.GPT2Config(
         vocab_size=WORDS,
         bos_token_id=None,
         eos_token_id=None,
         n_positions=2048,
         n_embd=size,
-        n_layer=n(8, 2),
-        n_head=n(12, 4),
+        n_layer=layers,
+        n_head=heads,
     )
     return transformers.GPT2LMHeadModel(config).to(DEVICE)
+
+
+def small_gpt2() -> transformers.GPT2LMHeadModel:
+    """A GPT-2 of 8 layers."""
+    return gpt2(n(768, 64), layers=n(8, 2), heads=n(12, 4))
 
 
 @program(Setting(8, 512), batch=(2, 32), length=(256, 1024), both=((16, 1024),))
 def gpt2_train(setting: Setting) -> Step:
     """GPT-2 trains."""
-    model = gpt2()
+    model = small_gpt2()
     x = tokens(setting, WORDS)
     return train(model, lambda: model(input_ids=x, labels=x).loss, setting)
 
 
-def llama(size: int, key_value_heads: int, positions: int) -> transformers.LlamaForCausalLM:
-    """A Llama of 8 layers."""
+def llama(
+    size: int, inner: int, layers: int, heads: tuple[int, int], positions: int
+) -> transformers.LlamaForCausalLM:
+    """A Llama; `heads`: of queries, and of keys and values."""
     config = transformers.LlamaConfig(
         vocab_size=WORDS,
         hidden_size=size,
-        intermediate_size=size * 3,
-        num_hidden_layers=n(8, 2),
-        num_attention_heads=n(16, 4),
-        num_key_value_heads=key_value_heads,
+        intermediate_size=inner,
+        num_hidden_layers=layers,
+        num_attention_heads=heads[0],
+        num_key_value_heads=heads[1],
         max_position_embeddings=positions,
     )
     return transformers.LlamaForCausalLM(config)
 
 
+def small_llama(size: int, key_value_heads: int, positions: int) -> transformers.LlamaForCausalLM:
+    """A Llama of 8 layers."""
+    heads = (n(16, 4), key_value_heads)
+    return llama(size, size * 3, layers=n(8, 2), heads=heads, positions=positions)
+
+
 @program(Setting(4, 1024), batch=(1, 2, 16), length=(512, 2048))
 def llama_train(setting: Setting) -> Step:
     """A Llama with grouped queries trains."""
-    model = llama(n(1024, 64), n(4, 2), positions=4096).to(DEVICE)
+    model = small_llama(n(1024, 64), n(4, 2), positions=4096).to(DEVICE)
     x = tokens(setting, WORDS)
     return train(model, lambda: model(input_ids=x, labels=x).loss, setting)
 
 
-def _bert(layers: int) -> nn.Module:
+def bert(size: int, inner: int, layers: int, heads: int) -> nn.Module:
+    """A BERT that fills in words."""
     config = transformers.BertConfig(
         vocab_size=WORDS,
-        hidden_size=n(768, 64),
+        hidden_size=size,
         num_hidden_layers=layers,
-        num_attention_heads=n(12, 4),
-        intermediate_size=n(3072, 128),
+        num_attention_heads=heads,
+        intermediate_size=inner,
         max_position_embeddings=1024,
     )
     return transformers.BertForMaskedLM(config).to(DEVICE)
 
 
+def _small_bert(layers: int) -> nn.Module:
+    return bert(n(768, 64), n(3072, 128), layers, heads=n(12, 4))
+
+
 @program(Setting(16, 128, "fp32"), batch=(4, 64), length=(256, 512), precision=("bf16", "tf32"))
 def bert_train(setting: Setting) -> Step:
     """BERT trains in fp32."""
-    model = _bert(n(8, 2))
+    model = _small_bert(n(8, 2))
     x = tokens(setting, WORDS)
     return train(model, lambda: model(input_ids=x, labels=x).loss, setting)
 
@@ -88,25 +105,32 @@ def bert_train(setting: Setting) -> Step:
 @program(Setting(8, 128), batch=(1, 32, 128), length=(64, 512))
 def bert_serves(setting: Setting) -> Step:
     """BERT answers."""
-    model = _bert(n(12, 2)).eval().to(torch.bfloat16)
+    model = _small_bert(n(12, 2)).eval().to(torch.bfloat16)
     x = tokens(setting, WORDS)
     return serve(lambda: model(input_ids=x).logits, setting)
 
 
-@program(Setting(8, 256), batch=(2, 32), length=(128, 512))
-def t5_train(setting: Setting) -> Step:
-    """T5 trains, its attention written out."""
+def t5(
+    size: int, inner: int, layers: int, heads: int, *, dropout: float
+) -> transformers.T5ForConditionalGeneration:
+    """A T5, its attention written out."""
     config = transformers.T5Config(
         vocab_size=WORDS,
-        d_model=n(512, 64),
+        d_model=size,
         d_kv=n(64, 16),
-        d_ff=n(2048, 128),
-        num_layers=n(6, 2),
-        num_heads=n(8, 4),
-        dropout_rate=0.0,
+        d_ff=inner,
+        num_layers=layers,
+        num_heads=heads,
+        dropout_rate=dropout,
         decoder_start_token_id=0,
     )
-    model = transformers.T5ForConditionalGeneration(config).to(DEVICE)
+    return transformers.T5ForConditionalGeneration(config).to(DEVICE)
+
+
+@program(Setting(8, 256), batch=(2, 32), length=(128, 512))
+def t5_train(setting: Setting) -> Step:
+    """T5 trains."""
+    model = t5(n(512, 64), n(2048, 128), layers=n(6, 2), heads=n(8, 4), dropout=0.0)
     x = tokens(setting, WORDS)
     return train(model, lambda: model(input_ids=x, labels=x).loss, setting)
 
@@ -114,7 +138,7 @@ def t5_train(setting: Setting) -> Step:
 @program(Setting(8, 1024), batch=(1, 32, 128), length=(256, 4096))
 def llama_decodes(setting: Setting) -> Step:
     """A Llama takes one token for each sequence, with a cache of as many as `length`."""
-    model = llama(n(2048, 64), n(8, 2), positions=8192).eval().to(DEVICE, torch.bfloat16)
+    model = small_llama(n(2048, 64), n(8, 2), positions=8192).eval().to(DEVICE, torch.bfloat16)
     config = model.config
     heads = config.num_key_value_heads
     width = config.hidden_size // config.num_attention_heads

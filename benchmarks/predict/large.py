@@ -5,6 +5,7 @@ import transformers
 from torch import nn
 from torch.nn import functional
 
+from benchmarks.predict.language import WORDS, bert, gpt2, llama, t5
 from benchmarks.predict.others import SIDE, Unet, timm_model, torchvision_model, trains_on_images
 from benchmarks.predict.program import (
     DEVICE,
@@ -20,38 +21,19 @@ from benchmarks.predict.program import (
     train,
 )
 
-WORDS = n(32000, 500)
-
 
 @program(Setting(16, 1024), batch=(8, 32), length=(512, 2048))
 def gpt2_medium_train(setting: Setting) -> Step:
     """GPT-2 medium trains."""
-    config = transformers.GPT2Config(
-        vocab_size=WORDS,
-        bos_token_id=None,
-        eos_token_id=None,
-        n_positions=2048,
-        n_embd=n(1024, 64),
-        n_layer=n(24, 2),
-        n_head=n(16, 4),
-    )
-    model = transformers.GPT2LMHeadModel(config).to(DEVICE)
+    model = gpt2(n(1024, 64), layers=n(24, 2), heads=n(16, 4))
     x = tokens(setting, WORDS)
     return train(model, lambda: model(input_ids=x, labels=x).loss, setting)
 
 
 def _llama_1b() -> nn.Module:
     """A Llama of 16 layers of 2,048."""
-    config = transformers.LlamaConfig(
-        vocab_size=WORDS,
-        hidden_size=n(2048, 64),
-        intermediate_size=n(5632, 128),
-        num_hidden_layers=n(16, 2),
-        num_attention_heads=n(32, 4),
-        num_key_value_heads=n(8, 2),
-        max_position_embeddings=8192,
-    )
-    return transformers.LlamaForCausalLM(config)
+    heads = (n(32, 4), n(8, 2))
+    return llama(n(2048, 64), n(5632, 128), layers=n(16, 2), heads=heads, positions=8192)
 
 
 @program(Setting(4, 2048), batch=(2, 8), length=(1024, 4096))
@@ -73,15 +55,7 @@ def llama_1b_reads(setting: Setting) -> Step:
 @program(Setting(32, 512), batch=(16, 64), length=(256, 1024))
 def bert_large_train(setting: Setting) -> Step:
     """BERT large trains."""
-    config = transformers.BertConfig(
-        vocab_size=WORDS,
-        hidden_size=n(1024, 64),
-        num_hidden_layers=n(24, 2),
-        num_attention_heads=n(16, 4),
-        intermediate_size=n(4096, 128),
-        max_position_embeddings=1024,
-    )
-    model = transformers.BertForMaskedLM(config).to(DEVICE)
+    model = bert(n(1024, 64), n(4096, 128), layers=n(24, 2), heads=n(16, 4))
     x = tokens(setting, WORDS)
     return train(model, lambda: model(input_ids=x, labels=x).loss, setting)
 
@@ -89,16 +63,7 @@ def bert_large_train(setting: Setting) -> Step:
 @program(Setting(64, 512), batch=(32, 96), length=(256, 768))
 def t5_base_train(setting: Setting) -> Step:
     """T5 base trains."""
-    config = transformers.T5Config(
-        vocab_size=WORDS,
-        d_model=n(768, 64),
-        d_kv=n(64, 16),
-        d_ff=n(3072, 128),
-        num_layers=n(12, 2),
-        num_heads=n(12, 4),
-        decoder_start_token_id=0,
-    )
-    model = transformers.T5ForConditionalGeneration(config).to(DEVICE)
+    model = t5(n(768, 64), n(3072, 128), layers=n(12, 2), heads=n(12, 4), dropout=0.1)
     x = tokens(setting, WORDS)
     return train(model, lambda: model(input_ids=x, labels=x).loss, setting)
 

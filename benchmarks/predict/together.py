@@ -7,8 +7,7 @@ from torch import distributed, nn
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn import functional
 
-from benchmarks.predict.language import WORDS, llama
-from benchmarks.predict.language import gpt2 as make_gpt2
+from benchmarks.predict.language import WORDS, small_gpt2, small_llama
 from benchmarks.predict.program import (
     DEVICE,
     Program,
@@ -32,7 +31,7 @@ def _exchanging(model: nn.Module, setting: Setting) -> nn.Module:
 
 
 def _gpt2(setting: Setting) -> Step:
-    model = _exchanging(make_gpt2(), setting)
+    model = _exchanging(small_gpt2(), setting)
     x = tokens(setting, WORDS)
     return train(model, lambda: model(input_ids=x, labels=x).loss, setting)
 
@@ -93,7 +92,7 @@ def wide_on_two(setting: Setting) -> Step:
 @program(Setting(4, 1024, "fp32", ranks=2), batch=(1, 16), length=(2048,))
 def llama_on_two(setting: Setting) -> Step:
     """A Llama trains, its parameters sharded (FSDP2), its layers in bf16."""
-    model = llama(n(1024, 64), n(4, 2), positions=4096).to(DEVICE)
+    model = small_llama(n(1024, 64), n(4, 2), positions=4096).to(DEVICE)
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     mesh = distributed.init_device_mesh(DEVICE, (setting.ranks,))
     for layer in model.model.layers:
