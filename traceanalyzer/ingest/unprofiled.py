@@ -4,7 +4,7 @@ and a light recording of a few steps (`light.rank{N}.json.gz`); docs/inputs.md h
 import re
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import msgspec
 import numpy as np
@@ -14,7 +14,7 @@ from traceanalyzer.ingest.columns import looked_up
 from traceanalyzer.ingest.detect import detect
 from traceanalyzer.ingest.side_files import decoded, is_number, items, mapping
 from traceanalyzer.ingest.stream import head_of
-from traceanalyzer.trace import I64, LightRecording, Stopwatch, Trace
+from traceanalyzer.trace import I64, AllocatorCalls, LightRecording, Stopwatch, Trace
 
 SHORTEST_MS = 1e-3  # no step takes less than a microsecond or more than a week
 LONGEST_MS = 7 * 86_400e3
@@ -33,6 +33,14 @@ STEADY_SHARE = 0.05
 LEAST_SERIES = 10
 OF_STEPS = (0.05, 0.95)
 """From this many unsteady steps on, a range is printed: between these quantiles of them."""
+ALLOCATOR_CALLS = (
+    "num_device_alloc",
+    "num_device_free",
+    "num_alloc_retries",
+    "num_sync_all_streams",
+)
+"""What PyTorch's allocator counts, in the order of `AllocatorCalls`."""
+MOST_CALLS = 10**12  # of a counter; more is damage
 _STEP_ENDS = re.compile(rb'"traceanalyzer_light"\s*:\s*(\{[^{}]{0,100000}\})')
 _UNIT = re.compile(rb'"traceanalyzer_step"\s*:\s*("(?:[^"\\]|\\.){0,1000}")')
 
@@ -66,6 +74,7 @@ def stopwatch_of(values: dict[str, Any]) -> Stopwatch | None:
         eager_reach_ns=_eager_reach(values, step_ns),
         loader_ns=_loader(values),
         host_ns=_ns(mapping(values.get("host_ms")).get("min")) if on_device else None,
+        allocator=_allocator(values),
     )
 
 
@@ -78,6 +87,20 @@ def _eager_reach(values: dict[str, Any], step_ns: int) -> int:
         return max(high - low, 0) // 2
     share = 0.0 if values.get("eager_steady") is True else ROUGHLY_SHARE
     return round(max(share, STEADY_SHARE) * (_ns(values.get("eager_step_ms")) or step_ns))
+
+
+def _allocator(values: dict[str, Any]) -> AllocatorCalls | None:
+    """The allocator's calls in a step; None where one of them, or the number of steps, is missing."""
+    counted = mapping(values.get("allocator"))
+    steps = values.get("timed_steps")
+    calls = list(filter(_is_count, (counted.get(name) for name in ALLOCATOR_CALLS)))
+    if not is_number(steps) or steps < 1 or len(calls) < len(ALLOCATOR_CALLS):
+        return None
+    return AllocatorCalls(*(float(count) / steps for count in calls))
+
+
+def _is_count(value: Any) -> TypeGuard[float]:
+    return is_number(value) and 0 <= value <= MOST_CALLS
 
 
 def _loader(values: dict[str, Any]) -> int | None:

@@ -14,6 +14,7 @@ Conventions
 # isort: off
 
 from traceanalyzer.trace.circumstances import (
+    AllocatorCalls,
     Ceilings,
     Collected,
     Condition,
@@ -81,6 +82,7 @@ __all__ = [
     "I32",
     "I64",
     "U8",
+    "AllocatorCalls",
     "ApiCalls",
     "Bool",
     "Ceilings",

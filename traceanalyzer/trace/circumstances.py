@@ -197,6 +197,16 @@ class Ceilings:
 
 
 @dataclass(frozen=True)
+class AllocatorCalls:
+    """What PyTorch's allocator did in a timed step, in the mean."""
+
+    allocated: float  # pieces of memory asked of the device
+    freed: float  # pieces given back to it
+    retries: float  # times that it gave all back that was free, to ask again
+    emptied: float  # times that it waited for all streams, as to empty its cache
+
+
+@dataclass(frozen=True)
 class Stopwatch:
     """Steps of the same process timed without a profiler, just before the recording."""
 
@@ -224,6 +234,8 @@ class Stopwatch:
     host_ns: int | None = None
     """The shortest step by the host's clock: the first ones after the device was waited for are
     issued ahead of it. None without a device's clock, by which alone that can be told."""
+    # None where the allocator was not asked, or does not count
+    allocator: AllocatorCalls | None = None
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ RULES: tuple[Callable[[Measurements, Bool], Iterator[Draft]], ...] = (
     idle.input_wait,
     host_causes.new_shapes,
     host_causes.host_causes,
+    host_causes.counted_allocations,
     idle.host_work,
     communication.exposed_communication,
     transfer.exposed_copies,

@@ -19,6 +19,9 @@ from traceanalyzer.trace import Bool
 
 BASIS = "this idle time gone, an upper bound"
 ONCE = "this idle time gone, an upper bound; the program's start alone may have it"
+LEAST_CALLS = 1.0
+"""Pieces of memory that are allocated or freed a step, from which on a step does so each time. Steps
+whose shapes stay ask for none once they have run a few times."""
 CUDNN_BENCHMARK = "cudnn.benchmark"
 """The condition that says whether each new convolution is tried with all algorithms, or a heuristic
 is asked."""
@@ -83,6 +86,29 @@ def host_causes(m: Measurements, _free: Bool) -> Iterator[Draft]:
         alone = detail in SCENARIOS
         remedy = Proposal(said(cause.id), cause.basis, scenario, name=cause.remedy, alone=alone)
         yield finding(cause.id, "idle.host", idle, evidence, [remedy])
+
+
+def counted_allocations(m: Measurements, _free: Bool) -> Iterator[Draft]:
+    """Memory that PyTorch's allocator asked of the device, or gave back, in each timed step, where the
+    recorded steps have no idle time in such calls: what it takes is then not known."""
+    stopwatch = m.trace.stopwatch
+    calls = None if stopwatch is None else stopwatch.allocator
+    if calls is None or calls.allocated + calls.freed < LEAST_CALLS:
+        return
+    if m.causes is not None and detail_ms(m.causes, IdleDetail.ALLOCATION) > 0:
+        return
+    moved = f"{calls.allocated:.1f} allocated, {calls.freed:.1f} freed"
+    each = "a timed step, as PyTorch's allocator counts"
+    evidence = [
+        Evidence("pieces of device memory", moved, "", each),
+        Evidence("the allocator waited for all streams", calls.emptied, "times", "a timed step"),
+        Evidence("the allocator emptied its cache to ask again", calls.retries, "times", each),
+    ]
+    basis = "what these calls take is not in the recording"
+    once = Proposal(
+        said("allocation", "counted"), basis, name="avoid_allocations", bound=True, alone=True
+    )
+    yield finding("allocation", "idle.host", None, evidence, [once])
 
 
 def lost_kernels(m: Measurements, _free: Bool) -> Iterator[Draft]:
