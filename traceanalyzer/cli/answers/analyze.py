@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -16,6 +16,8 @@ from traceanalyzer.cli.scope import Scope, amount_options, selection_options
 
 if TYPE_CHECKING:
     from traceanalyzer.diagnosis.question import Query
+    from traceanalyzer.report.compile.strip import CompileReport
+    from traceanalyzer.report.html import Details
     from traceanalyzer.report.model import Report
     from traceanalyzer.trace import Run
     from traceanalyzer.trace.compile_log import CompileLog
@@ -84,55 +86,73 @@ def analyze(
         emit(page, output)
         return
     from traceanalyzer.diagnosis.question import Query
-    from traceanalyzer.report.kept_report import kept_report
-    from traceanalyzer.report.model import PAGE_ROWS, TOP_ROWS
     from traceanalyzer.report.page import ReportPage
 
-    if full or output.format == "html":
+    if store is None and (full or output.format == "html"):
         from traceanalyzer.cli.answers.by_content import memory_page
 
         of_memory = memory_page(run, hidden, full=full or output.file is not None)
-        if of_memory is not None and store is None:
+        if of_memory is not None:
             emit(of_memory, output)
             return
-    recordings_read = [trace.path for trace in (*run.traces, *run.logs)]
-    # Its texts are the program's own: none of it is in a report that is to be published or cut to a
-    # size.
-    own = hidden is not None or max_chars is not None or is_quiet()
-    run, logs = _with_logs(run, recordings_read, leave_out=own)
-    asked = Query(run, *scope)
+    files_read = [trace.path for trace in (*run.traces, *run.logs)]
+    # The texts of a log are the program's own: none of them is in a report that is to be published
+    # or cut to a size.
+    leave_out = hidden is not None or max_chars is not None or is_quiet()
+    run, logs = _with_logs(run, files_read, leave_out=leave_out)
+    query = Query(run, *scope)
     with working("Analyzing"):
-        report = kept_report(asked, top or (PAGE_ROWS if output.format == "html" else TOP_ROWS))
-        details = None
-        if logs:
-            from traceanalyzer.report.compile.build import compile_part
-            from traceanalyzer.report.compile.figures import with_compile
-
-            report = with_compile(report, logs)
-        if output.format in PICTURED:
-            from traceanalyzer.report.html import Details
-
-            details = Details.of(asked.measured, logs)
-        if output.format != "terminal":
-            from traceanalyzer.report.parts.hashed import hashed
-
-            report = hashed(report)
-    compiled = compile_part(logs, asked.measured) if logs else None
+        report, details, compiled = _answer(query, logs, output.format, top)
     report, (details, compiled) = cleaned_with(report, (details, compiled), hidden)
     in_full = full or (output.file is not None and output.format != "markdown")
     report_page = ReportPage(report, details, in_full, max_chars, is_quiet(), compiled)
     with emitted(report_page, output):
         if store is not None:
-            _store(store, report, tags, recordings_read, str(scope.selection))
-    if asked.is_measured and pattern is None:
-        _leave_answers(paths, asked)
+            _store(store, report, tags, files_read, str(scope.selection))
+    if query.is_measured and pattern is None:
+        _leave_answers(paths, query)
+
+
+class _Answer(NamedTuple):
+    """A report, and what is shown with it."""
+
+    report: "Report"
+    details: "Details | None"  # what a page or a picture draws beyond the report
+    compiled: "CompileReport | None"  # what the logs of torch.compile say
+
+
+def _answer(
+    query: "Query", logs: "Sequence[CompileLog]", output_format: str, top: int | None
+) -> _Answer:
+    """The answer in this format, of so many rows a table."""
+    from traceanalyzer.report.kept_report import kept_report
+    from traceanalyzer.report.model import PAGE_ROWS, TOP_ROWS
+
+    report = kept_report(query, top or (PAGE_ROWS if output_format == "html" else TOP_ROWS))
+    details = None
+    compiled = None
+    if logs:
+        from traceanalyzer.report.compile.build import compile_part
+        from traceanalyzer.report.compile.figures import with_compile
+
+        report = with_compile(report, logs)
+        compiled = compile_part(logs, query.measured)
+    if output_format in PICTURED:
+        from traceanalyzer.report.html import Details
+
+        details = Details.of(query.measured, logs)
+    if output_format != "terminal":
+        from traceanalyzer.report.parts.hashed import hashed
+
+        report = hashed(report)
+    return _Answer(report, details, compiled)
 
 
 def _check_together(
     output: Output, max_chars: int | None, store: Path | None, tags: dict[str, str]
 ) -> None:
-    """Before anything is read. Raises UsageError where options make no sense together, or no
-    history can be there."""
+    """Check the options before anything is read. Raises UsageError where they contradict each
+    other, and TraceAnalyzerError where no report can be stored."""
     if max_chars is not None and output.format != "markdown":
         raise click.UsageError("`--max-chars` needs `--format markdown`")
     if tags and store is None:
@@ -146,8 +166,8 @@ def _check_together(
 def _with_logs(
     run: "Run", recordings: list[str], *, leave_out: bool
 ) -> "tuple[Run, Sequence[CompileLog]]":
-    """The run with the logs of torch.compile, given or of the capture, and these; most have none,
-    and no reader."""
+    """The run with its logs of torch.compile, and the logs: those given with it, else those of its
+    capture folder. The reader of logs is loaded only where there are some."""
     from traceanalyzer.ingest.side_files import have_compile_logs
 
     given = next((trace.compile_logs for trace in run.traces), ())
@@ -163,24 +183,25 @@ def _with_logs(
     ), given
 
 
-def _leave_answers(paths: Sequence[str], asked: "Query") -> None:
-    """Keep the rows of its tables and its predictions for the commands that print them; not of
-    recordings that something was said of, nor of sums by name, which have other tables."""
+def _leave_answers(paths: Sequence[str], query: "Query") -> None:
+    """Keep the tables and predictions in the cache, for the commands that print them. Not where
+    reading warned of something, and not of profiler tables (sums by name), which have other
+    tables."""
     from traceanalyzer.cli.io.output import has_warned
     from traceanalyzer.ingest.cache.pages import kept_page
     from traceanalyzer.report.kept_tables import keep_tables, page_of_tables
     from traceanalyzer.report.predictions.left import page_of_predictions
     from traceanalyzer.report.predictions.predicted import keep_predictions
 
-    traces = asked.run.traces
+    traces = query.run.traces
     if not traces or has_warned() or any(trace.profiler_rows for trace in traces):
         return
-    tables = page_of_tables(paths, asked.selection, asked.knowledge)
+    tables = page_of_tables(paths, query.selection, query.knowledge)
     if tables is not None and kept_page(tables) is None:
-        keep_tables(tables, asked.measured)
-    predictions = page_of_predictions(paths, asked.selection, asked.knowledge)
+        keep_tables(tables, query.measured)
+    predictions = page_of_predictions(paths, query.selection, query.knowledge)
     if predictions is not None and kept_page(predictions) is None:
-        keep_predictions(predictions, asked)
+        keep_predictions(predictions, query)
 
 
 def _store(

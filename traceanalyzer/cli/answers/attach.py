@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -96,28 +97,13 @@ def attach(
     made before."""
     from traceanalyzer.cli.io import github
     from traceanalyzer.cli.io.output import check_writable, write
-    from traceanalyzer.cli.io.reports import (
-        cleaned_with,
-        report_of_reference,
-        report_of_references,
-    )
-    from traceanalyzer.report.parts.hashed import hashed
-    from traceanalyzer.trials.saved import trials_in
 
     if publish and issue is None:
         raise click.UsageError("--publish needs --issue OWNER/REPO#N")
     if picture is not None and picture.suffix.lower() != ".svg":
         raise click.UsageError(f"--picture writes SVG, and {picture} does not end in .svg")
     check_writable(picture)
-    value = hashed(report_of_references(reports))
-    before = report_of_reference(base) if base else None
-    if before is None:
-        tried = trials_in(reports[0]) if len(reports) == 1 else None
-        value, tried = cleaned_with(value, tried, hidden)
-        text, drawn = _alone(value, max_chars, tried)
-    else:
-        names = ("base", "this") if hidden is not None else (str(base), ", ".join(reports))
-        text, drawn = _compared(*cleaned_with(before, value, hidden), names, max_chars)
+    text, drawn = _comment(reports, base, hidden, max_chars)
     if picture is not None:
         write(drawn.svg(), picture)
     if link:
@@ -127,33 +113,59 @@ def attach(
         write(f"{github.publish(issue, text)}\n", None)
         return
     write(text, None)
+    click.echo(f"traceanalyzer: nothing was published; {_how_to_publish(issue, text)}", err=True)
+
+
+def _how_to_publish(issue: "Issue | None", text: str) -> str:
+    """What makes the text a comment, for someone who has only seen it."""
+    from traceanalyzer.cli.io.github import comment_command
+
     if issue is None:
-        note = f"nothing was published; --issue OWNER/REPO#N says where these {len(text):,} characters go"
-        click.echo(f"traceanalyzer: {note}", err=True)
-    else:
-        done = f"--publish makes these {len(text):,} characters a comment on {issue.url}"
-        command = shlex.join(github.comment_command(issue))
-        note = f"nothing was published; {done} ({command}), or edits the one that it made before"
-        click.echo(f"traceanalyzer: {note}", err=True)
+        return f"--issue OWNER/REPO#N says where these {len(text):,} characters go"
+    done = f"--publish makes these {len(text):,} characters a comment on {issue.url}"
+    command = shlex.join(comment_command(issue))
+    return f"{done} ({command}), or edits the one that it made before"
+
+
+def _comment(
+    reports: Sequence[str], base: str | None, hidden: Hidden, max_chars: int | None
+) -> "tuple[str, Result]":
+    """The comment, and what its picture shows."""
+    from traceanalyzer.cli.io.reports import (
+        cleaned_with,
+        report_of_reference,
+        report_of_references,
+    )
+    from traceanalyzer.report.parts.hashed import hashed
+    from traceanalyzer.trials.saved import trials_in
+
+    report = hashed(report_of_references(reports))
+    if base:
+        before = report_of_reference(base)
+        names = ("base", "this") if hidden is not None else (base, ", ".join(reports))
+        return _compared(*cleaned_with(before, report, hidden), names, max_chars)
+    trials = trials_in(reports[0]) if len(reports) == 1 else None
+    report, trials = cleaned_with(report, trials, hidden)
+    return _alone(report, max_chars, trials)
 
 
 def _alone(
-    report: "Report", max_chars: int | None, tried: "SavedTrials | None"
+    report: "Report", max_chars: int | None, trials: "SavedTrials | None"
 ) -> "tuple[str, Result]":
-    """The comment on a report, which begins with what was tried, and what its picture shows."""
+    """The comment on one report, which begins with what was tried, and what its picture shows."""
     from traceanalyzer.report.markdown.issue import BRIEF, render_markdown
     from traceanalyzer.report.page import ReportPage
     from traceanalyzer.trials.saved import tried_document
 
     most = max_chars or BRIEF
-    above = "" if tried is None else f"{tried_document(tried).markdown(most).rstrip()}\n\n"
+    above = "" if trials is None else f"{tried_document(trials).markdown(most).rstrip()}\n\n"
     return above + render_markdown(report, max(most - len(above), 1)), ReportPage(report)
 
 
 def _compared(
     before: "Report", report: "Report", names: tuple[str, str], max_chars: int | None
 ) -> "tuple[str, Result]":
-    """The report, beginning with what changed."""
+    """The comment on a report, which begins with what changed, and what its picture shows."""
     from traceanalyzer.comparison.compare import compare_reports
     from traceanalyzer.comparison.document import ComparisonPage, with_comparison
     from traceanalyzer.report.markdown.issue import BRIEF

@@ -1,5 +1,6 @@
 """`traceanalyzer compare`."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -11,7 +12,8 @@ from traceanalyzer.cli.options import Hidden, Pair, command
 from traceanalyzer.cli.scope import Scope, selection_options
 
 if TYPE_CHECKING:
-    from traceanalyzer.comparison.document import Several
+    from traceanalyzer.cli.io.sides import ReadSide
+    from traceanalyzer.comparison.document import ComparisonPage, Several
     from traceanalyzer.report.document import Section
 
 
@@ -47,11 +49,8 @@ def compare(
 ) -> None:
     """Say what changed in the step time from A to B, and where it came from."""
     from traceanalyzer.cli.io.output import emit
-    from traceanalyzer.cli.io.reports import cleaned, cleaned_with
-    from traceanalyzer.cli.io.sides import runs_in, sides_of
-    from traceanalyzer.comparison.compare import compare_reports
-    from traceanalyzer.comparison.document import ComparisonPage
-    from traceanalyzer.comparison.metrics import with_amounts
+    from traceanalyzer.cli.io.reports import cleaned
+    from traceanalyzer.cli.io.sides import runs_in
     from traceanalyzer.comparison.other_kinds import compared_kinds
     from traceanalyzer.fleet.job.versus import compared_jobs
 
@@ -73,16 +72,46 @@ def compare(
             raise click.UsageError("pictures are of two recordings")
         emit(cleaned(other, hidden), output)
         return
-    sides = sides_of(names[0], names[1], *scope, drawn=output.format == "html")
-    before, after = (
-        with_amounts(one.report, samples and samples[i], tokens and tokens[i])
-        for i, one in enumerate(sides)
-    )
-    before, (after, steps) = cleaned_with(before, (after, [side.step for side in sides]), hidden)
+    sides = _sides(names, scope, samples, tokens, drawn=output.format == "html")
+    emit(_two(sides, names, hidden, full=full or output.file is not None), output)
+
+
+def _sides(
+    names: list[str],
+    scope: Scope,
+    samples: tuple[float, float] | None,
+    tokens: tuple[float, float] | None,
+    *,
+    drawn: bool,
+) -> "list[ReadSide]":
+    """Both runs, analyzed, with the samples and tokens of their steps."""
+    from traceanalyzer.cli.io.sides import sides_of
+    from traceanalyzer.comparison.metrics import with_amounts
+
+    sides = sides_of(names[0], names[1], *scope, drawn=drawn)
+    result = []
+    for i, side in enumerate(sides):
+        step_samples = samples[i] if samples else None
+        step_tokens = tokens[i] if tokens else None
+        report = with_amounts(side.report, step_samples, step_tokens)
+        result.append(side._replace(report=report))
+    return result
+
+
+def _two(
+    sides: "Sequence[ReadSide]", names: list[str], hidden: Hidden, *, full: bool
+) -> "ComparisonPage":
+    """The second run compared with the first."""
+    from traceanalyzer.cli.io.reports import cleaned_with
+    from traceanalyzer.comparison.compare import compare_reports
+    from traceanalyzer.comparison.document import ComparisonPage
+
+    before, after = (side.report for side in sides)
+    steps = [side.step for side in sides]
+    before, (after, steps) = cleaned_with(before, (after, steps), hidden)
     shown = (names[0], names[1]) if hidden is None else ("A", "B")
-    full = full or output.file is not None
     comparison = compare_reports(before, after, shown)
-    emit(ComparisonPage(comparison, steps, full, _trials(names, hidden)), output)
+    return ComparisonPage(comparison, steps, full, _trials(names, hidden))
 
 
 def _trials(names: list[str], hidden: Hidden) -> "list[Section]":

@@ -32,8 +32,8 @@ class ReadSide(NamedTuple):
 def sides_of(
     a: str, b: str, selection: "Selection", knowledge: "Knowledge", *, drawn: bool
 ) -> tuple[ReadSide, ReadSide]:
-    """What the two references name. `drawn`: with a step. Raises TraceAnalyzerError, that of A
-    first."""
+    """The two runs that are compared. `drawn`: each with a step, event by event. Raises
+    TraceAnalyzerError; where neither can be read, that of A."""
     asked = [(reference, selection, knowledge, drawn) for reference in (a, b)]
     if not _worth_a_process(a, b) or all(_is_answered(*one) for one in asked):
         return _side(*asked[0]), _side(*asked[1])
