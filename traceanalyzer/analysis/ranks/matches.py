@@ -372,45 +372,60 @@ def _on_one_clock(
     names: list[str],
     notes: list[str],
 ) -> Matches:
-    size = np.diff(first)
-    together = isin_few(calls.kind[first[:-1]], [KINDS.index(kind) for kind in SYNCHRONISING])
-    synchronous = np.repeat(together, size)
-    clocks = align_clocks(
-        [digest.epoch_ns for digest in recordings],
-        np.append(0, np.cumsum(size[together])),
-        calls.rank[synchronous],
-        calls.end[synchronous],
-    )
-    if len(size) and not clocks.comparable:
+    """The matched collectives on the clock of the first recording, in order of start; none where
+    the clocks do not agree. `first`: where the calls of each collective begin."""
+    clocks = _clocks(recordings, calls, first)
+    if len(calls.rank) and not clocks.comparable:
         notes.append(
             "Collectives were not compared across ranks: the clocks of the recordings do not agree "
             f"(ends of one collective scatter by {clocks.spread_ns / 1e6:.3g} ms)."
         )
         calls = calls.take(np.empty(0, np.int64))
         first = first[:1]
-        size = size[:0]
     offset = clocks.offset[calls.rank]
-    start = calls.start - offset
-    order = np.argsort(np.minimum.reduceat(start, first[:-1]), kind="stable")
-    parts = np.argsort(np.repeat(np.argsort(order), size), kind="stable")
-    first_call = first[:-1][order]
-    group_size = np.maximum.reduceat(calls.size, first[:-1])[order]
+    calls = calls._replace(start=calls.start - offset, end=calls.end - offset)
+    calls, first = _by_start(calls, first)
+    one_call = calls.take(first[:-1])  # of each collective: what is the same on all its ranks
     return Matches(
-        first=np.append(0, np.cumsum(size[order])),
-        rank=calls.rank[parts],
-        start=start[parts],
-        end=(calls.end - offset)[parts],
-        held=calls.held[parts] > 0,
-        ready=(start - calls.queued)[parts],
-        slowed=calls.slowed[parts],
-        row=calls.row[parts],
-        kind=calls.kind[first_call],
-        bytes=calls.bytes[first_call],
-        group=tuple(groups[group][0] or None for group in calls.group[first_call].tolist()),
-        group_size=group_size.astype(np.int64),
-        step=calls.step[first_call],
-        steady=np.logical_and.reduceat(calls.steady, first[:-1])[order],
+        first=first,
+        rank=calls.rank,
+        start=calls.start,
+        end=calls.end,
+        held=calls.held > 0,
+        ready=calls.start - calls.queued,
+        slowed=calls.slowed,
+        row=calls.row,
+        kind=one_call.kind,
+        bytes=one_call.bytes,
+        group=tuple(groups[group][0] or None for group in one_call.group.tolist()),
+        group_size=np.maximum.reduceat(calls.size, first[:-1]).astype(np.int64),
+        step=one_call.step,
+        steady=np.logical_and.reduceat(calls.steady, first[:-1]),
         steps=tuple(names),
         clocks=clocks,
         notes=tuple(notes),
     )
+
+
+def _clocks(recordings: Sequence[RankDigest], calls: _Calls, first: I64) -> Clocks:
+    """The clocks of the recordings, aligned at the ends of the collectives that synchronise."""
+    size = np.diff(first)
+    kinds = [KINDS.index(kind) for kind in SYNCHRONISING]
+    synchronises = isin_few(calls.kind[first[:-1]], kinds)
+    synchronous = np.repeat(synchronises, size)
+    return align_clocks(
+        [digest.epoch_ns for digest in recordings],
+        np.append(0, np.cumsum(size[synchronises])),
+        calls.rank[synchronous],
+        calls.end[synchronous],
+    )
+
+
+def _by_start(calls: _Calls, first: I64) -> tuple[_Calls, I64]:
+    """The collectives in order of their earliest start on any rank: their calls, and where those of
+    each begin."""
+    size = np.diff(first)
+    order = np.argsort(np.minimum.reduceat(calls.start, first[:-1]), kind="stable")
+    place = np.argsort(order)  # of each collective in that order
+    rows = np.argsort(np.repeat(place, size), kind="stable")
+    return calls.take(rows), np.append(0, np.cumsum(size[order]))

@@ -257,8 +257,8 @@ class _Times:
 
 @dataclass(frozen=True, eq=False)
 class _Sorts:
-    """The collectives of the steady state by sort, and figures of each; columns have an entry a
-    sort."""
+    """The collectives of the steady state by sort (kind, process group, message size and type),
+    and the figures of each sort; columns have an entry a sort."""
 
     timed: Timed
     calls: CollectiveCalls
@@ -280,7 +280,7 @@ class _Sorts:
 
     @cached_property
     def first(self) -> I64:
-        """The first collective of each."""
+        """The first collective of each sort."""
         return self.rows[self.groups.first]
 
     def sum(self, ns: NDArray[Any]) -> F64:
@@ -294,17 +294,18 @@ class _Sorts:
 
     @cached_property
     def exposed(self) -> F64:
-        """What of it nothing hides, ns."""
+        """Exposed time of each sort: without compute beside it, ns."""
         return self.sum(self.times.exposed)
 
     @cached_property
     def hidden(self) -> F64:
-        """What of it has compute beside it, ns."""
+        """Overlapped time of each sort: with compute beside it, ns."""
         return self.sum(self.times.hidden)
 
     @cached_property
     def transfer(self) -> F64:
-        """What of it moves data, ns; NaN where one of them is not known."""
+        """Transfer time of each sort: since the last rank arrived, ns; NaN where one of its
+        collectives was not compared with other ranks."""
         return self.sum(self.times.transfer)
 
     @cached_property
@@ -333,6 +334,7 @@ class _Sorts:
 
 
 def _row(sorts: _Sorts, sort: int) -> CollectiveStats:
+    """The row of a sort of collective."""
     calls = sorts.calls
     table = sorts.timed.trace.collectives
     steps = sorts.timed.steps.steady_count
@@ -340,14 +342,13 @@ def _row(sorts: _Sorts, sort: int) -> CollectiveStats:
     metadata = int(calls.metadata[first])
     size = int(calls.bytes[first])
     device = int(calls.device[first])
-    kind = KINDS[calls.kind[first]]
-    ranks = int(table.group_size[metadata]) if metadata >= 0 else -1
+    group_size = int(table.group_size[metadata]) if metadata >= 0 else -1
     count = int(sorts.groups.count[sort])
     total = float(sorts.total[sort])
-    moved = float(sorts.transfer[sort])
-    known = math.isfinite(moved)
+    transfer = float(sorts.transfer[sort])
+    is_compared = math.isfinite(transfer)  # with the recordings of other ranks
+    kind = KINDS[calls.kind[first]]
     bandwidth = ratio(size * count, total) if size > 0 else None
-    factor = bus_factor(kind, ranks)
 
     def text(codes: I32) -> str | None:
         return sorts.timed.trace.text(int(codes[metadata])) if metadata >= 0 else None
@@ -358,23 +359,29 @@ def _row(sorts: _Sorts, sort: int) -> CollectiveStats:
         collective=kind,
         group=text(table.group),
         group_ranks=text(table.ranks),
-        group_size=ranks if ranks > 0 else None,
+        group_size=group_size if group_size > 0 else None,
         dtype=text(table.dtype),
         message_bytes=size if size >= 0 else None,
         count=count / steps,
         total_ms=ms(total / steps),
         exposed_ms=ms(sorts.exposed[sort] / steps),
-        transfer_ms=ms(moved / steps) if known else None,
-        waiting_ms=ms((total - moved) / steps) if known else None,
+        transfer_ms=ms(transfer / steps) if is_compared else None,
+        waiting_ms=ms((total - transfer) / steps) if is_compared else None,
         overlap_share=ratio(float(sorts.hidden[sort]), total),
         mean_us=total / count / NS_PER_US,
         p50_us=float(sorts.quantiles[0][sort]) / NS_PER_US,
         p95_us=float(sorts.quantiles[1][sort]) / NS_PER_US,
         algorithm_gbs=bandwidth,
-        bus_gbs=bandwidth * factor if bandwidth is not None and factor is not None else None,
+        bus_gbs=_bus_bandwidth(bandwidth, kind, group_size),
         streams=_listed_streams(sorts.streams[sort]),
         on_compute_stream=_on_compute_stream(sorts, device, sorts.streams[sort]),
     )
+
+
+def _bus_bandwidth(algorithm_gbs: float | None, kind: str, group_size: int) -> float | None:
+    """NCCL's bus bandwidth, GB/s; None where the message or the group is not known."""
+    factor = bus_factor(kind, group_size)
+    return None if algorithm_gbs is None or factor is None else algorithm_gbs * factor
 
 
 def _listed_streams(streams: list[int]) -> str | None:
