@@ -484,7 +484,7 @@ def test_tables_of_epochs_and_of_one_column(tmp_path):
 
 BATCHES = {
     "vllm_iterations.log": [(1, 888, 19, 19, -1), (0, 0, 20, 20, -1), (0, 0, 20, 20, -1)],
-    "tensorrt_llm.log": [(1, 700, -1, -1, 5000), (0, 0, -1, -1, -1)],
+    "tensorrt_llm.log": [(1, 700, 8, -1, 5000), (0, 0, 9, -1, -1)],
     "tensorrt_llm_metrics.jsonl": [(1, 700, 8, -1, 5000), (0, 0, 9, -1, 5009), (0, 0, 9, -1, 5018)],
     "sglang.log": [(2, 1025, 0, -1, -1), (0, -1, 5, -1, 5125), (0, -1, 5, -1, 5325)],
 }

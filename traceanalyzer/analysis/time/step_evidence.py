@@ -186,7 +186,8 @@ def logged_steps(linked: TraceJoins) -> HostSteps | None:
     unit = "epoch" if trace.logged_epochs else "step"
     names = tuple(f"{unit} {n}" if n >= 0 else f"line {i}" for i, n in numbered)
     source = "logged_epochs" if trace.logged_epochs else "timing_log"
-    return HostSteps(source, names, log.start[rows], log.start[rows] + log.duration[rows])
+    start = log.start[rows]
+    return HostSteps(source, names, start, start + log.duration[rows], unlike=log.of_server)
 
 
 def extent(*tables: DeviceOps | HostRanges | ApiCalls) -> tuple[int, int]:

@@ -54,6 +54,8 @@ def recording_notes(m: Measurements) -> Iterator[str]:
             _volume,
         ):
             yield from notes(m)
+    elif m.trace.step_timings.of_server:
+        yield from sentences(m)
 
 
 def _volume(m: Measurements) -> Iterator[str]:

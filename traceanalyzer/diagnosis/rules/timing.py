@@ -15,6 +15,7 @@ from traceanalyzer.diagnosis.draft import Draft, Part, Proposal, finding
 from traceanalyzer.diagnosis.finding import Evidence, Summary, Words
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.pages import said
+from traceanalyzer.diagnosis.serving.logs import server_summary
 from traceanalyzer.trace import Bool, Told
 
 WAITS = (
@@ -102,6 +103,8 @@ def profiled_notes(table: Profiled) -> Iterator[str]:
 
 def timing_summary(m: Measurements) -> Summary:
     """The verdict on a run of which only step times are known."""
+    if m.trace.step_timings.of_server:
+        return server_summary(m)
     stats = m.timing
     if stats is None or stats.median_ms is None:
         rates = [(stats.tokens_per_s, "tokens"), (stats.samples_per_s, "samples")] if stats else []
@@ -267,7 +270,9 @@ def drifting(m: Measurements, _free: Bool) -> Iterator[Draft]:
 
 def _differences(m: Measurements) -> TimingStats | Regularity | None:
     """How the steps differ: by the log, which no profiler slowed, where it is long enough, else as
-    recorded."""
+    recorded. Iterations of a server differ by what they have to do: their kinds tell more."""
+    if m.trace.only_step_times and m.trace.step_timings.of_server:
+        return None
     logged = m.timing
     return logged if logged is not None and logged.steps >= MIN_STEPS else m.regularity
 

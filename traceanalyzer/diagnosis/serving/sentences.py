@@ -10,7 +10,7 @@ from traceanalyzer.analysis.joined.graph_names import has_unordered, named_in_gr
 from traceanalyzer.analysis.serving.cut import find_iterations
 from traceanalyzer.analysis.serving.fit import DecodeFit
 from traceanalyzer.analysis.serving.kinds import FEW as FEW_ITERATIONS
-from traceanalyzer.analysis.serving.kinds import iteration_kinds
+from traceanalyzer.analysis.serving.kinds import SLOW, iteration_kinds
 from traceanalyzer.analysis.serving.rows import by_phase, figure_column, found_in_log
 from traceanalyzer.base import digits, plural
 from traceanalyzer.diagnosis.measurements import Measurements
@@ -24,6 +24,7 @@ from traceanalyzer.diagnosis.serving.outlook import (
     outlook,
 )
 from traceanalyzer.diagnosis.serving.phases import Phase, phases
+from traceanalyzer.diagnosis.serving.switches import switches
 
 SERVERS = {"vLLM": "vllm", "SGLang": "sglang", "TensorRT-LLM": "tensorrt_llm", "ATOM": "atom"}
 FEW = 0.02  # what the profiler adds less of is not told
@@ -72,6 +73,7 @@ def sentences(m: Measurements, guesses: tuple[int, float] | None = None) -> Iter
     for phase in phases(m):
         yield _about(phase)
     yield from _tails(m)
+    yield from _interference(m)
     yield from _log(m)
     fit = m.memo(fit_of_decodes)
     known = m.memo(outlook)
@@ -99,6 +101,24 @@ def _tails(m: Measurements) -> Iterator[str]:
         if kind.cause is not None and kind.cause_ms is not None:
             text += f"; {_some(kind.slow, 'slow one')} more by {_ms(kind.cause_ms)} of {kind.cause}"
         yield f"{text}."
+
+
+def _interference(m: Measurements) -> Iterator[str]:
+    """How much longer decodes take that are in an iteration with prompts, and what shortens it."""
+    usual: dict[str, float] = {}
+    for kind in iteration_kinds(m.iterations):
+        usual.setdefault(kind.phase, kind.p50_ms)
+    mixed_ms = usual.get("mixed")
+    decode_ms = usual.get("decode")
+    if mixed_ms is None or (decode_ms is not None and mixed_ms < SLOW * decode_ms):
+        return
+    cut = m.timed.memo(find_iterations)
+    alone = "" if decode_ms is None else f", without them {_ms(decode_ms)}"
+    chunks = switches()["shorter_chunks"].said(cut.framework if cut else None)
+    yield (
+        f"Decodes in an iteration with prompts take {_ms(mixed_ms)}{alone}. {chunks} lower the tail "
+        "of TPOT and raise TTFT."
+    )
 
 
 def _log(m: Measurements) -> Iterator[str]:

@@ -124,6 +124,14 @@ def tensorrt_llm_iteration(line: str) -> Values | None:
     }
     values = {field: pairs[name][0] for field, name in names.items() if name in pairs}
     read = _numbers({"iter_s": time} | values)
+    scheduled = (
+        printed_number(pairs["num_scheduled_requests"][0])
+        if "num_scheduled_requests" in pairs
+        else None
+    )
+    if scheduled is not None and scheduled >= read.get("context_requests", scheduled + 1):
+        # its tokens of decodes count padding
+        read["generation_requests"] = scheduled - read["context_requests"]
     if unit == "ms" and "iter_s" in read:
         read["iter_s"] *= _MS
     return read if read.keys() & {"iter_s", "context_requests", "context_tokens"} else None

@@ -109,7 +109,8 @@ def _without_a_gpu(report: Report, lacking: str) -> str:
         record = f"traceanalyzer collect torch -- {command(report)}"
         return f"{_loading(report)}On the GPU host: {record}"
     if verdict(report) == STEP_TIMES:
-        return "No recommendation: step times do not tell what to change."
+        timed = "times of iterations" if report.tables.get("iterations") else "step times"
+        return f"No recommendation: {timed} do not tell what to change."
     if lacking in report.summary.headline:
         return "No recommendation: the GPU was not recorded."
     return lacking

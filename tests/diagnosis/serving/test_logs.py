@@ -1,0 +1,65 @@
+"""A server's log alone: its iterations by kind, in a server's words."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+import traceanalyzer as ta
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from traceanalyzer.report.model import Report
+
+TRAINING = re.compile(
+    r"\b(train\w*|epoch|optimizer|loss|gradient|loader|collect torch)\b", re.IGNORECASE
+)
+
+
+def iterations(path: Path, mixed_ms: float) -> Report:
+    """200 iterations, one in ten with prompts, the first slower than others of its kind."""
+    lines = []
+    for i in range(200):
+        prompts = i % 10 == 9
+        work = "1 context requests, 512" if prompts else "0 context requests, 0"
+        time_ms = mixed_ms if prompts else 30.0 if i == 0 else 10.0
+        lines.append(
+            f"INFO Iteration({i}): {work} context tokens, 8 generation requests, 8 generation "
+            f"tokens, iteration elapsed time: {time_ms} ms\n"
+        )
+    path.write_text("".join(lines))
+    return ta.analyze(path)
+
+
+def test_kinds_are_told_apart_and_nothing_is_left_out_as_a_warm_up(tmp_path: Path) -> None:
+    report = iterations(tmp_path / "server.log", 80.0)
+    said = report.summary.headline
+    assert "200 iterations: 180 decode, median 10 ms (p99 10 ms); 20 mixed, median 80 ms" in said
+    assert "/start_profile" in said
+    assert report.metrics.step_time_ms is not None
+    assert report.metrics.step_time_ms.count == 200
+    assert report.summary.step_ms == pytest.approx((179 * 10 + 30 + 20 * 80) / 200)
+    assert not report.findings, "prompts are no outliers"
+    assert not TRAINING.search(f"{said} {' '.join(report.notes)}")
+
+
+def test_decodes_that_wait_for_prompts_have_a_flag(tmp_path: Path) -> None:
+    for mixed_ms, is_told in ((80.0, True), (11.0, False)):
+        notes = iterations(tmp_path / f"{mixed_ms}.log", mixed_ms).notes
+        told = [note for note in notes if "--max-num-batched-tokens" in note]
+        assert bool(told) == is_told
+        assert all("take 80 ms, without them 10 ms" in note for note in told)
+
+
+def test_a_log_of_batches_without_times_says_its_rate(tmp_path: Path) -> None:
+    path = tmp_path / "server.log"
+    path.write_text(
+        "[2026-01-01 00:00:00] Decode batch, #running-req: 5, #token: 5125, token usage: 0.1, "
+        "cuda graph: True, gen throughput (token/s): 476.2, #queue-req: 0\n" * 3
+    )
+    said = ta.analyze(path).summary.headline
+    assert "no times of iterations. It says 476 tokens/s" in said
+    assert not TRAINING.search(said)
