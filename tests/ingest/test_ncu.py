@@ -14,6 +14,7 @@ from traceanalyzer.analysis.roofline.bounds import Bound, measured_bound
 from traceanalyzer.analysis.tables.kernels import kernel_stats
 from traceanalyzer.base.errors import UnreadableInputError
 from traceanalyzer.diagnosis.measurements import measure
+from traceanalyzer.ingest import load
 from traceanalyzer.ingest.ncu import read_counters
 from traceanalyzer.trace import Device
 from traceanalyzer.trace.circumstances import KernelCounters
@@ -279,3 +280,19 @@ def test_a_report_is_read_by_nvidias_python_module_where_installed(tmp_path, mon
     report.write_bytes(b"else")
     with pytest.raises(UnreadableInputError, match="ncu_report could not read it"):
         read_counters(report)
+
+
+def test_a_report_alone_is_answered_where_something_reads_it(tmp_path, monkeypatch):
+    report = tmp_path / "report.ncu-rep"
+    report.write_bytes(b"NVR\0")
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(UnreadableInputError, match="a report of Nsight Compute; it is read where"):
+        load([report])
+    (tmp_path / "ncu_report.py").write_text(MODULE.replace('b"NVR"', 'b"NVR\\0"'))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    (trace,) = load([report]).traces
+    assert trace.told is not None
+    assert trace.told.tells.startswith(
+        "2 kernels, 3 us in all. The longest is gemm: 1.5 us, compute 40% of peak"
+    )

@@ -24,8 +24,8 @@ _JSON = re.compile(rb"""[{\[]\s*(?:$|[{\["\]}]|-?\d+(?:\.\d+)?\s*(?:,|\]\s*(?:$|
 _KNOWN = (
     (
         rb"NVR\x00",
-        "a report of Nsight Compute; where ncu is installed: ncu --csv --page raw --import FILE > "
-        "report.csv, and give that",
+        "a report of Nsight Compute; it is read where ncu or its Python module (ncu-report) is installed; or, where "
+        "ncu is: ncu --csv --page raw --import FILE > report.csv, and give that",
     ),
     (
         rb"(?s)PK\x03\x04.{20,60}data\.pkl",

@@ -37,6 +37,7 @@ than it."""
 Metrics = dict[str, float]
 _NAME = "Kernel Name"
 _METRIC = ("Metric Name", "Metric Unit", "Metric Value")
+REPORT_SUFFIX = ".ncu-rep"  # of binary reports
 _HEAD = re.compile(r'\s*"ID".*"Kernel Name"')
 _TABLE: dict[str, dict[str, Any]] = tomllib.loads(
     Path(__file__).with_name("ncu.toml").read_text(encoding="utf-8")
@@ -56,9 +57,9 @@ def read_counters(path: Path) -> list[KernelCounters]:
     """The kernels of a report. Raises UnreadableInputError where it is none, or holds no kernel."""
     try:
         note_read(path)
-        if path.suffix == ".ncu-rep" and find_spec("ncu_report") is not None:
+        if path.suffix == REPORT_SUFFIX and find_spec("ncu_report") is not None:
             found = _reported(path)
-        elif path.suffix == ".ncu-rep":
+        elif path.suffix == REPORT_SUFFIX:
             found = _kernels(_exported(path))
         else:
             found = _kernels(_lines_of(path))
@@ -71,6 +72,11 @@ def read_counters(path: Path) -> list[KernelCounters]:
             "report.ncu-rep > report.csv"
         )
     return kernels
+
+
+def can_read_reports() -> bool:
+    """Whether NVIDIA's Python module or ncu is installed, which read an `.ncu-rep`."""
+    return find_spec("ncu_report") is not None or shutil.which("ncu") is not None
 
 
 def _lines_of(path: Path) -> list[str]:

@@ -8,6 +8,7 @@ stand in logs of steps (`ingest/messages`) are asked after these."""
 from collections.abc import Callable
 from pathlib import Path
 
+from traceanalyzer.ingest.ncu import REPORT_SUFFIX
 from traceanalyzer.ingest.texts import (
     compile_events,
     counters,
@@ -61,10 +62,13 @@ KINDS = (
 
 
 def recognise(head: bytes, path: Path) -> bool:
-    """Whether it is one of these texts. `head`: its first bytes, decompressed."""
-    return text_kind(head, KINDS) is not None
+    """Whether it is one of these texts, or a report of Nsight Compute that can be read here.
+    `head`: its first bytes, decompressed."""
+    return counters.is_binary(head, path) or text_kind(head, KINDS) is not None
 
 
 def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Trace]:
     """A `Trace` with nothing in it but what the text tells. Raises UnreadableInputError."""
+    if path.suffix == REPORT_SUFFIX:
+        return [counters.read_report(path)]
     return read_text(path, KINDS, progress)

@@ -4,10 +4,10 @@ import re
 from pathlib import Path
 
 from traceanalyzer.base import digits
-from traceanalyzer.ingest.ncu import read_counters
+from traceanalyzer.ingest.ncu import REPORT_SUFFIX, can_read_reports, read_counters
 from traceanalyzer.ingest.side_files import number_in
 from traceanalyzer.ingest.texts.figures import counted
-from traceanalyzer.trace import Told
+from traceanalyzer.trace import Health, Told, Trace
 from traceanalyzer.trace.circumstances import KernelCounters
 
 _HEAD = re.compile(r'^\s*"ID".*"Kernel Name"', re.MULTILINE)
@@ -32,6 +32,7 @@ _NS = {
     "ms": 1e6,
     "s": 1e9,
 }
+MAGIC = b"NVR\x00"  # with which a binary report begins
 SHOWN = 5  # kernels that are named
 NEAR_PEAK_SHARE = 0.6
 """NVIDIA's own rule: above 60 % of a peak a kernel is bound by it, below both by latency."""
@@ -53,9 +54,24 @@ def holds(text: str) -> bool:
 
 def told(text: str, path: Path) -> Told | None:
     """What the counters say of the kernels, the longest first."""
-    kernels = read_counters(path) if _HEAD.search(text) else _printed(text)
-    if not kernels:
-        return None
+    is_table = _HEAD.search(text) is not None
+    kernels = read_counters(path) if is_table else _printed(text)
+    return _told(kernels, RECORD if is_table else RECORD_CSV) if kernels else None
+
+
+def is_binary(head: bytes, path: Path) -> bool:
+    """Whether it is a binary report of Nsight Compute, and something is installed that reads it."""
+    return path.suffix == REPORT_SUFFIX and head.startswith(MAGIC) and can_read_reports()
+
+
+def read_report(path: Path) -> Trace:
+    """What a binary report tells. Raises UnreadableInputError."""
+    kernels = read_counters(path)
+    health = Health(events=len(kernels))
+    return Trace(str(path), "ncu_csv", [], told=_told(kernels, RECORD), health=health)
+
+
+def _told(kernels: list[KernelCounters], record: str) -> Told:
     ordered = sorted(kernels, key=lambda kernel: -(kernel.duration_ns or 0.0))
     total_us = sum(kernel.duration_ns or 0.0 for kernel in kernels) / NS_PER_US
     number = counted(len(kernels), "kernel")
@@ -63,7 +79,7 @@ def told(text: str, path: Path) -> Told | None:
     return Told(
         what="Counters of Nsight Compute",
         tells=f"{number}{spent}. The longest: {_said(ordered[0])}.",
-        record=RECORD if _HEAD.search(text) else RECORD_CSV,
+        record=record,
         notes=tuple(f"{_said(kernel)}." for kernel in ordered[1:SHOWN]),
     )
 
@@ -107,8 +123,10 @@ def _said(kernel: KernelCounters) -> str:
     most = max(compute or 0.0, memory or 0.0)
     bound = "latency" if most < NEAR_PEAK_SHARE else "compute" if most == compute else "memory"
     facts = [f"{digits(kernel.duration_ns / NS_PER_US)} us"] if kernel.duration_ns else []
-    of_peak = f"{bound}-bound ({', '.join(shares)} of peak)"
-    facts.append(of_peak if shares else "without its peaks")
+    of_peak = f"{', '.join(shares)} of peak" if shares else "without its peaks"
+    if len(shares) > 1 or most >= NEAR_PEAK_SHARE:  # what was not measured may bind it
+        of_peak = f"{bound}-bound ({of_peak})"
+    facts.append(of_peak)
     for reason, share in kernel.stalls[:1]:
         facts.append(f"{share:.0%} of its cycles waiting for {reason}")
     name = kernel.name.removeprefix("void ")
