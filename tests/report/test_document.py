@@ -39,6 +39,31 @@ def column(grid, name):
     return next(c for c in grid.columns if c.name == name)
 
 
+def test_what_only_trainings_have_is_no_column_of_a_server() -> None:
+    from traceanalyzer.analysis.tables.modules import ModuleTimes
+
+    def module(backward_ms: float) -> ModuleTimes:
+        times = dict.fromkeys(("calls", "host_ms", "device_ms", "forward_ms", "self_ms"), 1.0)
+        return ModuleTimes(
+            rank=None,
+            name="Model",
+            depth=0,
+            within=None,
+            modules=1,
+            share_of_step=None,
+            share_of_device=1.0,
+            python=None,
+            backward_ms=backward_ms,
+            **times,
+        )
+
+    trained = make_grid([module(0.0), module(2.0)])
+    assert column(trained, "backward_ms").cells == ["0", "2.00"]
+    served = make_grid([module(0.0), module(0.0)])
+    assert "backward_ms" not in [shown.name for shown in served.columns]
+    assert not [name for name in served.missing if "backward" in name]
+
+
 def test_columns_of_one_unit_share_a_scale_and_say_it_in_the_header():
     grid = make_grid(ROWS)
     assert column(grid, "total_ms").header == "total (us)"

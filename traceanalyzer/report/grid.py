@@ -56,6 +56,8 @@ DECIDING = (
 )
 """Fields that say what to do about a row: shown first where there is not room for all."""
 OF_STACKS = ("rank", "python")  # fields that most recordings have no value for: nobody misses them
+OF_TRAINING = ("backward_ms", "backward_share", "backward_device_ms", "recomputed_ms")
+"""Fields that are no column where every row has nothing of it."""
 DISTRIBUTION = (
     "p50",
     "p95",
@@ -136,8 +138,8 @@ def make_grid(
     origin = min(moments, default=0) if origin_ns is None else origin_ns
     grid = Grid([], [], [], origin if moments else None, len(rows), [])
     for f in fields:
-        if f.is_empty:
-            if f.name not in OF_STACKS and f.metadata.get("missed", True):
+        if f.is_empty or (f.is_of_training and not any(f.values)):
+            if f.name not in OF_STACKS and f.metadata.get("missed", True) and not f.is_of_training:
                 grid.missing.append(label(f.name))
             continue
         definition = f.metadata.get("definition")
@@ -159,6 +161,11 @@ class _Field:
     @property
     def unit(self) -> str:
         return self.metadata.get("unit", "")
+
+    @property
+    def is_of_training(self) -> bool:
+        """Whether it is a part of a training step: a server's tables go without."""
+        return self.name in OF_TRAINING
 
     @property
     def is_moment(self) -> bool:
