@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,9 @@ from tests.nsys_builder import PID, SCHEMAS, Export, global_pid
 from traceanalyzer.analysis.joined.launched import unseen_graphs
 from traceanalyzer.diagnosis.classify import classify
 from traceanalyzer.diagnosis.measurements import Measurements, measure
+from traceanalyzer.diagnosis.rules.recording import recording_notes
 from traceanalyzer.ingest import load
+from traceanalyzer.trace import DeviceOpKind
 
 STEPS = 20
 
@@ -57,6 +60,20 @@ def test_a_trace_of_whole_graphs_says_how_to_record_their_kernels(
     assert "nsys profile --cuda-graph-trace=node" in summary.headline
 
 
+def test_graphs_that_are_not_the_verdict_have_a_note(tmp_path: Path) -> None:
+    """Once most of a busy GPU's time, once that of a GPU that mostly idles."""
+    busy = served(tmp_path / "busy.sqlite", "graph")
+    assert not [note for note in recording_notes(busy) if "cuda-graph-trace=node" in note]
+    b = TraceBuilder()
+    for i in range(8):
+        b.annotation("step", 100 * i, 100 * i + 95)
+        b.call("cudaGraphLaunch", 100 * i + 1, 100 * i + 5, i + 1)
+        b.kernel("CUDA graph 1", 100 * i + 10, 100 * i + 20, i + 1, kind=DeviceOpKind.GRAPH)
+    idle = measure(replace(b.build(), source="nsys"))
+    (note,) = [note for note in recording_notes(idle) if "cuda-graph-trace=node" in note]
+    assert note.startswith("CUDA graphs, 100% of the GPU's time")
+
+
 def test_a_recording_of_captures_is_a_start_up() -> None:
     b = TraceBuilder().annotation("capture_8_FULL", 0, 1000)
     for i in range(12):
@@ -65,6 +82,7 @@ def test_a_recording_of_captures_is_a_start_up() -> None:
     summary = classify(measure(b.build()))
     assert summary.bottleneck == "inconclusive"
     assert "this is a start-up" in summary.headline
+    assert not measure(b.build()).timed.steps.found, "a capture is no step"
 
 
 def test_kernels_of_nodes_have_their_names(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from traceanalyzer.analysis.algebra import local_searchsorted, scatter
 from traceanalyzer.analysis.joined.blocking import closing_waits, device_waits
 from traceanalyzer.analysis.joined.launched import (
     host_was_lost,
+    is_start_up,
     last_launch,
     launched_before,
     lost_launches,
@@ -146,7 +147,9 @@ the idle time before that is missing, or work that none of the ranges holds."""
 
 def find_steps(linked: TraceJoins) -> Steps:
     """The steps of a recording, from the best evidence it has (`EVIDENCE`); without any the whole
-    of it is one."""
+    of it is one: also where a server starts, and captures graphs."""
+    if linked.knowledge.iteration_name is None and linked.memo(is_start_up):
+        return whole_recording(linked)
     asked = () if linked.knowledge.iteration_name is None else (markers.iterations,)
     found = (evidence(linked) for evidence in (*asked, *EVIDENCE))
     steps = (_assemble(linked, one) for one in found if one is not None)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from traceanalyzer.analysis.joined.knowledge import Knowledge
+from traceanalyzer.analysis.joined.launched import is_start_up
 from traceanalyzer.base import EmptyRecordingError, dataclass
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.outside import IDLE_CLASSES, outside_cause
@@ -112,7 +113,7 @@ def looked_at(m: Measurements) -> str:
     """Where nothing is advised: the remedies that were tried on the recording and what they gain,
     in a sentence; "" where there are none."""
     replay = m.faithful_replay
-    if replay is None or m.memo(advise):
+    if replay is None or m.linked.memo(is_start_up) or m.memo(advise):
         return ""
     return _too_little(replay, m.memo(_offers))
 

@@ -14,7 +14,7 @@ from traceanalyzer.base import NS_PER_MS, MinorNote, digits, plural, span
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.rules.timing import DRIFT_SHARE
 from traceanalyzer.diagnosis.serving.sentences import sentences
-from traceanalyzer.trace import RangeKind
+from traceanalyzer.trace import DeviceOpKind, RangeKind
 
 MANY_STEPS = 30
 MANY_EVENTS = 200_000
@@ -36,6 +36,8 @@ MOST_OUTSIDE = 0.5
 NOTED_SPAN = 0.9
 """Device work that spans less of the recording than this leaves start-up or shutdown to be
 noted."""
+NOTED_GRAPHS = 0.1  # share of the GPU's time from which whole graphs hide what is worth knowing
+MOSTLY = 0.5  # from here on of a busy GPU's time they are the verdict
 UNEVEN_RATIO = 1.3  # a mean this far above the median is that of a few steps, not of the usual one
 UNEVEN_STD = 0.3  # steps that vary by more than this share of their mean do not do the same work
 
@@ -47,6 +49,7 @@ def recording_notes(m: Measurements) -> Iterator[str]:
         for notes in (
             _uneven,
             _iterations,
+            _whole_graphs,
             _slowed,
             _repeats,
             _more_than_useful,
@@ -68,6 +71,25 @@ def _volume(m: Measurements) -> Iterator[str]:
         f"The collectives of a step carry {digits(time.volume_bytes / MB)} MB, {digits(times)} times the gradients of "
         f"one backward pass ({digits(time.gradient_bytes / MB)} MB). Plain data parallelism carries them once, FSDP "
         "three times at the same precision."
+    )
+
+
+def _whole_graphs(m: Measurements) -> Iterator[str]:
+    """That nsys recorded CUDA graphs as a whole, where the verdict does not say so: it does where
+    they are most of a busy GPU's time."""
+    if m.trace.source != "nsys" or m.budget is None:
+        return
+    ops = m.trace.device_ops
+    rows = m.timed.steady_ops
+    time = ops.end[rows] - ops.start[rows]
+    is_graph = ops.kind[rows] == DeviceOpKind.GRAPH
+    share = time[is_graph].sum() / max(time.sum(), 1)
+    is_verdict = share > MOSTLY and m.budget.compute > m.budget.idle
+    if share < NOTED_GRAPHS or is_verdict:
+        return
+    yield (
+        f"CUDA graphs, {share:.0%} of the GPU's time, were recorded as a whole: nsys profile "
+        "--cuda-graph-trace=node records the kernels in them."
     )
 
 
