@@ -259,7 +259,8 @@ def test_kinds_are_given_up_where_events_do_not_repeat() -> None:
         )
         for chunk in range(20)
     ]
-    assert same(*chunks) < 50
+    # A chunk of new events alone counts as two: of the five that may fail three are learned.
+    assert same(*chunks) == 15
 
 
 def test_kinds_are_given_up_where_they_take_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,6 +37,9 @@ MOST_PENDING = 1 << 16
 """Rows that are packed at once: fewer cost calls, more memory."""
 _MOST_NEW = 3
 """Of so many events of a chunk one may be of a new kind: to learn one costs as much as ten events."""
+_MOSTLY_NEW = 2
+"""Where of so many events one is new, the chunk counts as two in vain: of real recordings that repeat
+at most 0.47 of a chunk was, of one with names of their own 0.67 of each."""
 _GROUPS = list(RowGroup)
 _ONLY_COUNTED = (RowGroup.SKIP, RowGroup.RANGE_COUNTERS, RowGroup.MTIA)
 _OF_KINDS = {*TABLE_OF, *_ONLY_COUNTED}
@@ -114,7 +117,7 @@ class RepeatingEvents:
             try:
                 return self._by_kind(event_text(*parts))
             except UnlikeAnyKindError:
-                self._note(failed=True)
+                self._note(failures=1)
         self.flush()
         return decode_quickly(*parts)
 
@@ -124,8 +127,8 @@ class RepeatingEvents:
             self.flush()
         self._rows.add(chunk)
 
-    def _note(self, *, failed: bool) -> None:
-        self._failures = max(self._failures + (1 if failed else -1), -FAILURES_ALLOWED)
+    def _note(self, *, failures: int) -> None:
+        self._failures = max(self._failures + failures, -FAILURES_ALLOWED)
         is_full = self._text_bytes > MOST_TEXT_BYTES
         self._is_worthwhile &= self._failures <= FAILURES_ALLOWED and not is_full
 
@@ -178,7 +181,7 @@ class RepeatingEvents:
         }
         self._numbers |= of_kinds
         self._text_bytes += sum(map(len, of_kinds))
-        self._note(failed=(new + len(apart)) * _MOST_NEW > len(chunk.masked))
+        self._note(failures=_failures(new + len(apart), len(chunk.masked)))
         return apart
 
     def _learn_kinds(
@@ -277,3 +280,10 @@ class RepeatingEvents:
                 columns[name] = np.where(is_stated[:, column], numbers[:, column], columns[name])
         columns["end"] = columns["start"] + columns["duration"]
         return columns
+
+
+def _failures(new: int, events: int) -> int:
+    """How many chunks in vain one counts as, of whose events so many are new; -1: it was of use."""
+    if new * _MOSTLY_NEW > events:
+        return 2
+    return 1 if new * _MOST_NEW > events else -1
