@@ -42,3 +42,19 @@ def test_shapes_of_the_input() -> None:
 
 def test_a_trace_without_either_shows_nothing() -> None:
     assert seen(TraceBuilder().kernel("k", 0, 10)) == {}
+
+
+def with_loss(*types: str) -> TraceBuilder:
+    """A step with an operator of a loss, and one of its name inside for each further type."""
+    b = TraceBuilder().annotation("ProfilerStep#1", 0, 100)
+    for depth, dtype in enumerate(types):
+        dtypes = b.code(json.dumps([dtype, dtype]))
+        b.op("aten::mse_loss", 10 + depth, 50 - depth, shapes="[[8], [8]]", dtypes=dtypes)
+    return b.call("cudaLaunchKernel", 20, 25, 1).kernel("k", 60, 90, 1)
+
+
+def test_the_loss_is_calculated_in_what_its_innermost_operator_takes() -> None:
+    name = "number format of the loss"
+    assert seen(with_loss("c10::BFloat16"))[name] == "bf16"
+    assert seen(with_loss("c10::BFloat16", "float"))[name] == "fp32"
+    assert name not in seen(with_loss())

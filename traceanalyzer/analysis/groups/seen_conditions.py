@@ -1,12 +1,13 @@
 """Conditions of the recording that the trace itself shows: number formats, and the shapes of a
 step's input."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import Groups, at
+from traceanalyzer.analysis.algebra import Groups, at, texts_where
 from traceanalyzer.analysis.groups.input_loading import loaders_in
 from traceanalyzer.analysis.groups.ops import duration, steady
 from traceanalyzer.analysis.names.pytorch import module_of
@@ -18,6 +19,12 @@ from traceanalyzer.trace import Condition, distinct
 LEAST_SHARE = 0.05
 """A number format with less of the matrix kernels' time is not one that the program was given."""
 SHOWN_INPUTS = 4
+LOSS = re.compile(
+    r"^aten::(?!\w*_backward$)(nll_loss\w*|mse_loss|l1_loss|smooth_l1_loss|huber_loss|kl_div|binary_cross_entropy\w*"
+    r"|_?ctc_loss\w*|\w*margin\w*_loss|cosine_embedding_loss)$"
+)
+"""Operators that calculate losses; `cross_entropy_loss` ends in one of them."""
+SHORT_TYPES = {"float": "fp32", "double": "fp64", "Half": "fp16", "BFloat16": "bf16"}
 
 
 def seen_conditions(rated: WithRoofline) -> Iterator[Condition]:
@@ -25,6 +32,9 @@ def seen_conditions(rated: WithRoofline) -> Iterator[Condition]:
     formats = _formats(rated)
     if formats:
         yield Condition("number formats of matrix kernels", ", ".join(formats))
+    loss = _loss_types(rated)
+    if loss:
+        yield Condition("number format of the loss", loss)
     inputs = _inputs(rated)
     if inputs:
         yield Condition("input copied to the GPU", inputs)
@@ -58,6 +68,22 @@ def _formats(rated: WithRoofline) -> list[str]:
     least = LEAST_SHARE * time.sum()
     known = [kind for kind in Precision if kind and total[kind] > 0 and total[kind] >= least]
     return [p.name.lower() for p in sorted(known, key=lambda p: -total[p])]
+
+
+def _loss_types(rated: WithRoofline) -> str:
+    """What operators of losses in the steady steps take first; of those within each other the
+    innermost, which autocast has given the type that it calculates in."""
+    ranges = rated.trace.host_ranges
+    is_loss = texts_where(rated.trace.strings, LOSS.match)[ranges.name]
+    rows = np.flatnonzero(is_loss & rated.timed.steady_host(ranges.start))
+    rows = rows[np.lexsort((ranges.start[rows], ranges.thread[rows]))]
+    inner, outer = rows[1:], rows[:-1]
+    holds_next = np.zeros(len(rows), bool)
+    holds_next[:-1] = ranges.thread[inner] == ranges.thread[outer]
+    holds_next[:-1] &= ranges.start[inner] < ranges.end[outer]
+    codes = distinct(ranges.dtypes[rows[~holds_next]]).tolist()
+    types = {_first_type(rated.trace.text(code)) for code in codes if code >= 0}
+    return ", ".join(sorted(SHORT_TYPES.get(one, one) for one in types if one))
 
 
 def _inputs(rated: WithRoofline) -> str:

@@ -25,6 +25,7 @@ ENVIRONMENT = (
     "batch size",
     "global batch",
     "number formats of matrix kernels",
+    "number format of the loss",
     "float32 matmul precision",
     "mode",
     "workers",
