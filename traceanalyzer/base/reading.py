@@ -33,13 +33,13 @@ def reading() -> ReadingOptions:
 
 
 def read_with(**changes: Any) -> None:
-    """Read another way from here on. Raises TypeError for what there is not."""
+    """Change how recordings are read from here on. Raises TypeError for an unknown setting."""
     _current.set(dataclasses.replace(reading(), **changes))
 
 
 @contextmanager
 def reading_as(**changes: Any) -> Iterator[None]:
-    """Read another way within the block. Raises TypeError for what there is not."""
+    """Change how recordings are read within the block. Raises TypeError for an unknown setting."""
     token = _current.set(dataclasses.replace(reading(), **changes))
     try:
         yield

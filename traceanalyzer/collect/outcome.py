@@ -83,7 +83,7 @@ def _unprofiled(trace: Path) -> str:
 
 
 def _timed(file: Path) -> str:
-    """The step without the profiler, and what of it waited for a DataLoader."""
+    """The step without the profiler, and the part of it that waited for a DataLoader."""
     found = json.loads(file.read_text())
     step_ms = found["step_time_ms"]
     waited_ms = found.get("loader_wait_ms")

@@ -88,7 +88,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class LimitVerdict:
-    """Whether a limit holds, and what it was held against. Figures are None where there are
+    """Whether a limit holds, and what it was compared with. Figures are None where there are
     none."""
 
     limit: Limit

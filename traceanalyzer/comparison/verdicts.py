@@ -23,7 +23,7 @@ AT = {"max": "at most", "min": "at least"}
 
 @dataclass(frozen=True)
 class Checked(Result):
-    """A report that was held against its limits."""
+    """A report that was compared with its limits."""
 
     name: str
     verdicts: list[LimitVerdict]

@@ -77,7 +77,7 @@ def severity_of(share: float | None) -> Severity:
 
 @dataclass(frozen=True)
 class Evidence:
-    """A measured figure that supports a finding; `threshold` is what it was held against, if
+    """A measured figure that supports a finding; `threshold` is what it was compared with, if
     anything.
 
     A `value` that counts something is an int."""

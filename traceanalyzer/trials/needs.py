@@ -2,7 +2,6 @@
 
 from traceanalyzer.trials.switch import Need, ProgramFacts
 
-CUDA_GRAPHS = "mode"
 FUSED = "fused"
 LEAST_LOADING = 0.005  # of the step: less is nothing to be won
 READS = frozenset({"aten::item", "aten::_local_scalar_dense"})
@@ -21,11 +20,6 @@ def all_of(*needs: Need) -> Need:
 def gpu(facts: ProgramFacts) -> str | None:
     """A GPU."""
     return None if facts.gpu else "needs a GPU"
-
-
-def computes_on_cpu(facts: ProgramFacts) -> str | None:
-    """A program that computes on the CPU."""
-    return "the program computes on a GPU" if facts.gpu else None
 
 
 def loader_without_workers(facts: ProgramFacts) -> str | None:

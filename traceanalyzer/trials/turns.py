@@ -285,7 +285,7 @@ class Turns:
         return run.ok
 
     def _compared(self, run: TrialRun, rows: Sequence[Switch]) -> Sameness:
-        """The run held against all that is known of the unchanged program by now."""
+        """The run compared with all runs of the unchanged program so far."""
         kinds = self._session.numerics(rows)
         nudged = self._nudged.get(nudge_of(kinds))
         usable = nudged if nudged is not None and nudged.ok else None

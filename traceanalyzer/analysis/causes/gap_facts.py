@@ -5,7 +5,7 @@ from functools import cached_property
 import numpy as np
 
 from traceanalyzer.analysis.algebra import at, local_searchsorted, measure
-from traceanalyzer.analysis.causes.details import IdleDetail, host_details, migrates
+from traceanalyzer.analysis.causes.details import host_details, migrates
 from traceanalyzer.analysis.causes.doubts import outlasting_waits
 from traceanalyzer.analysis.causes.draining import (
     could_be_ahead,
@@ -173,7 +173,3 @@ class GapFacts:
         lost = lost[: np.searchsorted(lost, last, side="right")]
         before = np.searchsorted(lost, self.start, side="left")
         return np.searchsorted(lost, self.arrival, side="left") > before
-
-    def has_detail(self, detail: IdleDetail) -> Bool:
-        """Whether this kind of host work fills most of it."""
-        return self.late & (self.work_detail == detail)

@@ -38,9 +38,7 @@ OF_MODULES = re.compile(r"torch/nn/|torch/distributed/(fsdp|_composable|tensor)/
 BUCKETS = re.compile(r"torch/nn/parallel/distributed\.py$")
 
 
-SPEAKS: tuple[
-    tuple[int, Callable[[Frame], object]], ...
-] = (  # of a stack: the first that any frame does counts
+STACK_RULES: tuple[tuple[int, Callable[[Frame], object]], ...] = (
     (STATE, lambda frame: frame.name == "_init_group"),
     (ACTIVATIONS, lambda frame: phases.CHECKPOINT_FILE.search(frame.file)),
     (STATE, lambda frame: phases.OPTIMIZER_FILE.search(frame.file)),
@@ -51,6 +49,8 @@ SPEAKS: tuple[
     (PARAMETERS, lambda frame: MAKES_PARAMETERS.search(frame.name)),
     (PARAMETERS, lambda frame: frame.name == "__init__" and OF_MODULES.search(frame.file)),
 )
+"""A category, and the frames that give it away. The first rule that any frame of a stack fits
+decides."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +68,7 @@ class _Lasting:
 
 def categories_of(lives: Allocations, timeline: HistoryTimeline, stacks: Sequence[Stack]) -> I8:
     """The category (index into CATEGORIES) of every life."""
-    kinds = np.array([*map(_spoken, stacks)], np.int8)
+    kinds = np.array([*map(_category_of_stack, stacks)], np.int8)
     if not lives.n_events:
         return _before_history(kinds[lives.stack])
     result = np.empty(len(lives), np.int8)
@@ -95,13 +95,13 @@ def categories_of(lives: Allocations, timeline: HistoryTimeline, stacks: Sequenc
 
 
 def _before_history(kind: I8) -> I8:
-    """What stacks say of lives that no event tells of."""
+    """The category of lives from before the history, of which only the stack is known."""
     return np.where(np.isin(kind, (PARAMETERS, STATE)), kind, np.int8(BEFORE))
 
 
-def _spoken(stack: Stack) -> int:
-    """The category that the functions on a stack speak of; UNKNOWN for most."""
-    return next((kind for kind, speaks in SPEAKS if any(map(speaks, stack))), UNKNOWN)
+def _category_of_stack(stack: Stack) -> int:
+    """The category that a function on the stack gives away; UNKNOWN for most stacks."""
+    return next((kind for kind, fits in STACK_RULES if any(map(fits, stack))), UNKNOWN)
 
 
 def phase_of(lives: Allocations, timeline: HistoryTimeline) -> I8:
@@ -165,8 +165,8 @@ def _lasting(lives: Allocations, timeline: HistoryTimeline) -> _Lasting:
 
 
 def _resolve_by_line(result: I8, lives: Allocations, phase: I8) -> None:
-    """What the history's end leaves open becomes what most others of the same stack and phase
-    were."""
+    """Give each life that the history's end leaves open the category of most others of its stack
+    and phase."""
     open_rows = np.flatnonzero((result == UNKNOWN) & (lives.stack > 0))
     if not len(open_rows):
         return

@@ -36,7 +36,7 @@ class DeviceActivity:
 
     @property
     def compute(self) -> IntervalSet:
-        """When it computed. Made anew each time: it is nearly as long as all work, and few ask."""
+        """When it computed. Made again at each call: it is nearly as long as all work, and few ask."""
         return union(self.start[self.computes], self.end[self.computes])
 
     @property

@@ -55,9 +55,9 @@ def job_of(
     hidden: Sequence[re.Pattern[str]] | None = None,
     racks: Path | None = None,
 ) -> Job:
-    """The answer about digests and recordings; digests of these are kept in `folder`. With `hidden`
-    without paths and hosts, and such names; `racks` says in which rack hosts stand. Raises
-    TraceAnalyzerError."""
+    """The answer about a job, from digests and recordings of its ranks; digests are made of the
+    recordings and kept in `folder`. With `hidden`, paths, hosts and names that match it are
+    removed; `racks` is a file that says in which rack each host is. Raises TraceAnalyzerError."""
     digests, recordings, lines = _sorted(paths, folder)
     if recordings:
         digests += _digests(make_all(recordings, folder, done, via), folder, lines)

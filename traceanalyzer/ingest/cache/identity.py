@@ -71,7 +71,7 @@ def as_it_is(path: Path) -> list[bytes] | None:
 
 
 def content_digest(facts: tuple[object, ...], pieces: list[bytes]) -> str:
-    """A name for what is told by the `repr` of facts and by pieces of files."""
+    """A cache name that depends on the `repr` of these facts and on pieces of these files."""
     digest = hashlib.blake2b(digest_size=20)
     for part in (repr(facts).encode("utf-8", "surrogateescape"), *pieces):
         digest.update(part)

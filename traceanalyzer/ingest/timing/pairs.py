@@ -5,7 +5,7 @@ mean is worked out once for each shape, and then taken for all its lines."""
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from traceanalyzer.base import dataclass
 from traceanalyzer.ingest.timing.names import (
@@ -283,8 +283,3 @@ def _spelled_value(token: str) -> float:
     for part in parts:
         seconds = seconds * 60 + abs(part)
     return sign * seconds
-
-
-def keys_of(plan: LinePlan) -> Iterator[tuple[str, str]]:
-    """Field and key of each value of a plan."""
-    return ((one.field, one.key) for one in plan.taken)

@@ -33,7 +33,7 @@ PALETTE = ("communication", "compute", "copy", "idle-launch", "idle-sync", "idle
 
 
 def overlap(details: Details) -> Chart | None:
-    """Compute against communication over a step, each collective with what of it does not
+    """Compute against communication over a step, each collective with the part of it that does not
     overlap."""
     timeline = details.timeline
     messages = details.messages

@@ -267,7 +267,7 @@ def _arrow(
 
 
 def evidence_value(item: Evidence) -> str:
-    """A figure of evidence with what it was held against."""
+    """A figure of evidence with the threshold that it was compared with."""
     against = "" if item.threshold is None else f" (threshold {figure(item.threshold, item.unit)})"
     return figure(item.value, item.unit) + against
 
