@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 from pathlib import Path
 
@@ -19,7 +20,8 @@ from traceanalyzer.ingest.ncu import read_counters
 from traceanalyzer.trace import Device
 from traceanalyzer.trace.circumstances import KernelCounters
 
-RAW = (Path(__file__).parent.parent / "data" / "ncu" / "raw.csv").read_text()
+DATA = Path(__file__).parent.parent / "data" / "ncu"
+RAW = (DATA / "raw.csv").read_text()
 HEAD = '"ID","Kernel Name","Block Size","Grid Size","Section Name","Metric Name","Metric Unit","Metric Value"\n'
 ROW = f'"0","{GEMM}","(256, 1, 1)","(100, 1, 1)",'
 DETAILS = HEAD + "".join(
@@ -294,3 +296,36 @@ def test_a_report_alone_is_answered_where_something_reads_it(tmp_path, monkeypat
     (trace,) = load([report]).traces
     assert trace.told is not None
     assert trace.told.tells.startswith("2 kernels, 3 us in all. The longest: 1.5 us, compute 40%")
+
+
+def test_the_page_details_of_a_real_report() -> None:
+    """24 kernels of ncu 2025.3 on an H200, against the rows of the file."""
+    kernels = read_counters(DATA / "details_2025_3.csv.gz")
+    with gzip.open(DATA / "details_2025_3.csv.gz", "rt", encoding="utf-8") as file:
+        head, *rows = csv.reader(file)
+    at = {name: head.index(name) for name in ("ID", "Metric Name", "Metric Unit", "Metric Value")}
+    told: dict[tuple[str, str], float] = {}
+    for row in rows:
+        name, unit, value = (row[at[column]] for column in list(at)[1:])
+        if name in ("Duration", "Compute (SM) Throughput", "Achieved Occupancy"):
+            scale = {"us": 1e3, "ms": 1e6, "%": 0.01}[unit]
+            told[row[at["ID"]], name] = float(value) * scale
+    assert len(kernels) == 24
+    for number, kernel in enumerate(kernels):
+        of_kernel = (kernel.duration_ns, kernel.compute_share, kernel.occupancy_share)
+        names = ("Duration", "Compute (SM) Throughput", "Achieved Occupancy")
+        assert of_kernel == pytest.approx([told[str(number), name] for name in names])
+
+
+def test_stalls_of_a_real_report() -> None:
+    """As `collect ncu --stalls` left it, when it measured nine reasons: what a fill of 1.6 GB waits
+    for was not among them."""
+    kernels = read_counters(DATA / "stalls_2025_3.csv")
+    scan = next(one for one in kernels if "tensor_kernel_scan" in one.name)
+    assert scan.stalls[0] == (
+        "data from memory (long scoreboard)",
+        pytest.approx(91.57 / 94.4, abs=0.001),
+    )
+    fills = [one for one in kernels if "FillFunctor" in one.name]
+    assert len(fills) == 2
+    assert not any(one.stalls for one in fills)

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import gzip
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.analysis.build import US, TraceBuilder
+from tests.recorded import ROOT
 from traceanalyzer.analysis.time.sampled import sampled_ops, samples_of
 from traceanalyzer.diagnosis.measurements import Measurements, measure
+from traceanalyzer.ingest import load
 from traceanalyzer.trace import GpuMetrics, Trace
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SM = "SMs Active [Throughput %]"
 TENSOR = "Tensor Active [Throughput %]"
@@ -147,3 +157,34 @@ def test_samples_are_a_kernels_where_it_ran_alone(
             total[beside[0]] += value / 100
     assert found.count.tolist() == count
     assert found.total["sm_active"].tolist() == pytest.approx(total)
+
+
+def test_real_samples_against_a_reading_of_the_raw_file(tmp_path: Path) -> None:
+    """Products in bf16, passes over 1 GB and a wait of 10 ms a step, sampled at 10 kHz on an H200:
+    from the first kernel's start to the last one's end."""
+    path = ROOT / "tests" / "data" / "nsys" / "sampled.sqlite.gz"
+    plain = tmp_path / "plain.sqlite"
+    plain.write_bytes(gzip.decompress(path.read_bytes()))
+    with closing(sqlite3.connect(plain)) as database:
+        kernels = "SELECT min(start), max(end) FROM CUPTI_ACTIVITY_KIND_KERNEL"
+        begin, end = database.execute(kernels).fetchone()
+        asked = (
+            "SELECT avg(value) / 100, count(*) FROM GPU_METRICS JOIN TARGET_INFO_GPU_METRICS USING (metricId)"
+            " WHERE metricName = ? AND timestamp > ? AND timestamp <= ?"
+        )
+        raw = {
+            role: database.execute(asked, (name, begin, end)).fetchone()
+            for role, name in (("sm_active", SM), ("tensor", TENSOR), ("dram_read", READ))
+        }
+    (recorded,) = load([path]).traces
+    m = measure(recorded)
+    samples = samples_of(m.timed, 0)
+    assert samples is not None
+    assert samples.period_ns == 100_000
+    ops = recorded.device_ops
+    compute = ops.start[m.timed.linked.is_kernel].min(), ops.end[m.timed.linked.is_kernel].max()
+    for role, (mean, count) in raw.items():
+        assert samples.mean(role, *compute) == pytest.approx(mean)
+        assert count == 1464
+    assert raw["sm_active"][0] == pytest.approx(0.601, abs=0.001)
+    assert raw["tensor"][0] == pytest.approx(0.441, abs=0.001)
