@@ -18,14 +18,18 @@ _PREFIX = re.compile(
 """What a collector of logs writes in front of each line: a time, a rank, a process, a container."""
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 """How a text begins that a Windows shell redirected."""
+MOST_BLANK_LINES = 20
+_BLANK_LINES = re.compile(rf"\n(?:[^\S\n]*\n){{{MOST_BLANK_LINES},}}")
+"""More than any program prints: each line at which a row may begin would be looked at together with all
+blank lines after it."""
 MOST_PREFIXES = 3  # a container, a time, a rank
 NEARLY_ALL = 0.9  # of the lines: a few may have come from elsewhere
 FEWEST_LINES = 2
 
 
 def plain_text(data: bytes) -> str:
-    """The text of a file: decoded, without control sequences and without what stands in front of
-    nearly every line."""
+    """The text of a file: decoded, without control sequences, without what stands in front of nearly
+    every line, and with few of many blank lines."""
     encoding = "utf-16" if data.startswith(UTF16) else "utf-8-sig"
     text = data.decode(encoding, "replace").replace("\r\n", "\n")
     if "\x1b" in text:
@@ -35,7 +39,7 @@ def plain_text(data: bytes) -> str:
         if shorter == text:
             break
         text = shorter
-    return text
+    return _BLANK_LINES.sub("\n" * MOST_BLANK_LINES, text)
 
 
 def _without_prefix(text: str) -> str:

@@ -20,7 +20,7 @@ _GPUSTAT = re.compile(
     rf"^\[(\d{{1,3}})\] [^|\n]{{3,80}}\|[^|\n]*?{_N} %[^|\n]*\|\s*{_N}\s*/\s*{_N} MB", re.MULTILINE
 )
 _ROCM_HEAD = re.compile(r"ROCm System Management Interface|GPU%\s*$", re.MULTILINE)
-_ROCM = re.compile(rf"^(\d{{1,3}})\s.*?{_N}W.*?{_N}Mhz.*\s{_N}%\s*$", re.MULTILINE)
+_ROCM = re.compile(rf"^(\d{{1,3}})\s(?>.*?{_N}W)(?>.*?{_N}Mhz).*\s{_N}%\s*$", re.MULTILINE)
 _TEGRA = re.compile(rf"\bGR3D_FREQ {_N}%")
 
 

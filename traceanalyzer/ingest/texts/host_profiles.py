@@ -10,7 +10,7 @@ from traceanalyzer.trace import Told
 
 _N = r"(\d[\d,]{0,15}(?:\.\d{1,12})?)"
 _LIGHTNING = re.compile(
-    rf"^\|\s*([^|\n]{{2,120}}?)\s*\|\s*{_N}\s*\|\s*(\d{{1,15}})\s*\|\s*{_N}\s*\|\s*{_N}\s*%?\s*\|",
+    rf"^\|([^|\n]{{2,200}})\|\s*{_N}\s*\|\s*(\d{{1,15}})\s*\|\s*{_N}\s*\|\s*{_N}\s*+%?\s*\|",
     re.MULTILINE,
 )
 _CPROFILE = re.compile(r"function calls .*?in (\d{1,15}\.?\d{0,15}) seconds")
@@ -52,7 +52,7 @@ def lightning_holds(text: str) -> bool:
 def lightning_told(text: str, path: Path) -> Told | None:
     """What took longest, by action; actions stand within each other."""
     rows = [
-        _Spent(name, _number(total), int(calls))
+        _Spent(name.strip(), _number(total), int(calls))
         for name, _, calls, total, _ in _LIGHTNING.findall(text)
         if int(calls)
     ]

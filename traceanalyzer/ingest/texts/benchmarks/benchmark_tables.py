@@ -13,7 +13,7 @@ from traceanalyzer.trace import Told
 _PYTEST = re.compile(r"^Name \(time in (ns|us|ms|s)\)\s+(Min\b.*)$", re.MULTILINE)
 _PYTEST_ROW = re.compile(r"^(\S.{0,200}?)\s{2,}([\d,]{1,15}\.\d{1,9}\b.*)$")
 _RELATIVE = re.compile(r"\((?:>?[\d.,]{1,15}|inf)\)")
-_COMPARE = re.compile(r"^\[-+ ?([^\n]{0,120}?) ?-+\]$", re.MULTILINE)
+_COMPARE = re.compile(r"^\[-++ ?([^\n]{0,120}?) ?-+\]$", re.MULTILINE)
 _COMPARE_UNIT = re.compile(r"^Times are in \w{1,20} \((ns|us|ms|s)\)\.", re.MULTILINE)
 _THREADS = re.compile(r"^(\d{1,6}) threads?: -+$")
 _REPORT = re.compile(
