@@ -48,11 +48,14 @@ def _casts_before(tape: Tape) -> F64:
     tree = linked.tree
     casts = tape.source.memo(autocasts)
     count = np.zeros(len(tape.dispatch) + 1)
-    nodes = np.flatnonzero((casts.forward + casts.backward)[:-1])
-    nodes = nodes[tree.subtree_sum(linked.memo(_casting), nodes) == 0]
-    np.add.at(count, _first_event(tape, tree.start[nodes]), casts.forward[nodes])
+    if not len(casts.nodes):
+        return count[:-1]
+    uncast = tree.subtree_sum(linked.memo(_casting), casts.nodes) == 0
+    nodes = casts.nodes[uncast]
+    np.add.at(count, _first_event(tape, tree.start[nodes]), casts.forward[uncast])
     makers, gradients = _gradients(tape, nodes)
-    np.add.at(count, _first_event(tape, tree.start[gradients]), casts.backward[makers])
+    of_makers = np.searchsorted(casts.nodes, makers)
+    np.add.at(count, _first_event(tape, tree.start[gradients]), casts.backward[of_makers])
     return count[:-1]
 
 

@@ -33,8 +33,10 @@ ADDS = ("aten::add", "aten::add_")
 
 @dataclass(frozen=True, eq=False)
 class AutocastCasts:
-    """Launches that autocast adds: one entry for each node of the host tree, and one for none."""
+    """Launches that autocast adds for each operator that has any."""
 
+    nodes: I64
+    """The operators, as nodes of the host tree, in order."""
     forward: F64
     """Before an operator of the forward pass."""
     backward: F64
@@ -45,8 +47,10 @@ def autocasts(source: Rated) -> AutocastCasts:
     """What autocast would cast in this recording."""
     joined = source.joined
     nodes = np.array(list(_called(joined)), np.int64)
-    count = len(joined.linked.tree.start) + 1
-    casts = AutocastCasts(np.zeros(count), np.zeros(count))
+    if not len(nodes):
+        return AutocastCasts(nodes, np.empty(0), np.empty(0))
+    forward = dict[int, float]()
+    backward = dict[int, float]()
     gradients = _gradients(joined)
     walk = _Walk(joined.memo(parameters_of), trains=bool(gradients))
     again = _is_needed_again(joined, nodes)
@@ -57,13 +61,21 @@ def autocasts(source: Rated) -> AutocastCasts:
         if number != last:
             walk.held.clear()
             last = number
-        casts.forward[node], casts.backward[node] = walk.passes(node, kind, needed=needed)
-    _add_parameters(casts, walk.weights, gradients)
-    return casts
+        forward[node], backward[node] = walk.passes(node, kind, needed=needed)
+    _add_parameters(forward, backward, walk.weights, gradients)
+    cast = sorted(node for node in forward if forward[node] or backward[node])
+    return AutocastCasts(
+        np.array(cast, np.int64),
+        np.array([forward[node] for node in cast], np.float64),
+        np.array([backward[node] for node in cast], np.float64),
+    )
 
 
 def _add_parameters(
-    casts: AutocastCasts, weights: Sequence[tuple[int, Shape]], gradients: Counter[Shape]
+    forward: dict[int, float],
+    backward: dict[int, float],
+    weights: Sequence[tuple[int, Shape]],
+    gradients: Counter[Shape],
 ) -> None:
     """The casts of parameters: one for each gradient that is accumulated. Where there are gradients,
     but none of this shape, it is frozen, and cast wherever it is taken."""
@@ -71,8 +83,8 @@ def _add_parameters(
     for node, shape in weights:
         trained = gradients[shape]
         once = min(trained / taken[shape], 1.0)
-        casts.forward[node] += once if trained else 1.0
-        casts.backward[node] += once
+        forward[node] += once if trained else 1.0
+        backward[node] += once
 
 
 def _gradients(joined: Joined) -> Counter[Shape]:
