@@ -70,12 +70,12 @@ def test_nothing_happens_where_none_is_named_so_or_several_could_be_meant(tmp_pa
     assert text.startswith("Kernels in CUDA graphs have no operator names; add")
 
 
-def test_a_capture_of_other_launches_names_nothing_and_is_not_mentioned(tmp_path):
+def test_a_capture_of_other_launches_names_nothing_and_is_said_to_be_one(tmp_path):
     path = replay(tmp_path / "decode.json")
     capture(tmp_path / NAMED, OPS[:4])
     ops, text = said(path)
     assert ops == {UNNAMED}
-    assert NAMED not in text
+    assert f"{NAMED} is of other graphs, none with these kernels." in text
 
 
 def test_each_batch_may_have_a_file_and_the_smallest_that_fits_is_used(tmp_path):

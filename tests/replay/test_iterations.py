@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,11 +16,9 @@ from traceanalyzer.replay.tape import Tape
 def test_host_time_of_iterations_is_all_of_its_own_work() -> None:
     """Three iterations; what precedes a launch belongs to that one's, what launches for none counts
     for none."""
-    tape: Any = tape_of([(10, False), (20, True), (40, False), (80, False), (160, True)], [])
     nothing = np.zeros(5, np.int64)
-    tape = SimpleNamespace(
-        dispatch=tape.dispatch,
-        work=tape.work,
+    tape = replace(
+        tape_of([(10, False), (20, True), (40, False), (80, False), (160, True)], []),
         loading=nothing + 5,
         profiling=nothing + 7,
         reading=nothing + 1000,

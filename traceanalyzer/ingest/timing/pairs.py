@@ -5,6 +5,7 @@ mean is worked out once for each shape, and then taken for all its lines."""
 
 import math
 import re
+import string
 from collections.abc import Mapping, Sequence
 
 from traceanalyzer.base import dataclass
@@ -31,7 +32,7 @@ _UNIT = re.compile(
 _MFU = re.compile(r"\s?%\s(?:\w+ )?MFU\b")
 _RATE_OF_BARE = re.compile(r"/s(?:ec)?(?![a-z/])")
 _BEFORE_KEY = re.compile(r"[|;,\t\[\]{}=:]|\s-+\s|\s{2,}|(?<=\W)\((?!\))|\)(?=\s*\S)")
-_AFTER_KEY = re.compile(r"[\s:=(\"'\[<~]*$")
+_AFTER_KEY = f"{string.whitespace}\u00a0:=(\"'[<~"  # what may stand between a key and its value
 _CELL = re.compile(r"\|\s*([A-Za-z][\w/ ]*?)\s*\|\s*$")  # of a table with lines
 _WORDS = re.compile(r"[\s(\"']+")
 _PASSED_OVER = frozenset(
@@ -209,7 +210,7 @@ def _unit_of(after: str) -> str:
 def _meant(before: str, unit: str, names: Mapping[str, str]) -> tuple[str, Meaning | None]:
     """The key before a number, and what it means there; the key is empty where there is none."""
     cell = _CELL.search(before)
-    tail = cell[1] if cell else _AFTER_KEY.sub("", before)
+    tail = cell[1] if cell else before.rstrip(_AFTER_KEY)
     if tail.endswith("]"):  # `Epoch: [0]  [  10/1000]`: the key is that of the number before
         tail = ""
     words: list[str] = []
