@@ -63,8 +63,7 @@ def _first_event(tape: Tape, times: I64) -> I64:
     """The first event at each of these times or after it; one after the last where it is not part
     of the tape."""
     called = tape.source.trace.api_calls.start[tape.call]
-    led = (tape.dispatch + tape.work + tape.loading + tape.profiling)[0]
-    within = times >= called[0] - led
+    within = times >= called[0] - tape.host_before_event[0]
     return np.where(within, np.searchsorted(called, times), len(called))
 
 
