@@ -130,7 +130,8 @@ def freeze_parameters(m: Measurements) -> Offer | None:
     return Offer(words("freeze_parameters", count=unread.gradients), FROZEN)
 
 
-def _no_recompute(m: Measurements) -> Offer:
+@remedy("no_recompute", "compute", "gpu-busy", min_pessimistic_share=0.0)
+def no_recompute(m: Measurements) -> Offer:
     """Wherever a forward pass runs again, or a model is called without gradients before it is called
     with them, unchanged: whichever gains more."""
     replay = m.replay
@@ -141,11 +142,6 @@ def _no_recompute(m: Measurements) -> Offer:
         once = CALLED_ONCE if have_one_input(tape) else MAYBE_CALLED_ONCE
         return Offer(words("no_recompute", "called_once"), once)
     return Offer(words("no_recompute"), KEPT)
-
-
-no_recompute = remedy("no_recompute", "compute", "gpu-busy", min_pessimistic_share=0.0)(
-    _no_recompute
-)
 
 
 @remedy("fuse_elementwise", "memory", "memory-chains", LEAST_OF_CHAINS)
