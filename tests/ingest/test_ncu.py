@@ -294,8 +294,8 @@ def test_a_report_alone_is_answered_where_something_reads_it(tmp_path, monkeypat
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
     (trace,) = load([report]).traces
-    assert trace.told is not None
-    assert trace.told.tells.startswith("2 kernels, 3 us in all. The longest: 1.5 us, compute 40%")
+    assert trace.pasted is not None
+    assert trace.pasted.tells.startswith("2 kernels, 3 us in all. The longest: 1.5 us, compute 40%")
 
 
 def test_the_page_details_of_a_real_report() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from traceanalyzer.ingest.detect import detect
 from traceanalyzer.ingest.last_words import with_last_words
-from traceanalyzer.ingest.texts.out_of_memory import told as oom_told
+from traceanalyzer.ingest.texts.out_of_memory import summarise as summarise_oom
 
 TRTEXEC = """[I] === Performance summary ===
 [I] Throughput: 801.2 qps
@@ -46,8 +46,8 @@ def told(tmp_path, text):
     path = tmp_path / "text.txt"
     path.write_text(text)
     (trace,) = detect(path).read(path)
-    assert trace.told is not None, trace.source
-    return trace.told
+    assert trace.pasted is not None, trace.source
+    return trace.pasted
 
 
 def test_trtexec_speaks_of_one_query(tmp_path):
@@ -95,7 +95,7 @@ def test_a_process_in_a_container_is_no_other():
         "Of the allocated memory 70.10 GiB is allocated by PyTorch, and 0.90 GiB is reserved by "
         "PyTorch but unallocated."
     )
-    found = oom_told(message, Path())
+    found = summarise_oom(message, Path())
     assert "Tensors take 70.1 GiB" in found.tells
     assert "This process uses 78.2 GiB, 99% of the GPU." in found.notes
 
@@ -105,7 +105,7 @@ def test_little_unused_memory_is_no_fragmentation():
         "RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 7.80 GiB total capacity; "
         "6.34 GiB already allocated; 28.31 MiB free; 6.38 GiB reserved in total by PyTorch)"
     )
-    assert "Tensors take 6.34 GiB" in oom_told(message, Path()).tells
+    assert "Tensors take 6.34 GiB" in summarise_oom(message, Path()).tells
 
 
 def test_each_framework_hears_of_its_own_tools():
@@ -124,7 +124,7 @@ def test_each_framework_hears_of_its_own_tools():
         (hip, "PYTORCH_HIP_ALLOC_CONF", "collect torch"),
         ("RuntimeError: CUDA error: out of memory", "does not say", "collect torch"),
     ):
-        found = oom_told(text, Path())
+        found = summarise_oom(text, Path())
         assert asked in found.tells
         assert record in found.record
 

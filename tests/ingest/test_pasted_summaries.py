@@ -197,7 +197,7 @@ def read(tmp_path, text):
 def test_summaries_of_servers(tmp_path, case):
     text, tells = SUMMARIES[case]
     trace = read(tmp_path, text)
-    assert (trace.source, trace.told.tells) == ("serving_summary", tells)
+    assert (trace.source, trace.pasted.tells) == ("serving_summary", tells)
 
 
 def test_a_log_that_prints_throughput_again_and_again_is_no_summary(tmp_path):
@@ -213,19 +213,19 @@ def test_samples_of_gpus(tmp_path, case):
     text, tells = SAMPLES[case]
     trace = read(tmp_path, text)
     assert trace.source == "gpu_samples"
-    assert tells in trace.told.tells
+    assert tells in trace.pasted.tells
 
 
 def test_samples_say_what_holds_clocks_down_and_the_makers_tool(tmp_path):
-    assert "The clocks are held down: SW Power Cap." in read(tmp_path, SMI_Q).told.notes
-    assert "SM clock 1,410 MHz." in read(tmp_path, SMI_Q).told.notes
-    assert "rocprofv3" in read(tmp_path, ROCM).told.record
+    assert "The clocks are held down: SW Power Cap." in read(tmp_path, SMI_Q).pasted.notes
+    assert "SM clock 1,410 MHz." in read(tmp_path, SMI_Q).pasted.notes
+    assert "rocprofv3" in read(tmp_path, ROCM).pasted.record
 
 
 @pytest.mark.parametrize("case", range(len(OTHERS)))
 def test_other_texts(tmp_path, case):
     text, tells = OTHERS[case]
-    assert tells in read(tmp_path, text).told.tells
+    assert tells in read(tmp_path, text).pasted.tells
 
 
 def test_a_trace_of_nsys_as_csv_is_summed_by_name(tmp_path):
@@ -252,7 +252,7 @@ def test_latencies_of_any_program_are_no_servers(tmp_path):
     text = "Throughput: 1234.5 samples/sec\nAverage latency: 25.9 ms\nP95 latency: 30.1 ms\nP99 latency: 33 ms\n"
     trace = read(tmp_path, text)
     assert trace.source == "printed_averages"
-    assert trace.told.tells == "Mean 25.9 ms, p95 30.1 ms, p99 33 ms, 1,234 samples/s."
+    assert trace.pasted.tells == "Mean 25.9 ms, p95 30.1 ms, p99 33 ms, 1,234 samples/s."
 
 
 def test_histograms_that_a_server_exposes(tmp_path):
@@ -262,11 +262,11 @@ def test_histograms_that_a_server_exposes(tmp_path):
         'vllm:time_per_output_token_seconds_sum{model_name="m"} 210.0\n'
         'vllm:time_per_output_token_seconds_count{model_name="m"} 10000\n'
     )
-    assert read(tmp_path, text).told.tells == "TTFT 123 ms, TPOT 21 ms."
+    assert read(tmp_path, text).pasted.tells == "TTFT 123 ms, TPOT 21 ms."
 
 
 def test_the_share_of_loading_beside_compute_is_of_both(tmp_path):
     text = "Average data loading time: 12.50 ms\nAverage compute time: 37.50 ms\n"
     trace = read(tmp_path, text)
-    assert trace.told.tells == "Compute 37.5 ms, loading 12.5 ms."
-    assert trace.told.notes[0].startswith("Loading is 25% of the time")
+    assert trace.pasted.tells == "Compute 37.5 ms, loading 12.5 ms."
+    assert trace.pasted.notes[0].startswith("Loading is 25% of the time")

@@ -108,7 +108,7 @@ def read(tmp_path: Path, text: str) -> Trace:
 
 
 def tells(tmp_path: Path, text: str) -> str:
-    told = read(tmp_path, text).told
+    told = read(tmp_path, text).pasted
     assert told is not None
     return told.tells
 

@@ -8,8 +8,8 @@ import traceanalyzer.ingest.messages as messages
 from traceanalyzer.base.errors import UnreadableInputError
 from traceanalyzer.ingest.detect import detect
 from traceanalyzer.ingest.formats import FORMATS
-from traceanalyzer.ingest.texts.memory_summary import told as memory_told
-from traceanalyzer.ingest.texts.out_of_memory import told as oom_told
+from traceanalyzer.ingest.texts.memory_summary import summarise as summarise_memory
+from traceanalyzer.ingest.texts.out_of_memory import summarise as summarise_oom
 from traceanalyzer.ingest.texts.sums import nvprof_rows
 
 DATA = Path(__file__).parents[1] / "data" / "texts"
@@ -63,9 +63,9 @@ def test_what_a_text_tells(name):
     source, tells = TOLD[name]
     trace = read(DATA / name)
     assert trace.source == source
-    assert tells in trace.told.tells
-    assert trace.told.what
-    assert trace.told.record.endswith(".")
+    assert tells in trace.pasted.tells
+    assert trace.pasted.what
+    assert trace.pasted.record.endswith(".")
 
 
 @pytest.mark.parametrize("name", SUMS)
@@ -114,17 +114,17 @@ def test_why_there_was_no_memory():
         (message.format("", 70, 8), "fragmentation"),
         (message.format(other, 38, 0.5), "Other processes hold 40 GiB of the GPU"),
     ):
-        assert why in oom_told(text, DATA).tells
+        assert why in summarise_oom(text, DATA).tells
 
 
 def test_retries_and_fragments_of_a_summary():
-    notes = memory_told((DATA / "memsum.txt").read_text(), DATA).notes
+    notes = summarise_memory((DATA / "memsum.txt").read_text(), DATA).notes
     assert any("3 times cudaMalloc failed" in note for note in notes)
     assert any("2.45 GiB lie unused" in note for note in notes)
 
 
 def test_gpus_that_do_not_work_alike():
-    notes = read(DATA / "dmon.txt").told.notes
+    notes = read(DATA / "dmon.txt").pasted.notes
     assert "The GPUs do not work alike: GPU 0 42%, GPU 1 94%." in notes
 
 

@@ -26,7 +26,7 @@ from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.outside import IDLE_CLASSES, MOST_SURE, outside_cause, sleep_of_host
 from traceanalyzer.diagnosis.rules.evidence import no_gpu_work
 from traceanalyzer.diagnosis.rules.host_alone import cpu_summary, is_cpu_alone
-from traceanalyzer.diagnosis.rules.timing import profiled_summary, timing_summary, told_summary
+from traceanalyzer.diagnosis.rules.timing import pasted_summary, profiled_summary, timing_summary
 from traceanalyzer.diagnosis.shares import Shares, missing_kernels, step_shares
 from traceanalyzer.replay.bounds import less_compute
 from traceanalyzer.replay.scenario import Scenario
@@ -170,8 +170,8 @@ def _without_a_trace(m: Measurements) -> Summary | None:
         return timing_summary(m)
     if m.trace.is_companion:
         return Summary("inconclusive", 0.0, _of_companion(m), "recorded", None)
-    if m.trace.told is not None:
-        return told_summary(m.trace.told)
+    if m.trace.pasted is not None:
+        return pasted_summary(m.trace.pasted)
     if m.profiled is not None:
         return profiled_summary(m.profiled, m.trace.source)
     return cpu_summary(m) if is_cpu_alone(m) else None

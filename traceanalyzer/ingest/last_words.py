@@ -37,5 +37,5 @@ def _last_words(path: Path) -> tuple[str, ...]:
         text = file.read(LOOKED_AT).decode("utf-8", "replace")
     messages = next(form for form in FORMATS if form.name == "messages")
     kinds = [kind for kind in messages.module.KINDS if kind.source in SOURCES]
-    found = (kind.told(text, path) for kind in kinds if kind.holds(text))
-    return tuple(f"The log ends with an error. {told.what}: {told.tells}" for told in found if told)
+    found = (kind.summarise(text, path) for kind in kinds if kind.recognise(text))
+    return tuple(f"The log ends with an error. {text.what}: {text.tells}" for text in found if text)

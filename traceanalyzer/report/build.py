@@ -281,8 +281,8 @@ def _notes(run: Run, m: Measurements) -> list[str]:
     notes = [_unreadable(run.failures)] if run.failures else []
     if m.profiled is not None:
         return [*notes, *profiled_notes(m.profiled)]
-    if m.trace.told is not None:
-        return [*notes, *m.trace.told.notes, m.trace.told.record]
+    if m.trace.pasted is not None:
+        return [*notes, *m.trace.pasted.notes, m.trace.pasted.record]
     if m.trace.is_companion:
         return [*notes, *m.trace.health.notes]
     if any(device.oom for device in m.memory_of_devices):

@@ -29,7 +29,7 @@ from traceanalyzer.trace.circumstances import (
     StepAmounts,
     Stopwatch,
     Thread,
-    Told,
+    PastedText,
 )
 from traceanalyzer.trace.events import (
     ApiCalls,
@@ -107,6 +107,7 @@ __all__ = [
     "OccupancyLimit",
     "OverheadKind",
     "Overheads",
+    "PastedText",
     "PrintedMemory",
     "Process",
     "ProfilerRow",
@@ -118,7 +119,6 @@ __all__ = [
     "Stopwatch",
     "Table",
     "Thread",
-    "Told",
     "Trace",
     "WaitKind",
     "Waits",

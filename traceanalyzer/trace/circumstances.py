@@ -167,7 +167,7 @@ class LoggedPhase:
 
 
 @dataclass(frozen=True)
-class Told:
+class PastedText:
     """What a text that people paste tells, as far as it goes; each a sentence or more."""
 
     what: str  # what the text is, without a full stop

@@ -69,7 +69,7 @@ class Trace:
     printed_memory: tuple[known.PrintedMemory, ...] = ()
     profiler_rows: tuple[known.ProfilerRow, ...] = ()
     """All there is where `source` is `key_averages`: a printed table of sums."""
-    told: known.Told | None = None  # all there is of a text that was pasted
+    pasted: known.PastedText | None = None  # all there is of a text that was pasted
     # start and end of the recording as the recorder states them, ns
     window: tuple[int, int] | None = None
     kept_as: str | None = None

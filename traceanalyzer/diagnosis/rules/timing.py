@@ -16,7 +16,7 @@ from traceanalyzer.diagnosis.finding import Evidence, Summary, Words
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.pages import said
 from traceanalyzer.diagnosis.serving.logs import server_summary
-from traceanalyzer.trace import Bool, Told
+from traceanalyzer.trace import Bool, PastedText
 
 WAITS = (
     "cudaStreamSynchronize",
@@ -77,9 +77,9 @@ def profiled_summary(table: Profiled, source: str) -> Summary:
     return Summary("inconclusive", 0.0, text, "recorded", None)
 
 
-def told_summary(told: Told) -> Summary:
+def pasted_summary(pasted: PastedText) -> Summary:
     """The verdict on a pasted text: what it is and what it tells."""
-    return Summary("inconclusive", 0.0, f"{told.what}. {told.tells}", "recorded", None)
+    return Summary("inconclusive", 0.0, f"{pasted.what}. {pasted.tells}", "recorded", None)
 
 
 def profiled_notes(table: Profiled) -> Iterator[str]:

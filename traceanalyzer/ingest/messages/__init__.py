@@ -19,16 +19,16 @@ from traceanalyzer.ingest.texts.reading import TextKind, read_text, text_kind
 from traceanalyzer.trace import Trace
 
 KINDS = (
-    TextKind("watchdog", watchdog.holds, watchdog.told),
-    TextKind("out_of_memory", out_of_memory.holds, out_of_memory.told),
-    TextKind("torch_console", console.holds, console.told),
-    TextKind("torch_console", inductor.holds, inductor.told),
-    TextKind("memory_stats", memory_stats.holds, memory_stats.told),
-    TextKind("memory_stats", memory_stats.around_holds, memory_stats.around_told),
-    TextKind("comms_log", deepspeed_comms.holds, deepspeed_comms.told),
-    TextKind("printed_averages", mlperf.holds, mlperf.told),
-    TextKind("xla_metrics", xla_metrics.holds, xla_metrics.told),
-    TextKind("printed_averages", averages.holds, averages.told),
+    TextKind("watchdog", watchdog.recognise, watchdog.summarise),
+    TextKind("out_of_memory", out_of_memory.recognise, out_of_memory.summarise),
+    TextKind("torch_console", console.recognise, console.summarise),
+    TextKind("torch_console", inductor.recognise, inductor.summarise),
+    TextKind("memory_stats", memory_stats.recognise, memory_stats.summarise),
+    TextKind("memory_stats", memory_stats.recognise_around, memory_stats.summarise_around),
+    TextKind("comms_log", deepspeed_comms.recognise, deepspeed_comms.summarise),
+    TextKind("printed_averages", mlperf.recognise, mlperf.summarise),
+    TextKind("xla_metrics", xla_metrics.recognise, xla_metrics.summarise),
+    TextKind("printed_averages", averages.recognise, averages.summarise),
 )
 
 

@@ -10,7 +10,7 @@ from traceanalyzer.base import digits
 from traceanalyzer.ingest.side_files import decoded, is_number
 from traceanalyzer.ingest.timing.names import TIME_UNITS, meaning
 from traceanalyzer.ingest.timing.pairs import value_of
-from traceanalyzer.trace import Told
+from traceanalyzer.trace import PastedText
 
 _LINE = re.compile(
     r"^[ \t|*>-]*(?P<name>[A-Za-z][\w /()@.-]{1,60}?)[ \t]*[:=][ \t]*(?P<value>\d[\d,.:]{0,24})"
@@ -55,7 +55,7 @@ RECORD = (
 )
 
 
-def holds(text: str) -> bool:
+def recognise(text: str) -> bool:
     """Whether a text prints such figures."""
     if _timed_by_tools(text):
         return True
@@ -63,7 +63,7 @@ def holds(text: str) -> bool:
     return len(found) >= FEWEST and any(name.split(" ")[0] != "data" for name in found)
 
 
-def told(text: str, path: Path) -> Told | None:
+def summarise(text: str, path: Path) -> PastedText | None:
     """What the figures say."""
     found = _figures(text)
     times = [
@@ -80,7 +80,7 @@ def told(text: str, path: Path) -> Told | None:
     sentence = ", ".join((*times, *parts, *rates))
     if not sentence:
         return None
-    return Told(
+    return PastedText(
         what="Figures that a benchmark or a trainer printed at its end",
         tells=f"{sentence[0].upper()}{sentence[1:]}.",
         record=RECORD,

@@ -1,7 +1,7 @@
 """Texts that people paste: printed tables, samples, summaries of benchmarks. Each is answered as
 far as it goes: what it is, what it tells, what to record to know more.
 
-A kind is a module with `holds(text)`, cheap, and `told(text, path)`; tables of sums give rows
+A kind is a module with `recognise(text)`, cheap, and `summarise(text, path)`; tables of sums give rows
 instead (`sums.py`). `KINDS` lists them in the order in which they are asked. Messages that also
 stand in logs of steps (`ingest/messages`) are asked after these."""
 
@@ -33,28 +33,34 @@ from traceanalyzer.ingest.texts.reading import TextKind, read_text, text_kind
 from traceanalyzer.trace import Trace
 
 KINDS = (
-    TextKind("memory_summary", memory_summary.holds, memory_summary.told),
-    TextKind("ncu_csv", counters.holds, counters.told),
-    TextKind("printed_averages", nvbandwidth.holds, nvbandwidth.told),
-    TextKind("printed_averages", benchmark_tables.pytest_holds, benchmark_tables.pytest_told),
-    TextKind("printed_averages", benchmark_tables.compare_holds, benchmark_tables.compare_told),
-    TextKind("printed_averages", benchmark_tables.report_holds, benchmark_tables.report_told),
-    TextKind("printed_averages", trtexec.holds, trtexec.told),
-    TextKind("printed_averages", deepspeed_flops.holds, deepspeed_flops.told),
-    TextKind("printed_averages", nccl_tests.holds, nccl_tests.told),
-    TextKind("serving_summary", tgi.requests_hold, tgi.requests_told),
-    TextKind("serving_summary", tgi.benchmark_holds, tgi.benchmark_told),
-    TextKind("serving_summary", generation.holds, generation.told),
-    TextKind("serving_summary", serving.holds, serving.told),
-    TextKind("gpu_samples", gpu_samples.holds, gpu_samples.told),
-    TextKind("compile_events", compile_events.holds, compile_events.told),
-    TextKind("nsys_stats", sums.is_nsys_stats, nsys_reports.told, rows=sums.nsys_rows),
-    TextKind("nsys_stats", nsys_reports.holds_trace, rows=nsys_reports.trace_rows),
-    TextKind("nsys_stats", nsys_reports.holds, nsys_reports.told),
-    TextKind("host_profile", line_profiler.holds, line_profiler.told),
-    TextKind("host_profile", host_profiles.lightning_holds, host_profiles.lightning_told),
-    TextKind("host_profile", host_profiles.cprofile_holds, host_profiles.cprofile_told),
-    TextKind("host_profile", host_profiles.stacks_holds, host_profiles.stacks_told),
+    TextKind("memory_summary", memory_summary.recognise, memory_summary.summarise),
+    TextKind("ncu_csv", counters.recognise, counters.summarise),
+    TextKind("printed_averages", nvbandwidth.recognise, nvbandwidth.summarise),
+    TextKind(
+        "printed_averages", benchmark_tables.recognise_pytest, benchmark_tables.summarise_pytest
+    ),
+    TextKind(
+        "printed_averages", benchmark_tables.recognise_compare, benchmark_tables.summarise_compare
+    ),
+    TextKind(
+        "printed_averages", benchmark_tables.recognise_report, benchmark_tables.summarise_report
+    ),
+    TextKind("printed_averages", trtexec.recognise, trtexec.summarise),
+    TextKind("printed_averages", deepspeed_flops.recognise, deepspeed_flops.summarise),
+    TextKind("printed_averages", nccl_tests.recognise, nccl_tests.summarise),
+    TextKind("serving_summary", tgi.recognise_requests, tgi.summarise_requests),
+    TextKind("serving_summary", tgi.recognise_benchmark, tgi.summarise_benchmark),
+    TextKind("serving_summary", generation.recognise, generation.summarise),
+    TextKind("serving_summary", serving.recognise, serving.summarise),
+    TextKind("gpu_samples", gpu_samples.recognise, gpu_samples.summarise),
+    TextKind("compile_events", compile_events.recognise, compile_events.summarise),
+    TextKind("nsys_stats", sums.is_nsys_stats, nsys_reports.summarise, rows=sums.nsys_rows),
+    TextKind("nsys_stats", nsys_reports.recognise_trace, rows=nsys_reports.trace_rows),
+    TextKind("nsys_stats", nsys_reports.recognise, nsys_reports.summarise),
+    TextKind("host_profile", line_profiler.recognise, line_profiler.summarise),
+    TextKind("host_profile", host_profiles.recognise_lightning, host_profiles.summarise_lightning),
+    TextKind("host_profile", host_profiles.recognise_cprofile, host_profiles.summarise_cprofile),
+    TextKind("host_profile", host_profiles.recognise_stacks, host_profiles.summarise_stacks),
     TextKind("nvprof", sums.is_nvprof, rows=sums.nvprof_rows),
     TextKind("nvprof", sums.is_nvprof_trace, rows=sums.nvprof_trace_rows),
     TextKind("rocprof_stats", sums.is_rocprof, rows=sums.rocprof_rows),

@@ -7,7 +7,7 @@ from typing import Any
 from traceanalyzer.base import digits
 from traceanalyzer.ingest.side_files import decoded, mapping, mappings
 from traceanalyzer.ingest.texts.figures import counted
-from traceanalyzer.trace import Told
+from traceanalyzer.trace import PastedText
 
 _US_PER_S = 1e6
 WHOLE = ("entire_frame_compile", "_compile.compile_inner", "dynamo", "entire_backward_compile")
@@ -19,12 +19,12 @@ RECORD = (
 )
 
 
-def holds(text: str) -> bool:
+def recognise(text: str) -> bool:
     """Whether a text begins like such a file."""
     return text.lstrip().startswith("[") and "dynamo_timed" in text
 
 
-def told(text: str, path: Path) -> Told | None:
+def summarise(text: str, path: Path) -> PastedText | None:
     """The time of each stage."""
     spent: dict[str, float] = defaultdict(float)
     compiled: set[str] = set()
@@ -50,7 +50,7 @@ def told(text: str, path: Path) -> Told | None:
     longest = sorted(spent.items(), key=lambda item: -item[1])
     total = spent[outermost] if outermost else longest[0][1]
     graphs = counted(len(compiled), "compilation") if compiled else "Compilation"
-    return Told(
+    return PastedText(
         what="Stages of torch.compile (chromium_events.json of tlparse)",
         tells=f"{graphs} took {digits(total / _US_PER_S)} s.",
         record=RECORD,

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 from traceanalyzer.ingest.texts.figures import counted
-from traceanalyzer.trace import Told
+from traceanalyzer.trace import PastedText
 
 _LIMIT = re.compile(
     r"hit config\.(?:recompile_limit|cache_size_limit|accumulated_\w+) \((\d{1,9})\)"
@@ -28,14 +28,14 @@ RECORD = (
 )
 
 
-def holds(text: str) -> bool:
+def recognise(text: str) -> bool:
     """Whether a text has such messages."""
     if not any(mark in text for mark in _MARKS):
         return False
     return any(pattern.search(text) for pattern in (_LIMIT, _BREAK_LINE, _AGAIN))
 
 
-def told(text: str, path: Path) -> Told | None:
+def summarise(text: str, path: Path) -> PastedText | None:
     """How often it recompiled and broke, where and why."""
     breaks = Counter(_BREAK.findall(text))
     again = Counter(_AGAIN.findall(text))
@@ -69,7 +69,7 @@ def told(text: str, path: Path) -> Told | None:
         for (name, place), count in again.most_common(SHOWN)
     ]
     notes += _guards(text)
-    return Told(
+    return PastedText(
         what="Messages of torch.compile",
         tells=f"{'; '.join(told_of)}.",
         record=RECORD,

@@ -7,7 +7,7 @@ from traceanalyzer.base import digits
 from traceanalyzer.ingest.ncu import REPORT_SUFFIX, can_read_reports, read_counters
 from traceanalyzer.ingest.side_files import number_in
 from traceanalyzer.ingest.texts.figures import counted
-from traceanalyzer.trace import Health, Told, Trace
+from traceanalyzer.trace import Health, PastedText, Trace
 from traceanalyzer.trace.circumstances import KernelCounters
 
 _HEAD = re.compile(r'^\s*"ID".*"Kernel Name"', re.MULTILINE)
@@ -47,16 +47,16 @@ RECORD_CSV = (
 )
 
 
-def holds(text: str) -> bool:
+def recognise(text: str) -> bool:
     """Whether a text has such a table."""
     return any(pattern.search(text) for pattern in (_HEAD, _SECTION))
 
 
-def told(text: str, path: Path) -> Told | None:
+def summarise(text: str, path: Path) -> PastedText | None:
     """What the counters say of the kernels, the longest first."""
     is_table = _HEAD.search(text) is not None
     kernels = read_counters(path) if is_table else _printed(text)
-    return _told(kernels, RECORD if is_table else RECORD_CSV) if kernels else None
+    return _pasted(kernels, RECORD if is_table else RECORD_CSV) if kernels else None
 
 
 def is_binary(head: bytes, path: Path) -> bool:
@@ -68,15 +68,15 @@ def read_report(path: Path) -> Trace:
     """What a binary report tells. Raises UnreadableInputError."""
     kernels = read_counters(path)
     health = Health(events=len(kernels))
-    return Trace(str(path), "ncu_csv", [], told=_told(kernels, RECORD), health=health)
+    return Trace(str(path), "ncu_csv", [], pasted=_pasted(kernels, RECORD), health=health)
 
 
-def _told(kernels: list[KernelCounters], record: str) -> Told:
+def _pasted(kernels: list[KernelCounters], record: str) -> PastedText:
     ordered = sorted(kernels, key=lambda kernel: -(kernel.duration_ns or 0.0))
     total_us = sum(kernel.duration_ns or 0.0 for kernel in kernels) / NS_PER_US
     number = counted(len(kernels), "kernel")
     spent = f", {digits(total_us)} us in all" if total_us else ""
-    return Told(
+    return PastedText(
         what="Counters of Nsight Compute",
         tells=f"{number}{spent}. The longest: {_said(ordered[0])}.",
         record=record,

@@ -8,7 +8,7 @@ from pathlib import Path
 from traceanalyzer.base import dataclass, digits
 from traceanalyzer.ingest.side_files import number_in
 from traceanalyzer.ingest.texts.figures import SIZE, counted, size_of, sized
-from traceanalyzer.trace import Told
+from traceanalyzer.trace import PastedText
 
 _N = r"([\d,]{1,15}(?:\.\d{1,9})?)"
 _HEAD = re.compile(r"Comm\. Op\s+Message Size\s+Count\s+Total Latency\(ms\)\s+Avg Latency\(ms\)")
@@ -38,12 +38,12 @@ class _Row:
     bus_gbit_per_s: float
 
 
-def holds(text: str) -> bool:
+def recognise(text: str) -> bool:
     """Whether a text has such a table or such lines."""
     return _HEAD.search(text) is not None or _LINE.search(text) is not None
 
 
-def told(text: str, path: Path) -> Told | None:
+def summarise(text: str, path: Path) -> PastedText | None:
     """The time by operation, and the bandwidth where most of it goes."""
     tables = list(_HEAD.finditer(text))
     rows = list(_rows(text[tables[-1].end() :]) if tables else _lines(text))
@@ -59,7 +59,7 @@ def told(text: str, path: Path) -> Told | None:
         f"{name} {digits(spent[name])} ms ({counted(calls[name], 'call')})"
         for name in ordered[:SHOWN]
     ]
-    return Told(
+    return PastedText(
         what="DeepSpeed's log of communication",
         tells=f"{digits(sum(spent.values()))} ms in communication on this rank: {', '.join(listed)}.",
         record=RECORD,

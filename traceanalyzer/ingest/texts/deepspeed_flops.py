@@ -5,7 +5,7 @@ from pathlib import Path
 
 from traceanalyzer.base import digits
 from traceanalyzer.ingest.side_files import number_in
-from traceanalyzer.trace import Told
+from traceanalyzer.trace import PastedText
 
 _LATENCY = re.compile(r"^(fwd|bwd|step|iter) latency:\s+([\d.,]{1,20}) ?(us|ms|s)\b", re.MULTILINE)
 _RATE = re.compile(
@@ -21,14 +21,14 @@ RECORD = (
 )
 
 
-def holds(text: str) -> bool:
+def recognise(text: str) -> bool:
     """Whether a text is such a summary."""
     return "DeepSpeed Flops Profiler" in text or (
         "fwd flops per GPU" in text and _LATENCY.search(text) is not None
     )
 
 
-def told(text: str, path: Path) -> Told | None:
+def summarise(text: str, path: Path) -> PastedText | None:
     """The step by phases, and its rate."""
     spent = {
         name: (number_in(value) or 0.0) * _MS[unit] for name, value, unit in _LATENCY.findall(text)
@@ -54,7 +54,7 @@ def told(text: str, path: Path) -> Told | None:
     ]
     step = _STEP.search(text)
     at = f" at step {step[1]}" if step else ""
-    return Told(
+    return PastedText(
         what=f"The summary of DeepSpeed's flops profiler{at}",
         tells=f"{'; '.join(filter(None, (says, *rates)))}.",
         record=RECORD,

@@ -11,7 +11,7 @@ from traceanalyzer.base import digits, plural
 from traceanalyzer.ingest.side_files import number_in
 from traceanalyzer.ingest.texts.figures import mean
 from traceanalyzer.ingest.texts.gpu_snapshots import Sample, snapshot_samples
-from traceanalyzer.trace import Told
+from traceanalyzer.trace import PastedText
 
 _DMON = re.compile(r"^#\s*(?:Date\s+Time\s+|Time\s+)?gpu\s+.*\bsm\b", re.MULTILINE)
 _DCGMI = re.compile(r"^#\s*(?:Entity|ID)\s+.*\b(?:GRACT|SMACT|GPUTL|TENSO|DRAMA)\b", re.MULTILINE)
@@ -78,13 +78,13 @@ _ELSE = (("ROCm System", "rocprofv3"), ("GPU Utilization (%)", "unitrace"))
 _SLOWED = re.compile(r"^\s+((?:SW|HW) [A-Z][A-Za-z ]{4,30}?)\s+: Active", re.MULTILINE)
 
 
-def holds(text: str) -> bool:
+def recognise(text: str) -> bool:
     """Whether a text holds such samples."""
     patterns = (_DMON, _DCGMI, _QUERY, _METRIC, _UNTITLED)
     return any(pattern.search(text) for pattern in patterns) or bool(snapshot_samples(text))
 
 
-def told(text: str, path: Path) -> Told | None:
+def summarise(text: str, path: Path) -> PastedText | None:
     """The mean of each figure, over all GPUs and by GPU."""
     values: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for sample in _samples(text):
@@ -104,7 +104,7 @@ def told(text: str, path: Path) -> Told | None:
         return None
     sentence = f"{figures[0][0].upper()}{', '.join(figures)[1:]}"
     of_each = f"each of {len(gpus)} " if len(gpus) > 1 else "1 "
-    return Told(
+    return PastedText(
         what=f"{samples:,} {plural('sample', samples)} of {of_each}{plural('GPU', len(gpus))}",
         tells=f"{sentence}.",
         record=_record(text),

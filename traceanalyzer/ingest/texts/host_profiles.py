@@ -6,7 +6,7 @@ from pathlib import Path
 
 from traceanalyzer.base import dataclass, digits
 from traceanalyzer.ingest.texts.figures import counted
-from traceanalyzer.trace import Told
+from traceanalyzer.trace import PastedText
 
 _N = r"(\d[\d,]{0,15}(?:\.\d{1,12})?)"
 _LIGHTNING = re.compile(
@@ -44,12 +44,12 @@ class _Spent:
     calls: int
 
 
-def lightning_holds(text: str) -> bool:
+def recognise_lightning(text: str) -> bool:
     """Whether a text has the table of Lightning's simple profiler."""
     return "Mean duration (s)" in text and "Num calls" in text
 
 
-def lightning_told(text: str, path: Path) -> Told | None:
+def summarise_lightning(text: str, path: Path) -> PastedText | None:
     """What took longest, by action; actions stand within each other."""
     rows = [
         _Spent(name.strip(), _number(total), int(calls))
@@ -68,7 +68,7 @@ def lightning_told(text: str, path: Path) -> Told | None:
         for row in data[:1]
         if total_s and row.seconds >= MUCH_DATA * total_s
     ]
-    return Told(
+    return PastedText(
         what="The table of Lightning's simple profiler",
         tells=f"{digits(total_s)} s in all. {_listed(parts)}.",
         record=RECORD,
@@ -79,12 +79,12 @@ def lightning_told(text: str, path: Path) -> Told | None:
     )
 
 
-def cprofile_holds(text: str) -> bool:
+def recognise_cprofile(text: str) -> bool:
     """Whether a text has the table of Python's cProfile."""
     return _CPROFILE.search(text) is not None and "tottime" in text
 
 
-def cprofile_told(text: str, path: Path) -> Told | None:
+def summarise_cprofile(text: str, path: Path) -> PastedText | None:
     """Which functions took longest by themselves."""
     total_s = _CPROFILE.search(text)
     rows = [
@@ -94,7 +94,7 @@ def cprofile_told(text: str, path: Path) -> Told | None:
     if total_s is None or not rows:
         return None
     ordered = sorted(rows, key=lambda row: -row.seconds)
-    return Told(
+    return PastedText(
         what="A table of cProfile",
         tells=f"{digits(_number(total_s[1]))} s in all; by themselves: {_listed(ordered)}.",
         record=RECORD,
@@ -104,12 +104,12 @@ def cprofile_told(text: str, path: Path) -> Told | None:
     )
 
 
-def stacks_holds(text: str) -> bool:
+def recognise_stacks(text: str) -> bool:
     """Whether a text is a dump of py-spy."""
     return _THREAD.search(text) is not None and _FRAME.search(text) is not None
 
 
-def stacks_told(text: str, path: Path) -> Told | None:
+def summarise_stacks(text: str, path: Path) -> PastedText | None:
     """Where each thread is: its innermost frame, and the program's own line."""
     starts = list(_THREAD.finditer(text))
     ends = [*(following.start() for following in starts[1:]), len(text)]
@@ -119,7 +119,7 @@ def stacks_told(text: str, path: Path) -> Told | None:
     owner = f" of process {process[1]}" if process else ""
     if not places:
         return None
-    return Told(
+    return PastedText(
         what=f"Stacks{owner} at one moment (py-spy), {counted(len(places), 'thread')}",
         tells=places[0],
         record=(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from traceanalyzer.base import digits
 from traceanalyzer.ingest.texts.figures import counted
-from traceanalyzer.trace import Told
+from traceanalyzer.trace import PastedText
 
 _SKIPPED = re.compile(
     r"skipping cudagraphs due to ([^\n]{3,120}?)(?:\s*\(\d+ instances\))?\.?(?: Found from\b[^\n]*)?$",
@@ -33,12 +33,12 @@ RECORD = (
 )
 
 
-def holds(text: str) -> bool:
+def recognise(text: str) -> bool:
     """Whether a text has such messages."""
     return any(pattern.search(text) for pattern in (_SKIPPED, _HINT, _AUTOTUNE, _TIMES))
 
 
-def told(text: str, path: Path) -> Told | None:
+def summarise(text: str, path: Path) -> PastedText | None:
     """What it skipped, chose and hinted at, and how long stages took."""
     skipped = Counter(reason.strip() for reason in _SKIPPED.findall(text))
     hints = Counter(hint.strip().rstrip(".") for hint in _HINT.findall(text))
@@ -57,7 +57,7 @@ def told(text: str, path: Path) -> Told | None:
         return None
     sentence = "; ".join(parts)
     first = sentence[0].upper() if skipped or chosen else sentence[0]
-    return Told(
+    return PastedText(
         what="Messages of torch.compile's backend",
         tells=f"{first}{sentence[1:]}.",
         record=RECORD,

@@ -7,7 +7,7 @@ from pathlib import Path
 from traceanalyzer.base import dataclass, digits
 from traceanalyzer.ingest.side_files import number_in
 from traceanalyzer.ingest.texts.figures import counted
-from traceanalyzer.trace import Told
+from traceanalyzer.trace import PastedText
 
 _UNIT = re.compile(r"^Timer unit: ([\d.]{1,12}(?:e-?\d{1,3})?) s", re.MULTILINE)
 _FUNCTION = re.compile(
@@ -40,18 +40,18 @@ class _Line:
     code: str
 
 
-def holds(text: str) -> bool:
+def recognise(text: str) -> bool:
     """Whether a text has such a table."""
     return _UNIT.search(text) is not None and _FUNCTION.search(text) is not None
 
 
-def told(text: str, path: Path) -> Told | None:
+def summarise(text: str, path: Path) -> PastedText | None:
     """The lines with the most time, of the functions with the most."""
     found = sorted(_functions(text), key=lambda pair: -_number(pair[0]["total"]))
     sentences = [_sentence(function, lines) for function, lines in found[:FUNCTIONS]]
     if not sentences:
         return None
-    return Told(
+    return PastedText(
         what=f"A table of line_profiler, {counted(len(found), 'function')}",
         tells=sentences[0],
         record=RECORD,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from traceanalyzer.ingest.texts.figures import MIB, counted, sized
 from traceanalyzer.ingest.texts.memory_summary import FRAGMENTED_SHARE, RECORD
-from traceanalyzer.trace import Told
+from traceanalyzer.trace import PastedText
 
 _PAIR = re.compile(
     r"""["'](?P<name>[a-z_]{3,40}(?:\.all\.(?:current|peak))?)["']\s*[:,]\s*(?P<value>\d{1,18})\b"""
@@ -19,12 +19,12 @@ _AROUND = re.compile(
 )
 
 
-def holds(text: str) -> bool:
+def recognise(text: str) -> bool:
     """Whether a text is such a dictionary."""
     return f'"{_PEAK}"' in text or f"'{_PEAK}'" in text
 
 
-def told(text: str, path: Path) -> Told | None:
+def summarise(text: str, path: Path) -> PastedText | None:
     """What was allocated and reserved at the peak, and what was held at the end."""
     found: dict[str, int] = {}
     for pair in _PAIR.finditer(text):
@@ -36,7 +36,7 @@ def told(text: str, path: Path) -> Told | None:
     now = found.get("allocated_bytes.all.current")
     held = f", {sized(reserved)} reserved" if reserved else ""
     still = f"; {sized(now)} are now" if now is not None else ""
-    return Told(
+    return PastedText(
         what="Statistics of PyTorch's allocator (torch.cuda.memory_stats)",
         tells=f"At its peak {sized(peak)} were allocated{held}{still}.",
         record=RECORD,
@@ -61,12 +61,12 @@ def _notes(found: dict[str, int], dictionaries: int) -> Iterator[str]:
         yield f"The text holds {dictionaries} dictionaries; the first is read."
 
 
-def around_holds(text: str) -> bool:
+def recognise_around(text: str) -> bool:
     """Whether a text has the memory of a phase as PEFT's and Accelerate's examples print it."""
     return _AROUND.search(text) is not None
 
 
-def around_told(text: str, path: Path) -> Told | None:
+def summarise_around(text: str, path: Path) -> PastedText | None:
     """The most memory of the GPU and of the host, by phase."""
     gpu: dict[str, float] = {}
     host: dict[str, float] = {}
@@ -79,7 +79,7 @@ def around_told(text: str, path: Path) -> Told | None:
         return None
     listed = ", ".join(f"{sized(size)} during {phase}" for phase, size in gpu.items())
     most = ", ".join(f"{sized(size)} during {phase}" for phase, size in host.items())
-    return Told(
+    return PastedText(
         what="Peak memory around phases of a training (TorchTracemalloc)",
         tells=f"At most {listed} of GPU memory.",
         record=RECORD,

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from traceanalyzer.ingest.texts.figures import size_in, sized
-from traceanalyzer.trace import Told
+from traceanalyzer.trace import PastedText
 
 _TITLE = re.compile(r"PyTorch \w+ memory summary, device ID\s*(\d{1,9})")
 _COUNT = re.compile(r"(CUDA OOMs|cudaMalloc retries):\s*(\d{1,12})")
@@ -17,12 +17,12 @@ RECORD = (
 )
 
 
-def holds(text: str) -> bool:
+def recognise(text: str) -> bool:
     """Whether a text is such a summary."""
     return _TITLE.search(text) is not None
 
 
-def told(text: str, path: Path) -> Told | None:
+def summarise(text: str, path: Path) -> PastedText | None:
     """What the first summary says."""
     titles = list(_TITLE.finditer(text))
     end = titles[1].start() if len(titles) > 1 else len(text)
@@ -39,7 +39,7 @@ def told(text: str, path: Path) -> Told | None:
     counts = {name: int(count) for name, count in _COUNT.findall(summary)}
     reserved = peak.get("gpu reserved memory")
     held = f", {sized(reserved)} reserved" if reserved else ""
-    return Told(
+    return PastedText(
         what=f"A memory summary of PyTorch, GPU {titles[0][1]}",
         tells=(
             f"At its peak {sized(peak['allocated memory'])} were allocated{held}; "

@@ -11,7 +11,7 @@ from pathlib import Path
 from traceanalyzer.base import NS_PER_MS, dataclass, digits
 from traceanalyzer.ingest.side_files import number_in
 from traceanalyzer.ingest.texts.figures import counted
-from traceanalyzer.trace import ProfilerRow, Told
+from traceanalyzer.trace import PastedText, ProfilerRow
 
 _GAPS = re.compile(r"\s{2,}")
 _TITLE = re.compile(r"\*\* ([^*\n]{1,200}) \((\w{1,100})\) ?:?[ \t]{0,20}$", re.MULTILINE)
@@ -49,12 +49,12 @@ class _Table:
         return found[0] if found else None
 
 
-def holds(text: str) -> bool:
+def recognise(text: str) -> bool:
     """Whether a text has such a report and no sums, which say more."""
     return any(pattern.search(text) for pattern in (_BYTES, _LAUNCHES))
 
 
-def holds_trace(text: str) -> bool:
+def recognise_trace(text: str) -> bool:
     """Whether a text is a report with a row an operation, as CSV."""
     return _TRACE.search(text) is not None
 
@@ -89,7 +89,7 @@ def trace_rows(text: str) -> list[ProfilerRow]:
     ]
 
 
-def told(text: str, path: Path) -> Told | None:
+def summarise(text: str, path: Path) -> PastedText | None:
     """What ranges, calls of the operating system, copies or launches come to."""
     heads = [pattern.search(text) for pattern in (_BYTES, _LAUNCHES, _SUMS)]
     head = next(filter(None, heads), None)
@@ -100,7 +100,7 @@ def told(text: str, path: Path) -> Told | None:
     says = next(iter(_said(table)), "")
     if not says:
         return None
-    return Told(
+    return PastedText(
         what=f"A report of nsys stats ({title[1] if title else 'one table'})",
         tells=says,
         record=RECORD,

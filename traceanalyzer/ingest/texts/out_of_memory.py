@@ -8,7 +8,7 @@ from pathlib import Path
 
 from traceanalyzer.base import dataclass
 from traceanalyzer.ingest.texts.figures import SIZE, size_of, sized
-from traceanalyzer.trace import Told
+from traceanalyzer.trace import PastedText
 
 _ASKED = re.compile(
     rf"(?:Tried to allocate|trying to allocate|failed to allocate(?: request for)?) {SIZE}", re.I
@@ -73,14 +73,14 @@ class _Message:
     setting: str  # the environment variable of the allocator
 
 
-def holds(text: str) -> bool:
+def recognise(text: str) -> bool:
     """Whether a text has such a message."""
     if _BARE.search(text) or _TENSOR.search(text):
         return True
     return _MESSAGE.search(text) is not None and _ASKED.search(text) is not None
 
 
-def told(text: str, path: Path) -> Told | None:
+def summarise(text: str, path: Path) -> PastedText | None:
     """What the last such message says."""
     message = _last(text)
     if message is None:
@@ -90,7 +90,7 @@ def told(text: str, path: Path) -> Told | None:
         of_total = f" of {sized(message.total)}" if message.total else ""
         parts.append(f"{sized(message.free)}{of_total} were free")
     sizes = f"{', '.join(parts)}. " if parts else ""
-    return Told(
+    return PastedText(
         what="The message of an allocation that found no memory",
         tells=f"{sizes}{_why(message)}",
         record=_record(text),

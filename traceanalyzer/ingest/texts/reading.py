@@ -7,7 +7,7 @@ from traceanalyzer.base import UnreadableInputError, dataclass
 from traceanalyzer.base.limits import MIB, limits
 from traceanalyzer.ingest.plain.text import UTF16, plain_text
 from traceanalyzer.ingest.stream import open_stream
-from traceanalyzer.trace import Health, ProfilerRow, Told, Trace
+from traceanalyzer.trace import Health, PastedText, ProfilerRow, Trace
 
 _HEAD = 65_536
 """Bytes within which a text has to show what it is."""
@@ -18,8 +18,8 @@ class TextKind:
     """One kind of text: its source, how it is recognised, and what it tells."""
 
     source: str
-    holds: Callable[[str], bool]
-    told: Callable[[str, Path], Told | None] | None = None
+    recognise: Callable[[str], bool]
+    summarise: Callable[[str, Path], PastedText | None] | None = None
     rows: Callable[[str], list[ProfilerRow]] | None = None
 
 
@@ -31,7 +31,7 @@ def text_kind(head: bytes, kinds: Sequence[TextKind]) -> TextKind | None:
 
 
 def _kind_of(text: str, kinds: Sequence[TextKind]) -> TextKind | None:
-    return next((kind for kind in kinds if kind.holds(text)), None)
+    return next((kind for kind in kinds if kind.recognise(text)), None)
 
 
 def read_text(
@@ -53,9 +53,9 @@ def read_text(
         if rows:
             health = Health(events=len(rows))
             return [Trace(str(path), kind.source, [], profiler_rows=rows, health=health)]
-    if kind is not None and kind.told is not None:
-        told = kind.told(text, path)
-        if told is not None:
+    if kind is not None and kind.summarise is not None:
+        pasted = kind.summarise(text, path)
+        if pasted is not None:
             health = Health(events=text.count("\n") + 1)
-            return [Trace(str(path), kind.source, [], told=told, health=health)]
+            return [Trace(str(path), kind.source, [], pasted=pasted, health=health)]
     raise UnreadableInputError(f"{path}: a text without figures; paste all of it")

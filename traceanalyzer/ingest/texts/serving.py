@@ -8,7 +8,7 @@ from pathlib import Path
 
 from traceanalyzer.base import digits
 from traceanalyzer.ingest.texts.serving_forms import Pair, pairs_in
-from traceanalyzer.trace import Told
+from traceanalyzer.trace import PastedText
 
 _NAMES = (
     (
@@ -91,7 +91,7 @@ _MARKS = (
 """Texts of which every summary has one."""
 
 
-def holds(text: str) -> bool:
+def recognise(text: str) -> bool:
     """Whether a text is such a summary."""
     lower = text.lower()
     if not any(mark in lower for mark in _MARKS):
@@ -104,7 +104,7 @@ def holds(text: str) -> bool:
     return len(found) > 1 and bool(kinds.intersection(_OF_SERVERS) or _LATENCIES in lower)
 
 
-def told(text: str, path: Path) -> Told | None:
+def summarise(text: str, path: Path) -> PastedText | None:
     """What a summary says."""
     found = _figures(pairs_in(text))
     typical = {label: _typical(found, key) for key, label in _MS.items()}
@@ -121,7 +121,7 @@ def told(text: str, path: Path) -> Told | None:
     sentence = ", ".join((*times, *rates))
     if not sentence:
         return None
-    return Told(
+    return PastedText(
         what="The summary of a serving benchmark",
         tells=f"{sentence[0].upper()}{sentence[1:]}.",
         record=RECORD,

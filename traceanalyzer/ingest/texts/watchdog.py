@@ -6,7 +6,7 @@ from pathlib import Path
 
 from traceanalyzer.base import MS_PER_S, dataclass, digits
 from traceanalyzer.ingest.texts.figures import counted
-from traceanalyzer.trace import Told
+from traceanalyzer.trace import PastedText
 
 _TIMEOUT = re.compile(
     r"Rank (\d{1,9})\] Watchdog caught collective operation timeout: WorkNCCL\(SeqNum=(\d{1,18}), "
@@ -33,12 +33,12 @@ class _Waiting:
     seconds: float
 
 
-def holds(text: str) -> bool:
+def recognise(text: str) -> bool:
     """Whether a text has such a message."""
     return _TIMEOUT.search(text) is not None
 
 
-def told(text: str, path: Path) -> Told | None:
+def summarise(text: str, path: Path) -> PastedText | None:
     """Which ranks waited in which collective, and which of them enqueued least."""
     waiting: dict[int, _Waiting] = {}
     for rank, number, kind, ms in _TIMEOUT.findall(text):
@@ -53,7 +53,7 @@ def told(text: str, path: Path) -> Told | None:
     places = "; ".join(
         f"{_named(of)} in {kind} #{number:,}" for (number, kind), of in sorted(ranks.items())
     )
-    return Told(
+    return PastedText(
         what="A collective timed out (PyTorch's watchdog)",
         tells=f"After {digits(longest)} s {counted(len(waiting), 'rank')} gave up: {places}.",
         record=RECORD,

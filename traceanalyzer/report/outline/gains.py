@@ -73,7 +73,7 @@ def headroom(report: Report, finding: Finding) -> str:
     return f"headroom {figure(finding.headroom_ms, 'ms')}{share}"
 
 
-def command(report: Report) -> str:
+def example_command(report: Report) -> str:
     """How to run the program, in an example."""
     return f"python {'serve' if report.tables.get('iterations') else 'train'}.py"
 
@@ -106,7 +106,7 @@ def no_advice(report: Report) -> str:
 def _without_a_gpu(report: Report, lacking: str) -> str:
     """What can be said where no GPU was recorded; `lacking`: what a finding says to record."""
     if verdict(report) == CPU_ALONE:
-        record = f"traceanalyzer collect torch -- {command(report)}"
+        record = f"traceanalyzer collect torch -- {example_command(report)}"
         return f"{_loading(report)}On the GPU host: {record}"
     if verdict(report) == STEP_TIMES:
         timed = "times of iterations" if report.tables.get("iterations") else "step times"
@@ -132,7 +132,7 @@ def _recording_that_tells(report: Report) -> str:
     if report.tables.get("iterations"):
         return "record more iterations of the server, with its profiler's CPU and GPU activities"
     recorder = RECORDERS.get(only_kind(report), "torch")
-    program = command(report) if recorder == "torch" else "COMMAND"
+    program = example_command(report) if recorder == "torch" else "COMMAND"
     return f"traceanalyzer collect {recorder} -- {program}"
 
 
@@ -288,7 +288,8 @@ def leads(report: Report, finding: Finding) -> Iterator[str]:
     functions = [*dict.fromkeys(unknown)][:MOST_LEADS]
     if functions and all(one.vendor in KNOWS_NCU for one in report.inputs):
         wanted = shlex.quote(f"regex:^({'|'.join(map(re.escape, functions))})$")
-        yield f"what limits its kernels: ncu --set basic --section WarpStateStats -k {wanted} -c 10 {command(report)}"
+        program = example_command(report)
+        yield f"what limits its kernels: ncu --set basic --section WarpStateStats -k {wanted} -c 10 {program}"
 
 
 def _places(report: Report, cls: str, where: list[str]) -> list[Any]:

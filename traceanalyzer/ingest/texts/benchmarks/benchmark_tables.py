@@ -8,7 +8,7 @@ from pathlib import Path
 from traceanalyzer.base import dataclass, digits
 from traceanalyzer.ingest.side_files import decoded, is_number, items, mapping, number_in
 from traceanalyzer.ingest.texts.figures import counted
-from traceanalyzer.trace import Told
+from traceanalyzer.trace import PastedText
 
 _PYTEST = re.compile(r"^Name \(time in (ns|us|ms|s)\)\s+(Min\b.*)$", re.MULTILINE)
 _PYTEST_ROW = re.compile(r"^(\S.{0,200}?)\s{2,}([\d,]{1,15}\.\d{1,9}\b.*)$")
@@ -39,7 +39,7 @@ class _Timed:
     time: float
 
 
-def pytest_holds(text: str) -> bool:
+def recognise_pytest(text: str) -> bool:
     """Whether a text is a table or the JSON of pytest-benchmark."""
     return _PYTEST.search(text) is not None or _is_json(text)
 
@@ -50,7 +50,7 @@ def _is_json(text: str) -> bool:
     )
 
 
-def pytest_told(text: str, path: Path) -> Told | None:
+def summarise_pytest(text: str, path: Path) -> PastedText | None:
     """The fastest benchmarks, by their medians."""
     head = _PYTEST.search(text)
     unit = head[1] if head is not None else "s"
@@ -63,7 +63,7 @@ def pytest_told(text: str, path: Path) -> Told | None:
     for row in rows[1:SHOWN]:
         times = f" ({digits(row.time / first.time)} times)" if first.time > 0 else ""
         listed.append(f"{row.name} {_time(row.time, unit)}{times}")
-    return Told(
+    return PastedText(
         what=f"A table of pytest-benchmark, {counted(len(rows), 'benchmark')}",
         tells=f"{', '.join(listed)} (medians).",
         record=RECORD,
@@ -112,12 +112,12 @@ class _Grid:
     unit: str
 
 
-def compare_holds(text: str) -> bool:
+def recognise_compare(text: str) -> bool:
     """Whether a text has a table of `Compare`."""
     return _COMPARE.search(text) is not None and _COMPARE_UNIT.search(text) is not None
 
 
-def compare_told(text: str, path: Path) -> Told | None:
+def summarise_compare(text: str, path: Path) -> PastedText | None:
     """Which column is fastest how often, and the last row."""
     unit = _COMPARE_UNIT.search(text)
     title = _COMPARE.search(text)
@@ -149,13 +149,13 @@ def _numbers(cells: Sequence[str]) -> list[float]:
     return known if len(known) == len(cells) else []
 
 
-def report_holds(text: str) -> bool:
+def recognise_report(text: str) -> bool:
     """Whether a text has a table of Triton's `perf_report`."""
     grid = _report_grid(text)
     return grid is not None and bool(grid.rows)
 
 
-def report_told(text: str, path: Path) -> Told | None:
+def summarise_report(text: str, path: Path) -> PastedText | None:
     """Which column is highest how often, and the last row; what is better only a unit tells."""
     grid = _report_grid(text)
     if grid is None:
@@ -203,7 +203,7 @@ def _label(names: Sequence[str], values: Sequence[float]) -> str:
     return ", ".join(f"{name} {value:,.0f}" for name, value in zip(names, values, strict=False))
 
 
-def _told_of(grid: _Grid | None, what: str, *, low_is_good: bool | None) -> Told | None:
+def _told_of(grid: _Grid | None, what: str, *, low_is_good: bool | None) -> PastedText | None:
     """`low_is_good`: None where the unit is not known."""
     if grid is None or not grid.rows or not grid.columns:
         return None
@@ -221,7 +221,7 @@ def _told_of(grid: _Grid | None, what: str, *, low_is_good: bool | None) -> Told
         for name, value in zip(grid.columns, values, strict=True)
     )
     contest = f"{word}: {counts}. " if len(grid.columns) > 1 and counts else ""
-    return Told(
+    return PastedText(
         what=f"{what} ({grid.title}), {counted(len(grid.rows), 'row')}",
         tells=f"{contest}Last row, {label}: {last}.",
         record=RECORD,

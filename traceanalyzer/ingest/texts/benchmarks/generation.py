@@ -5,7 +5,7 @@ from pathlib import Path
 
 from traceanalyzer.base import dataclass, digits
 from traceanalyzer.ingest.side_files import number_in
-from traceanalyzer.trace import Told
+from traceanalyzer.trace import PastedText
 
 _N = r"(\d[\d,]{0,12}(?:\.\d{1,9})?)"
 _LLAMA = re.compile(
@@ -34,12 +34,12 @@ class _Speed:
     label: str  # the model, or how many tokens
 
 
-def holds(text: str) -> bool:
+def recognise(text: str) -> bool:
     """Whether a text says such speeds."""
     return bool(_speeds(text))
 
 
-def told(text: str, path: Path) -> Told | None:
+def summarise(text: str, path: Path) -> PastedText | None:
     """The speed of prompts and of generation."""
     speeds = _speeds(text)
     if not speeds:
@@ -50,7 +50,7 @@ def told(text: str, path: Path) -> Told | None:
     ]
     each = [1e3 / one.per_s for one in speeds if one.decodes and one.per_s > 0]
     sentence = ", ".join(parts)
-    return Told(
+    return PastedText(
         what="How fast an engine generates",
         tells=f"{sentence[0].upper()}{sentence[1:]}.",
         record=RECORD,

@@ -8,7 +8,7 @@ from typing import Any
 from traceanalyzer.base import digits
 from traceanalyzer.ingest.side_files import decoded, is_number, mapping
 from traceanalyzer.ingest.texts.figures import counted
-from traceanalyzer.trace import Told
+from traceanalyzer.trace import PastedText
 
 _LINE = re.compile(r":::MLLOG (\{.{10,4000}\})\s*$", re.MULTILINE)
 _START = "INTERVAL_START"
@@ -22,12 +22,12 @@ RECORD = (
 Event = dict[str, Any]
 
 
-def holds(text: str) -> bool:
+def recognise(text: str) -> bool:
     """Whether a text has such lines."""
     return _LINE.search(text) is not None
 
 
-def told(text: str, path: Path) -> Told | None:
+def summarise(text: str, path: Path) -> PastedText | None:
     """How long the run took, and what of it were evaluations."""
     events = list(_events(text))
     if not events:
@@ -49,7 +49,7 @@ def told(text: str, path: Path) -> Told | None:
         parts.append(f"global batch {batch:,}")
     name = values.get("submission_benchmark")
     sentence = ", ".join(parts)
-    return Told(
+    return PastedText(
         what=f"A log of MLPerf{f' ({name})' if isinstance(name, str) else ''}",
         tells=f"{sentence[0].upper()}{sentence[1:]}.",
         record=RECORD,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from traceanalyzer.base import dataclass, digits
 from traceanalyzer.ingest.texts.figures import counted, sized
-from traceanalyzer.trace import Told
+from traceanalyzer.trace import PastedText
 
 _HEAD = re.compile(r"^#\s+size\s+count\s+type\b.*\balgbw\s+busbw", re.MULTILINE)
 _ROW = re.compile(
@@ -29,12 +29,12 @@ class _Row:
     bus_gb_per_s: float
 
 
-def holds(text: str) -> bool:
+def recognise(text: str) -> bool:
     """Whether a text has such a table."""
     return _HEAD.search(text) is not None and _ROW.search(text) is not None
 
 
-def told(text: str, path: Path) -> Told | None:
+def summarise(text: str, path: Path) -> PastedText | None:
     """The best bandwidth, and the time of the smallest message."""
     rows = [
         _Row(int(size), float(time), float(bus))
@@ -47,7 +47,7 @@ def told(text: str, path: Path) -> Told | None:
     least = min(rows, key=lambda row: row.size)
     hosts = _RANK.findall(text)
     on = f", {counted(len(hosts), 'rank')} on {counted(len(set(hosts)), 'host')}" if hosts else ""
-    return Told(
+    return PastedText(
         what=f"A table of nccl-tests{on}",
         tells=(
             f"At most {digits(best.bus_gb_per_s)} GB/s (bus bandwidth, {sized(best.size)} in "

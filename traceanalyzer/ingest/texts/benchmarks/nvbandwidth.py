@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from traceanalyzer.base import dataclass, digits
-from traceanalyzer.trace import Told
+from traceanalyzer.trace import PastedText
 
 _TEST = re.compile(r"^Running (\w{3,80})\.", re.MULTILINE)
 _UNIT = re.compile(r"\(GB/s\)\s*$", re.MULTILINE)
@@ -28,17 +28,17 @@ class _Test:
     cells: dict[tuple[int, int], float]
 
 
-def holds(text: str) -> bool:
+def recognise(text: str) -> bool:
     """Whether a text has such a matrix."""
     return any(_tests(text))
 
 
-def told(text: str, path: Path) -> Told | None:
+def summarise(text: str, path: Path) -> PastedText | None:
     """The bandwidth of each test, from the slowest pair to the fastest."""
     tests = list(_tests(text))
     if not tests:
         return None
-    return Told(
+    return PastedText(
         what="Bandwidths that nvbandwidth measured",
         tells=f"{'; '.join(_span(test) for test in tests[:SHOWN])}.",
         record=RECORD,

@@ -8,7 +8,7 @@ from statistics import median
 from traceanalyzer.base import dataclass, digits, ratio
 from traceanalyzer.ingest.side_files import number_in
 from traceanalyzer.ingest.texts.figures import counted
-from traceanalyzer.trace import Told
+from traceanalyzer.trace import PastedText
 
 _FIELD = re.compile(
     r'\b(total_time|queue_time|inference_time|time_per_token)="?(\d{1,9}(?:\.\d{1,12})?)(ns|[µμu]s|ms|s)\b'
@@ -44,13 +44,13 @@ class _Row:
     unit: str
 
 
-def requests_hold(text: str) -> bool:
+def recognise_requests(text: str) -> bool:
     """Whether a text has the router's lines on requests."""
     names = {name for name, _, _ in _FIELD.findall(text)}
     return "time_per_token" in names and len(names) >= FEWEST_FIELDS
 
 
-def requests_told(text: str, path: Path) -> Told | None:
+def summarise_requests(text: str, path: Path) -> PastedText | None:
     """The median request."""
     times: dict[str, list[float]] = {}
     for name, value, unit in _FIELD.findall(text):
@@ -70,7 +70,7 @@ def requests_told(text: str, path: Path) -> Told | None:
     sentence = ", ".join(parts)
     queued = sum(times.get("queue_time", ()))
     waits = ratio(queued, sum(times.get("total_time", ()))) or 0.0
-    return Told(
+    return PastedText(
         what=f"The log of Text Generation Inference, {counted(count, 'request')}",
         tells=f"{sentence[0].upper()}{sentence[1:]} (medians).",
         record=RECORD,
@@ -83,19 +83,19 @@ def requests_told(text: str, path: Path) -> Told | None:
     )
 
 
-def benchmark_holds(text: str) -> bool:
+def recognise_benchmark(text: str) -> bool:
     """Whether a text has the tables of its benchmark."""
     return _TABLE.search(text) is not None and _ROW.search(text) is not None
 
 
-def benchmark_told(text: str, path: Path) -> Told | None:
+def summarise_benchmark(text: str, path: Path) -> PastedText | None:
     """Prefill, decode and their rates at the smallest and the largest batch."""
     rows = list(_rows(text))
     batches = sorted({row.batch for row in rows})
     if not batches:
         return None
     ends = dict.fromkeys((batches[0], batches[-1]))
-    return Told(
+    return PastedText(
         what="The benchmark of Text Generation Inference",
         tells=" ".join(_at(rows, batch) for batch in ends),
         record=RECORD,

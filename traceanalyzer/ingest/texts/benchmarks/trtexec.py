@@ -5,7 +5,7 @@ from pathlib import Path
 
 from traceanalyzer.base import digits
 from traceanalyzer.ingest.side_files import number_in
-from traceanalyzer.trace import Told
+from traceanalyzer.trace import PastedText
 
 _THROUGHPUT = re.compile(r"Throughput: (\d{1,20}\.?\d{0,20}) qps")
 _ROW = re.compile(
@@ -23,12 +23,12 @@ RECORD = (
 )
 
 
-def holds(text: str) -> bool:
+def recognise(text: str) -> bool:
     """Whether a text has such a summary."""
     return "Enqueue Time: " in text and "GPU Compute Time: " in text
 
 
-def told(text: str, path: Path) -> Told | None:
+def summarise(text: str, path: Path) -> PastedText | None:
     """Latency, the GPU's part of it, and the rate."""
     median: dict[str, float] = {}
     late: dict[str, float] = {}
@@ -43,7 +43,7 @@ def told(text: str, path: Path) -> Told | None:
     tail_said = f", p99 {digits(late['Latency'])} ms" if "Latency" in late else ""
     rate = _THROUGHPUT.search(text)
     per_second = f", {digits(number_in(rate[1]) or 0.0)} queries/s" if rate else ""
-    return Told(
+    return PastedText(
         what="The summary of trtexec",
         tells=(
             f"A query takes {digits(latency)} ms (median{tail_said}), of which the GPU computes "

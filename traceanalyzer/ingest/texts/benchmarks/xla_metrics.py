@@ -6,7 +6,7 @@ from pathlib import Path
 
 from traceanalyzer.base import digits
 from traceanalyzer.ingest.texts.figures import counted
-from traceanalyzer.trace import Told
+from traceanalyzer.trace import PastedText
 
 _METRIC = re.compile(
     r"^Metric: (\w{2,80})\s*\n\s+TotalSamples: (\d{1,15})\s*\n\s+Accumulator: (\S{1,60})",
@@ -37,12 +37,12 @@ RECORD = (
 )
 
 
-def holds(text: str) -> bool:
+def recognise(text: str) -> bool:
     """Whether a text is such a report."""
     return any(name in _TIMES for name, _, _ in _METRIC.findall(text))
 
 
-def told(text: str, path: Path) -> Told | None:
+def summarise(text: str, path: Path) -> PastedText | None:
     """How often and how long it compiled, ran and copied."""
     found = {
         name: (int(count), _seconds(total))
@@ -57,7 +57,7 @@ def told(text: str, path: Path) -> Told | None:
     if not parts:
         return None
     sentence = ", ".join(parts)
-    return Told(
+    return PastedText(
         what="The metrics of torch_xla",
         tells=f"{sentence[0].upper()}{sentence[1:]}.",
         record=RECORD,
