@@ -32,10 +32,11 @@ class Weight(enum.IntEnum):
     GROUP = 1
     TABLE = 2
     CHART = 3
-    HEALTH = 4
-    FIGURES = 5
-    ADVICE = 6
-    ANSWER = 7
+    FIGURES = 4
+    HEALTH = 5
+    METRICS = 6
+    ADVICE = 7
+    ANSWER = 8
 
 
 @dataclass(frozen=True)
@@ -173,6 +174,11 @@ class Section:
     weight: Weight = Weight.ANSWER
     id: str = ""  # its address on a page; empty: a number
 
+    @property
+    def belongs_to_before(self) -> bool:
+        """Whether it stands under the title of a section before it."""
+        return self.is_minor or self.folded or self.untitled
+
 
 @dataclass(frozen=True)
 class Document:
@@ -182,3 +188,40 @@ class Document:
     sections: Sequence[Section]
     scripts: Sequence[str] = ()  # files of `html/assets` that its page needs
     made_by: str = f"traceanalyzer {__version__}"  # program and version
+
+
+def evidence_line(evidence: tuple[str, str, str]) -> str:
+    """A figure of a finding on a line."""
+    name, value, where = evidence
+    return f"{name}: {value}" + (f", {where}" if where else "")
+
+
+def with_content(sections: Sequence[Section], draws: Callable[[Drawing], bool]) -> list[Section]:
+    """The sections that have something below their titles: parts, or minor sections with parts.
+    `draws` says whether a medium shows a drawing."""
+    kept = list[Section]()
+    for section in reversed(sections):
+        has_minor = bool(kept) and kept[-1].belongs_to_before and not section.belongs_to_before
+        if has_minor or any(_has_content(part, draws) for part in section.parts):
+            kept.append(section)
+    return kept[::-1]
+
+
+def _has_content(part: Part | None, draws: Callable[[Drawing], bool]) -> bool:
+    match part:
+        case Drawing():
+            return draws(part)
+        case FoldedParts():
+            return any(_has_content(inner, draws) for inner in part.parts)
+        case Paragraph():
+            return bool(part.text)
+        case Facts():
+            return bool(part.facts)
+        case Items():
+            return bool(part.items)
+        case Bullets():
+            return bool(part.texts)
+        case Table() | TextTable():
+            return bool(part.rows)
+        case _:
+            return bool(part)

@@ -8,8 +8,17 @@ from typing import Any
 from traceanalyzer.analysis.groups.first_steps import PaidBack
 from traceanalyzer.analysis.tables.launches import HostStats
 from traceanalyzer.analysis.tables.throughput import Throughput, Utilisation
-from traceanalyzer.base import MEMORY, plural
-from traceanalyzer.report.document import Fact, Facts, Item, Items, Section, Table, Weight
+from traceanalyzer.base import MEMORY
+from traceanalyzer.report.document import (
+    Fact,
+    Facts,
+    Item,
+    Items,
+    Section,
+    Table,
+    Weight,
+    evidence_line,
+)
 from traceanalyzer.report.format import (
     NOT_AVAILABLE,
     figure,
@@ -37,6 +46,8 @@ QUOTED_MFU = 0.01  # below, matmuls are not what the program is about
 FIRST_EVIDENCE = 3  # figures of a finding where there is little room
 ASSUMES = "Assumes: "
 SEVERITY_STYLES = {"high": "bold red", "medium": "yellow", "info": "dim"}
+NO_METRICS = "Nothing was measured: the recording has no steps and no GPU work."
+NO_RECORDING = "No recording was read."
 NO_FINDING = "No finding: the recording supports none."
 
 
@@ -231,14 +242,11 @@ def findings(report: Report) -> Items:
 
 
 def brief_findings(report: Report) -> Items:
-    """Every finding with its first evidence."""
+    """Every finding with its first evidence, without tables."""
     items = []
     for item in findings(report).items:
-        evidence = item.evidence or []
-        left = len(evidence) - FIRST_EVIDENCE
-        more = [f"{left} more {plural('figure', left)} with --full"] if left > 0 else []
-        first = evidence[:FIRST_EVIDENCE]
-        items.append(replace(item, evidence=first, details=[*item.details, *more]))
+        first = (item.evidence or [])[:FIRST_EVIDENCE]
+        items.append(replace(item, evidence=None, details=list(map(evidence_line, first))))
     return Items(items, noun="findings")
 
 
@@ -269,7 +277,7 @@ def recommendations(report: Report, against: bool = False) -> Items:
 def key_figure_facts(report: Report) -> list[Section]:
     """The figures that practitioners quote."""
     key = figures_quoted(report)
-    return [_facts(TITLE, key, Weight.ADVICE)] if key else []
+    return [_facts(TITLE, key, Weight.METRICS)] if key else []
 
 
 def step_time_facts(report: Report) -> list[Section]:
@@ -330,11 +338,14 @@ def devices_overall(report: Report) -> list[Section]:
 
 def tables_with_rows(
     report: Report,
-    left_out: Sequence[str] = (),
+    names: Sequence[str] | None = None,
+    without: Sequence[str] = (),
     chart: Callable[[str, Sequence[Any]], Sequence[str]] | None = None,
 ) -> list[Section]:
-    """The tables that have rows, with what `chart` makes of a name and its rows."""
-    tables = {name: rows_in_report(report, name) for name in report.tables}
+    """The tables that have rows, of those `names` (None: all) and `without` others, with what
+    `chart` makes of a name and its rows."""
+    wanted = [name for name in report.tables if names is None or name in names]
+    tables = {name: rows_in_report(report, name) for name in wanted if name not in without}
     return [
         _table(
             step_facts.table_title(name),
@@ -347,7 +358,7 @@ def tables_with_rows(
             limit=None if name == CONDITIONS else TABLE_ROWS,
         )
         for name, rows in tables.items()
-        if rows and name not in left_out
+        if rows
     ]
 
 

@@ -23,6 +23,7 @@ SECTIONS = [
     "Recommendations",
     "How to reproduce",
     "Recording health",
+    "Details",
 ]
 
 

@@ -2,6 +2,7 @@
 to post."""
 
 from traceanalyzer.report import whole
+from traceanalyzer.report.brief import SHOWN_CHANGES, brief
 from traceanalyzer.report.document import (
     Bullets,
     Document,
@@ -18,6 +19,7 @@ from traceanalyzer.report.markdown.escape import markdown_table, prose
 from traceanalyzer.report.markdown.mermaid import step_time_chart, table_chart, text_bar
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import breakdown, gains, opening
+from traceanalyzer.report.parts.effort import effort_of
 from traceanalyzer.report.parts.in_brief import brief_sections, how_to_reproduce
 from traceanalyzer.report.whole import known_in_brief, memory_sentence
 
@@ -41,10 +43,11 @@ def render_markdown(report: Report, max_chars: int = BRIEF, *, in_brief: bool | 
         _untitled("Budget", Drawing(markdown=_budget(report))),
         *whole.key_figure_facts(report),
         *brief_sections(report),
-        *_metrics(report, in_brief=brief_report),
+        *([] if brief_report else whole.step_time_facts(report)),
         *_advice(report, in_brief=brief_report),
         *how_to_reproduce(report),
         *_health(report),
+        *_details(report),
         Section("", [Drawing(markdown=[made_by])]),
     ]
     return render.document_markdown(Document("", sections), max_chars)
@@ -64,23 +67,33 @@ def _points(report: Report) -> list[str]:
     if used:
         name, _, figures = used.partition(": ")
         lines.append(f"- **{name}:** {prose(figures)}")
-    if report.findings:
-        top = report.findings[0]
-        lines.append(f"- **Top finding:** {prose(top.title)} ({gains.headroom(report, top)})")
-    if report.recommendations:
-        first = report.recommendations[0]
-        lines.append(f"- **Do first:** {prose(first.action)} ({gains.prediction(report, first)})")
     damaged = sum(map(opening.is_damaged, report.inputs))
     if damaged:
         lines.append(
             f"- **Damaged:** {figure(damaged)} of {figure(len(report.inputs))} "
             "recordings, see below"
         )
-    return [*lines, f"- **Recording:** {prose(opening.recording(report))}"]
+    lines.append(f"- **Recording:** {prose(opening.recording(report))}")
+    return [*lines, *_first_changes(report)]
+
+
+def _first_changes(report: Report) -> list[str]:
+    """The advice of the first screen, each in a line with what it gains."""
+    shown = gains.on_first_screen(report)[:SHOWN_CHANGES]
+    if not shown:
+        return []
+    count = len(report.recommendations)
+    of_all = f" ({len(shown)} of {count})" if len(shown) < count else ""
+    lines = ["", f"What to change{of_all}:"]
+    for position, advice in enumerate(shown, 1):
+        effort = effort_of(advice)
+        gain = gains.prediction(report, advice) + (f", {effort}" if effort else "")
+        lines.append(f"{position}. {gain}: **{prose(brief(advice.action))}**")
+    return lines
 
 
 def _budget(report: Report) -> list[str]:
-    parts = breakdown.budget(report)
+    parts = [part for part in breakdown.budget(report) if part.ms > 0]
     step_ms = step_times.step_ms(report) or 0.0
     unit = step_times.figure_unit(report)
     if not parts:
@@ -111,27 +124,27 @@ def _advice(report: Report, *, in_brief: bool) -> list[Section]:
         findings = whole.brief_findings(report) if in_brief else whole.findings(report)
         found.append(_untitled("Findings", findings))
     else:
-        found.append(Section("", [whole.NO_FINDING]))
+        found.append(_untitled("Findings", whole.NO_FINDING, Weight.ANSWER))
     if report.recommendations:
         every = whole.recommendations(report, against=True)
         shown = whole.brief_recommendations(report) if in_brief else every
         advice.append(_untitled("Recommendations", shown))
     else:
-        advice.append(Section("", [gains.no_advice(report)]))
+        advice.append(_untitled("Recommendations", gains.no_advice(report), Weight.ANSWER))
     skipped = gains.without_gain(report)
     if skipped:
-        advice.append(Section("", [skipped]))
+        advice.append(_untitled("Recommendations", skipped, Weight.ANSWER))
     return [*found, *advice]
 
 
-def _metrics(report: Report, *, in_brief: bool) -> list[Section]:
+def _details(report: Report) -> list[Section]:
     chart = (
         step_time_chart(report.tables.get("steps", []))
         if report.metrics.step_time_ms is not None
         else []
     )
     return [
-        *([] if in_brief else whole.step_time_facts(report)),
+        Section("Details"),
         *(
             [_untitled("Chart of the step times", Drawing(markdown=chart), Weight.CHART)]
             if chart
@@ -147,7 +160,7 @@ def _metrics(report: Report, *, in_brief: bool) -> list[Section]:
 def _health(report: Report) -> list[Section]:
     inputs = [row[:-1] for row in opening.files(report)]
     heads = ("Recording", "Kind", "Rank", "What was read"), (False, False, True, False)
-    read = TextTable(*heads, inputs, noun="recordings") if inputs else "No recording was read."
+    read = TextTable(*heads, inputs, noun="recordings") if inputs else whole.NO_RECORDING
     notes = opening.all_notes(report)
     return [
         Section("Recording health", [read], weight=Weight.HEALTH),

@@ -1,10 +1,10 @@
 """A document as GitHub Markdown: long tables folded, never longer than it may be. Where there is no
 room, whole rows go, then whole sections, the least important first; each is mentioned."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import chain
+from itertools import chain, zip_longest
 from typing import Any
 
 from traceanalyzer.report import document as doc
@@ -27,6 +27,8 @@ class TextBlock:
     after: list[str] = field(default_factory=list)
     noun: str = "rows"
     title: str = ""
+    belongs_to_before: bool = False
+    has_content: bool = True  # below its title
     weight: doc.Weight = doc.Weight.ANSWER
     least_rows: int = LEAST_ROWS
     left_out: int = 0
@@ -48,7 +50,7 @@ def fitted_blocks(blocks: Sequence[TextBlock], limit: int) -> str:
     _trim(blocks, limit, lambda block: block.least_rows)
     kept = list(range(len(blocks)))
     for index in sorted(kept, key=lambda index: (blocks[index].weight, -index)):
-        if blocks[index].weight == doc.Weight.ADVICE:
+        if blocks[index].weight >= doc.Weight.METRICS:
             _trim(
                 [blocks[i] for i in kept],
                 limit - len(_note(blocks, kept, limit)),
@@ -75,23 +77,42 @@ def _trim(blocks: Sequence[TextBlock], limit: int, least: Callable[[TextBlock], 
 
 
 def _text(blocks: Sequence[TextBlock], kept: Sequence[int], limit: int) -> str:
-    return "\n".join(blocks[index].text() for index in kept) + _note(blocks, kept, limit)
+    """What is kept; a title goes with the last of what stood below it."""
+    texts = []
+    for index, below in zip_longest(kept, kept[1:]):
+        is_followed = below is not None and blocks[below].belongs_to_before
+        if blocks[index].has_content or is_followed:
+            texts.append(blocks[index].text())
+    return "\n".join(texts) + _note(blocks, kept, limit)
 
 
 def _note(blocks: Sequence[TextBlock], kept: Sequence[int], limit: int) -> str:
-    """The sections that are missing, in the order in which they would have come."""
-    titles = dict.fromkeys(
-        block.title for index, block in enumerate(blocks) if index not in kept and block.title
-    )
+    """The sections that are missing, in the order in which they would have come; where all below a
+    title is missing, the title alone."""
+    titles = dict[str, None]()
+    for first, part in _parts(blocks):
+        gone = [index for index in part if index not in kept]
+        is_all = gone == part and not blocks[first].has_content
+        named = [first] if is_all else gone
+        titles |= dict.fromkeys(blocks[index].title for index in named if blocks[index].title)
     return (
         f"\n*Left out to fit {figure(limit)} characters: {', '.join(titles)}.*\n" if titles else ""
     )
 
 
+def _parts(blocks: Sequence[TextBlock]) -> Iterator[tuple[int, list[int]]]:
+    """The indices of blocks that begin with a title of their own, each with those below it, or
+    itself where it has content."""
+    starts = [i for i, block in enumerate(blocks) if not (i and block.belongs_to_before)]
+    for start, end in zip(starts, [*starts[1:], len(blocks)], strict=True):
+        yield start, list(range(start if blocks[start].has_content else start + 1, end))
+
+
 def document_markdown(document: doc.Document, max_chars: int | None = None) -> str:
     """The document; of more than `max_chars` characters rows of the longest tables go first, then
     whole sections from the least important on, and it says so."""
-    blocks = [_block(section) for section in document.sections]
+    sections = doc.with_content(document.sections, draws=lambda drawing: bool(drawing.markdown))
+    blocks = [_block(section) for section in sections]
     return (
         "\n".join(block.text() for block in blocks)
         if max_chars is None
@@ -116,6 +137,8 @@ def _block(section: doc.Section) -> TextBlock:
         [*body.after, *after, *foot],
         body.noun,
         section.title,
+        section.belongs_to_before,
+        bool(section.parts),
         section.weight,
         body.least_rows,
     )

@@ -7,11 +7,14 @@ from operator import attrgetter
 from typing import Any
 
 from traceanalyzer.base import dataclass
-from traceanalyzer.report.document import Fact, Facts, Section, TextTable, Weight
+from traceanalyzer.report.document import Fact, Facts, Paragraph, Section, TextTable, Weight
 from traceanalyzer.report.format import figure, plain, shorten
 from traceanalyzer.report.model import Report
 
-TOP = 5  # rows of each table: a reader looks at three, and asks `show` for more
+TOP = 3  # rows of each table: a reader looks at three, and asks `show` for more
+NAMED_RECORDINGS = 5
+KEY_TABLES = ("kernels", "ops", "syncs", "collectives")
+"""The tables that people ask for first: what runs, who launched it, who waits."""
 LONGEST_NAME = 72  # characters: names of C++ kernels run to thousands
 LONGEST_VALUE = 90
 ENVIRONMENT = (
@@ -71,7 +74,7 @@ def _ms(header: str, value: Callable[[Any], float | None]) -> BriefColumn:
 
 
 def _tables() -> tuple[Top, ...]:
-    """The tables that people ask for first."""
+    """The key tables, each with the columns that say most."""
     return (
         Top(
             "Top kernels",
@@ -121,8 +124,8 @@ def _tables() -> tuple[Top, ...]:
 
 
 def tops(report: Report) -> list[Section]:
-    """The first rows of the tables that people ask for first. Their figures are the recording's,
-    which the titles say where the report speaks of a step without the profiler."""
+    """The first rows of the key tables. Their figures are the recording's, which the titles say
+    where the report speaks of a step without the profiler."""
     recorded = " in the recording" if report.metrics.unprofiled is not None else ""
     sections = []
     for top in _tables():
@@ -136,7 +139,7 @@ def tops(report: Report) -> list[Section]:
             numeric = [column.is_figure for column in top.columns]
             table = TextTable(headers, numeric, cells, is_whole=True)
             title = f"{top.title}{recorded}"
-            sections.append(Section(title, [table], is_minor=True, weight=Weight.ADVICE))
+            sections.append(Section(title, [table], is_minor=True, weight=Weight.METRICS))
     return sections
 
 
@@ -146,7 +149,7 @@ def environment(report: Report) -> list[Section]:
     if not facts:
         return []
     part = Facts(facts, is_table=True)
-    return [Section("Environment", [part], is_minor=True, weight=Weight.ADVICE)]
+    return [Section("Environment", [part], is_minor=True, weight=Weight.METRICS)]
 
 
 def _environment_facts(report: Report) -> list[Fact]:
@@ -188,11 +191,11 @@ def how_to_reproduce(report: Report) -> list[Section]:
     another run."""
     known = {row.name: row.value for row in report.tables.get("conditions", [])}
     facts = [Fact("recorded command", known["command"])] if "command" in known else []
-    for item in report.inputs[:TOP]:
+    for item in report.inputs[:NAMED_RECORDINGS]:
         hashed = f", SHA-256 {item.sha256}" if item.sha256 else ""
         facts.append(Fact("recording", f"{item.path} ({item.kind}){hashed}"))
-    if len(report.inputs) > TOP:
-        facts.append(Fact("recordings", f"{len(report.inputs) - TOP} more"))
+    if len(report.inputs) > NAMED_RECORDINGS:
+        facts.append(Fact("recordings", f"{len(report.inputs) - NAMED_RECORDINGS} more"))
     named = [shlex.quote(item.path) for item in report.inputs[:1]]
     path = named[0] if len(report.inputs) == 1 else "PATH..."
     facts += [
@@ -201,9 +204,17 @@ def how_to_reproduce(report: Report) -> list[Section]:
         Fact("after a change", f"traceanalyzer compare {path} CHANGED"),
     ]
     part = Facts(facts, is_table=True)
-    return [Section("How to reproduce", [part], weight=Weight.ADVICE)]
+    return [Section("How to reproduce", [part], weight=Weight.METRICS)]
+
+
+def _environment_in_a_line(report: Report) -> list[Section]:
+    texts = [f"{fact.label} {fact.value}" for fact in _environment_facts(report)]
+    if not texts:
+        return []
+    part = Paragraph(" · ".join(texts))
+    return [Section("Environment", [part], is_minor=True, weight=Weight.METRICS)]
 
 
 def brief_sections(report: Report) -> Sequence[Section]:
-    """Environment and first rows, for the part with the metrics."""
-    return [*environment(report), *tops(report)]
+    """First rows and the environment, for the part with the metrics."""
+    return [*tops(report), *_environment_in_a_line(report)]

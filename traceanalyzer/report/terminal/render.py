@@ -13,9 +13,9 @@ from traceanalyzer.report.terminal.drawing import INDENT, TerminalPage
 def document_terminal(
     document: doc.Document, width: int = DEFAULT_WIDTH, colour: bool = False
 ) -> str:
-    """The document as text `width` columns wide."""
+    """The document as text `width` columns wide; sections without content are left out."""
     page = TerminalPage(width, colour)
-    for section in document.sections:
+    for section in doc.with_content(document.sections, draws=lambda _: False):
         if section.title and not section.untitled:
             (page.title if section.is_minor or section.folded else page.heading)(section.title)
         for part in section.parts:
@@ -68,11 +68,7 @@ def _items(page: TerminalPage, part: doc.Items, _: int) -> None:
         page.item(f"{number}.", item.title, "bold")
         for text, style in item.lines:
             page.line(text, style, INDENT + 1)
-        evidence = (
-            f"{name}: {value}" + (f", {where}" if where else "")
-            for name, value, where in item.evidence or ()
-        )
-        for detail in (*evidence, *item.details):
+        for detail in (*map(doc.evidence_line, item.evidence or ()), *item.details):
             page.item("-", detail, indent=INDENT + 1)
         if item.lines:
             page.line("")

@@ -7,13 +7,13 @@ from rich.text import Text
 from traceanalyzer.base import ELLIPSIS
 from traceanalyzer.report import whole
 from traceanalyzer.report.brief import LONGEST, LONGEST_HEADLINE, LONGEST_OF_MORE, brief, shown_path
-from traceanalyzer.report.document import Bullets, Document, Paragraph, Section
+from traceanalyzer.report.document import Bullets, Document, Paragraph, Part, Section
 from traceanalyzer.report.figures import step_times
 from traceanalyzer.report.format import DEFAULT_WIDTH, figure, number, scale_for, scaled, with_unit
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import breakdown, gains, opening, step_facts
 from traceanalyzer.report.parts.effort import effort_of
-from traceanalyzer.report.parts.in_brief import environment, how_to_reproduce
+from traceanalyzer.report.parts.in_brief import KEY_TABLES, environment, how_to_reproduce
 from traceanalyzer.report.terminal import render
 from traceanalyzer.report.terminal.drawing import TerminalPage
 
@@ -190,37 +190,49 @@ def _ways_on(report: Report, path: str) -> list[list[str]]:
 
 def render_terminal(report: Report, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
     """The report as text `width` columns wide. Definitions are in `explain`."""
-    head = render.document_terminal(Document("", [Section("Summary")]), width, colour)
+    head = TerminalPage(width, colour)
+    head.heading("Summary")
     screen = render_screen(report, width, colour, next_step=False)
     below = render.document_terminal(Document("", sections_below(report)), width, colour)
-    return f"{head.strip()}\n{screen}\n{below}"
+    return f"{head.text().strip()}\n{screen}\n{below}"
 
 
 def sections_below(report: Report) -> list[Section]:
-    """What stands below the first screen."""
+    """What stands below the first screen: the four parts in order, details at the end."""
     found = report.findings
     without_gain = gains.without_gain(report)
     explained = (
         Paragraph(step_facts.EXPLAINED.format(found[0].id), "dim") if found else whole.NO_FINDING
     )
     advice = whole.recommendations(report) if report.recommendations else gains.no_advice(report)
-    health = []
+    health = list[Part]()
     for path, kind, rank, what, item in opening.files(report):
         text = f"{path} ({kind}{'' if rank == '-' else f', rank {rank}'}): {what}"
         health.append(Paragraph(text, "yellow" if opening.is_damaged(item) else ""))
     return [
-        Section("Metrics"),
-        *whole.key_figure_facts(report),
-        *environment(report),
-        *whole.step_time_facts(report),
-        whole.figures_of_step(report),
-        *whole.groups_of_figures(report),
-        *whole.devices_overall(report),
-        *whole.tables_with_rows(report, ONE_BY_ONE),
+        *_metrics(report),
         Section("Findings", [whole.findings(report), explained]),
         Section(
             "Recommendations", [advice, Paragraph(without_gain, "dim") if without_gain else None]
         ),
         *how_to_reproduce(report),
-        Section("Recording health", [*health, Bullets(opening.all_notes(report))]),
+        Section(
+            "Recording health",
+            [*(health or [whole.NO_RECORDING]), Bullets(opening.all_notes(report))],
+        ),
+        Section("Details"),
+        whole.figures_of_step(report),
+        *whole.groups_of_figures(report),
+        *whole.devices_overall(report),
+        *whole.tables_with_rows(report, without=(*ONE_BY_ONE, *KEY_TABLES)),
     ]
+
+
+def _metrics(report: Report) -> list[Section]:
+    key = [
+        *whole.key_figure_facts(report),
+        *whole.step_time_facts(report),
+        *whole.tables_with_rows(report, KEY_TABLES),
+        *environment(report),
+    ]
+    return [Section("Metrics", [] if key else [whole.NO_METRICS]), *key]
