@@ -17,7 +17,7 @@ from traceanalyzer.report.table_entries import table_named
 from traceanalyzer.report.table_entries.kinds import RowFilter
 
 MOST_ROWS = 20_000
-"""A row is a hundred bytes of text or more, and answers of over two million are not kept."""
+"""More take longer to keep than to work out: every gap of a long recording."""
 
 
 def kept_rows(asked: Query, *parts: tuple[str, RowFilter]) -> list[list[Any]]:

@@ -8,16 +8,21 @@ from dataclasses import fields
 from typing import TypeVar
 
 from traceanalyzer.base import TraceAnalyzerError
-from traceanalyzer.base.limits import MIB
 from traceanalyzer.base.reading import reading
 from traceanalyzer.ingest.cache.identity import content_digest, program_state
-from traceanalyzer.ingest.cache.store import ANSWER, get_text, has, place, put_text
+from traceanalyzer.ingest.cache.store import (
+    ANSWER,
+    MOST_TEXT_BYTES,
+    get_text,
+    has,
+    place,
+    put_text,
+)
 from traceanalyzer.trace import Run, Table, Trace
 
 Answer = TypeVar("Answer")
 Encode = Callable[[Answer], str]
 Decode = Callable[[bytes], Answer]
-MOST_ANSWER_BYTES = 2 * MIB  # every gap of a long recording takes longer to keep than to find again
 
 
 def answered_once(
@@ -39,7 +44,7 @@ def answered_once(
     if key is not None:
         with suppress(ValueError, TypeError, TraceAnalyzerError):
             data = encode(answer).encode()
-            if len(data) <= MOST_ANSWER_BYTES and _comes_back(answer, data, encode, decode):
+            if len(data) <= MOST_TEXT_BYTES and _comes_back(answer, data, encode, decode):
                 put_text(key, data)
     return answer
 

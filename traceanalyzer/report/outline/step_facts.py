@@ -2,8 +2,9 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 from traceanalyzer.analysis.tables.budget import StepTime
@@ -191,9 +192,15 @@ def _fact(f: dataclasses.Field[Any], value: Any) -> Fact:
 
 def moments_origin(report: Report) -> int | None:
     """The first moment in the report's tables: what all moments in it count from."""
-    every = chain.from_iterable(report.tables.values())
-    moments = (getattr(row, name, None) for row in every for name in TIMESTAMPS)
+    moments = chain.from_iterable(map(_moments, report.tables.values()))
     return min((moment for moment in moments if moment is not None), default=None)
+
+
+def _moments(rows: Sequence[Any]) -> Iterator[int | None]:
+    """The moments in the rows of a table, which all have the fields of the first."""
+    for name in TIMESTAMPS:
+        if rows and hasattr(rows[0], name):
+            yield from map(attrgetter(name), rows)
 
 
 def table_title(name: str) -> str:
