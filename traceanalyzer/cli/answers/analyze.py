@@ -102,8 +102,10 @@ def analyze(
     run, logs = _with_logs(run, files_read, leave_out=leave_out)
     query = Query(run, *scope)
     with working("Analyzing"):
-        report, details, compiled = _answer(query, logs, output.format, top)
-    report, (details, compiled) = cleaned_with(report, (details, compiled), hidden)
+        answer = _answer(paths, query, logs, output.format, top)
+    report, (details, compiled) = cleaned_with(
+        answer.report, (answer.details, answer.compiled), hidden
+    )
     in_full = full or (output.file is not None and output.format != "markdown")
     report_page = ReportPage(report, details, in_full, max_chars, is_quiet(), compiled)
     with emitted(report_page, output):
@@ -111,6 +113,8 @@ def analyze(
             _store(store, report, tags, files_read, str(scope.selection))
     if query.is_measured and pattern is None:
         _leave_answers(paths, query)
+        if not logs:
+            _leave_details(paths, query, answer.details)
 
 
 class _Answer(NamedTuple):
@@ -122,7 +126,11 @@ class _Answer(NamedTuple):
 
 
 def _answer(
-    query: "Query", logs: "Sequence[CompileLog]", output_format: str, top: int | None
+    paths: Sequence[str],
+    query: "Query",
+    logs: "Sequence[CompileLog]",
+    output_format: str,
+    top: int | None,
 ) -> _Answer:
     """The answer in this format, of so many rows a table."""
     from traceanalyzer.report.kept_report import kept_report
@@ -138,14 +146,24 @@ def _answer(
         report = with_compile(report, logs)
         compiled = compile_part(logs, query.measured)
     if output_format in PICTURED:
-        from traceanalyzer.report.html import Details
-
-        details = Details.of(query.measured, logs)
+        details = _details(paths, query, logs)
     if output_format != "terminal":
         from traceanalyzer.report.parts.hashed import hashed
 
         report = hashed(report)
     return _Answer(report, details, compiled)
+
+
+def _details(paths: Sequence[str], query: "Query", logs: "Sequence[CompileLog]") -> "Details":
+    """What a page shows beyond the report: what the report left, else worked out."""
+    from traceanalyzer.report.html import Details
+    from traceanalyzer.report.html.kept_details import kept_details, page_of_details
+
+    if not logs:
+        kept = kept_details(page_of_details(paths, query.selection, query.knowledge))
+        if kept is not None:
+            return kept
+    return Details.of(query.measured, logs)
 
 
 def _check_together(
@@ -202,6 +220,20 @@ def _leave_answers(paths: Sequence[str], query: "Query") -> None:
     predictions = page_of_predictions(paths, query.selection, query.knowledge)
     if predictions is not None and kept_page(predictions) is None:
         keep_predictions(predictions, query)
+
+
+def _leave_details(paths: Sequence[str], query: "Query", details: "Details | None") -> None:
+    """Keep what a page of a long recording shows beyond the report; `details` where they are made."""
+    traces = query.run.traces
+    if not (traces and all(trace.kept_as for trace in traces)):
+        return
+    from traceanalyzer.ingest.cache.pages import kept_page
+    from traceanalyzer.report.html import Details
+    from traceanalyzer.report.html.kept_details import keep_details, page_of_details
+
+    page = page_of_details(paths, query.selection, query.knowledge)
+    if page is not None and kept_page(page) is None:
+        keep_details(page, details or Details.of(query.measured))
 
 
 def _store(
