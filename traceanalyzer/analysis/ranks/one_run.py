@@ -10,12 +10,13 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra import isin_few
 from traceanalyzer.analysis.ranks.compare import why_not_one_run
+from traceanalyzer.analysis.ranks.copied import a_copy, copies
 from traceanalyzer.analysis.ranks.digest import SENDS, RankDigest
 from traceanalyzer.analysis.ranks.digested import claim_of
 from traceanalyzer.analysis.ranks.rank_clocks import Clocks
 from traceanalyzer.base import NS_PER_MS
 from traceanalyzer.base.errors import SeveralRunsError
-from traceanalyzer.trace import Trace
+from traceanalyzer.trace import I64, Trace
 
 _OF_A_RANK = re.compile(
     r"\.(?:part|pid)\d+"
@@ -37,7 +38,7 @@ def refuse_several_runs(traces: Sequence[Trace]) -> None:
     copies = _copies(traces)
     if copies is not None:
         first, second = copies
-        raise SeveralRunsError(f"{second.path} is a copy of {first.path}: give one of them")
+        raise a_copy(first.path, second.path)
     doubt = why_not_one_run([claim_of(trace) for trace in traces]) or _unranked(traces)
     if doubt:
         raise _refusal(traces, doubt)
@@ -84,18 +85,18 @@ def _refusal(traces: Sequence[Trace], doubt: str) -> SeveralRunsError:
 
 
 def _copies(traces: Sequence[Trace]) -> tuple[Trace, Trace] | None:
-    """Two recordings in different files with the same device work at the same times; None without
-    such."""
-    known: dict[tuple[int | None, ...], Trace] = {}
-    for trace in traces:
-        ops = trace.device_ops
-        if not len(ops):
-            continue
-        key = (trace.rank, trace.process.pid, trace.epoch_ns, len(ops))
-        other = known.setdefault(key, trace)
-        if other.path != trace.path and np.array_equal(other.device_ops.start, ops.start):
-            return other, trace
+    """Two recordings in different files of which one is a copy of the other; None without such."""
+    timed = [trace for trace in traces if not trace.only_step_times]
+    for i, k in copies([_times(trace) for trace in timed]):
+        if timed[i].path != timed[k].path:
+            return timed[i], timed[k]
     return None
+
+
+def _times(trace: Trace) -> I64:
+    """When each device op began and ended, else each range of the host, ns of the wall clock."""
+    found = trace.device_ops if len(trace.device_ops) else trace.host_ranges
+    return np.concatenate([found.start, found.end]) + trace.epoch_ns
 
 
 def _shared_groups(a: RankDigest, b: RankDigest) -> set[tuple[str, str, str]]:

@@ -7,12 +7,16 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import PurePath
 
+import numpy as np
+
 from traceanalyzer.analysis.ranks.compare import CLOCK_TOLERANCE_NS
+from traceanalyzer.analysis.ranks.copied import a_copy, copies
 from traceanalyzer.analysis.ranks.digest import RankDigest
 from traceanalyzer.analysis.ranks.matches import match_collectives
 from traceanalyzer.base import NS_PER_S, dataclass, digits
 from traceanalyzer.base.errors import SeveralRunsError
 from traceanalyzer.fleet.digests.files import DigestedRank, LeftOut
+from traceanalyzer.trace import I64
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +36,7 @@ class Chosen:
 
 def chosen(found: Iterable[DigestedRank | LeftOut]) -> Chosen:
     """The ranks of the largest run among these. Raises SeveralRunsError where nothing tells which
-    run is meant."""
+    run is meant, or where one is a copy of another rank's."""
     every = list(found)
     unreadable = [
         replace(one, why=one.why.removeprefix(f"{one.path}: "))
@@ -40,6 +44,7 @@ def chosen(found: Iterable[DigestedRank | LeftOut]) -> Chosen:
         if isinstance(one, LeftOut)
     ]
     ranks = [one for one in every if isinstance(one, DigestedRank)]
+    _refuse_copies(ranks)
     known = [one for one in ranks if one.digest.rank is not None]
     left_out = [
         LeftOut(one.path, "it does not say its rank")
@@ -56,6 +61,25 @@ def chosen(found: Iterable[DigestedRank | LeftOut]) -> Chosen:
         )
     )
     return Chosen(tuple(kept), tuple(unreadable), tuple(left_out), tuple(notes))
+
+
+def _refuse_copies(ranks: Sequence[DigestedRank]) -> None:
+    """Raises SeveralRunsError where a recording is a copy of another rank's. Of one of the same
+    rank the last is taken."""
+    digests = [one.digest for one in ranks if not one.digest.only_step_times]
+    for i, k in copies([_times(digest) for digest in digests]):
+        first = digests[i]
+        second = digests[k]
+        is_one_rank = first.rank is not None and first.rank == second.rank
+        if first.path != second.path and not is_one_rank:
+            raise a_copy(first.path, second.path)
+
+
+def _times(digest: RankDigest) -> I64:
+    """When its steps and calls began, and how long its device was busy in each step, ns."""
+    steps = digest.steps
+    began = np.concatenate([steps.start, steps.host_start, digest.calls.start]) + digest.epoch_ns
+    return np.concatenate([began, digest.compute, digest.busy])
 
 
 def _of_one_world(ranks: list[DigestedRank], left_out: list[LeftOut]) -> list[DigestedRank]:
