@@ -42,7 +42,8 @@ ROUNDS = 1 if QUICK else 4
 ROUND_S = 0.0 if QUICK else 0.12
 LEAST_STEPS = 1 if QUICK else 3
 MOST_STEPS = 200
-RECORD_S = 15.0
+RECORD_S = 30.0
+"""A recording ends after so long. After 15 s that of a T5 had no trace with shapes yet."""
 SETTINGS_S = 1e3 if QUICK else 40.0
 """After so long no further setting is begun: other programs wait."""
 ISSUED = 1 if QUICK else 5  # steps whose launches are timed alone
