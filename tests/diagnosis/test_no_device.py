@@ -4,7 +4,9 @@ record."""
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,7 +17,10 @@ from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.report.markdown.issue import render_markdown
 from traceanalyzer.report.outline.breakdown import cpu_phases
-from traceanalyzer.report.terminal.screen import render_screen
+from traceanalyzer.report.terminal.screen import render_screen, render_terminal
+
+if TYPE_CHECKING:
+    from traceanalyzer.report.model import Report
 
 
 def test_operators_alone() -> None:
@@ -64,10 +69,10 @@ def test_a_first_trial_on_a_laptop_is_answered(tmp_path: Path) -> None:
     assert report.summary.bottleneck == "inconclusive"
     assert report.summary.headline.startswith(
         "No GPU work was recorded: backward 40%, forward 30%, data 20%, optimizer 6% of each 100 us step as recorded; "
-        "most of it in autograd::engine::evaluate_function: AddmmBackward0 40.0 us, aten::addmm 30.0 us"
+        "largest operators: autograd::engine::evaluate_function: AddmmBackward0 40.0 us, aten::addmm 30.0 us"
     )
     screen = render_screen(report)
-    assert screen.startswith("CPU ALONE   step 100 us as recorded   4 steps\n")
+    assert screen.startswith("CPU ONLY   step 100 us as recorded   4 steps\n")
     assert "  data         20.0 us  20.0%  ████████\n" in screen
     assert "A GPU does not shorten the data loading: 20.0 us of each step. On the GPU" in screen
     assert sum(part.ms for part in cpu_phases(report)) == pytest.approx(0.1)
@@ -80,7 +85,7 @@ def test_the_stopwatch_of_a_laptop_counts(tmp_path: Path) -> None:
     timed = {"steps": 60, "step_time_ms": 0.08, "steady": True}
     (tmp_path / "unprofiled.rank0.json").write_text(json.dumps(timed))
     report = analyze(tmp_path)
-    assert render_screen(report).startswith("CPU ALONE   step 80.0 us, 100 us with the profiler")
+    assert render_screen(report).startswith("CPU ONLY   step 80.0 us, 100 us with the profiler")
     assert (report.summary.basis, report.summary.step_ms) == ("unprofiled", 0.08)
     assert report.metrics.unprofiled_source == "measured"
     assert report.metrics.throughput.steps_per_s == pytest.approx(12_500)
@@ -102,3 +107,45 @@ def test_where_a_gpu_was_seen_its_work_is_missing(tmp_path: Path) -> None:
     report = analyze(path)
     assert report.summary.headline.startswith("Inconclusive: the recording holds no GPU work.")
     assert render_screen(report).startswith("INCONCLUSIVE   step ")
+
+
+def logged(tmp_path: Path, data_ms: float) -> Report:
+    """40 steps of 100 ms, part of each waiting for data."""
+    log = tmp_path / f"{data_ms}.jsonl"
+    step = {"iter_ms": 100.0, "data_ms": data_ms}
+    log.write_text("".join(json.dumps({"step": i, **step}) + "\n" for i in range(40)))
+    return analyze(log)
+
+
+def test_a_step_of_which_less_than_half_waits_for_data_is_not_input_bound(tmp_path: Path) -> None:
+    little, some, most = (logged(tmp_path, ms) for ms in (5.0, 29.0, 60.0))
+    assert little.summary.bottleneck == some.summary.bottleneck == "inconclusive"
+    assert "not the data loader (5%)" in little.summary.headline
+    assert "29% waiting for data, 71% the step itself" in some.summary.headline
+    assert most.summary.bottleneck == "input"
+    assert not little.recommendations
+    for report in (some, most):
+        (advice,) = report.recommendations
+        assert "while the step runs" in advice.action
+        assert "GPU" not in advice.action
+        assert advice.predicted_step_ms == pytest.approx(100 - report.findings[0].headroom_ms)
+
+
+def test_a_report_without_a_gpu_lists_no_figures_of_one(tmp_path: Path) -> None:
+    for report in (logged(tmp_path, 29.0), analyze(on_a_laptop(tmp_path))):
+        below = render_terminal(report).partition("Metrics\n")[2]
+        assert "n/a" not in below
+        for unknown in ("MFU", "GPU busy", "GPU idle", "kernels per step", "Launching"):
+            assert f"  {unknown}" not in below
+        assert "device\n" not in below
+
+
+def test_phases_that_share_a_moment_still_make_a_budget(tmp_path: Path) -> None:
+    report = analyze(on_a_laptop(tmp_path))
+    phases = report.metrics.phases
+    assert phases is not None
+    assert phases.data is not None
+    for more_ms, is_shown in ((0.0045, True), (0.02, False)):
+        longer = replace(phases.data, host_ms=phases.data.host_ms + more_ms)
+        metrics = replace(report.metrics, phases=replace(phases, data=longer))
+        assert bool(cpu_phases(replace(report, metrics=metrics))) == is_shown

@@ -40,7 +40,7 @@ Settled = list[tuple[Draft, float | None]]  # drafts, each with the headroom tha
 MIN_SHARE = 0.01
 """Findings that could save less than this share of the step are left out: that much is within the
 spread of steps."""
-WITHOUT_VERDICT = (UNDERSIZED, "gpus-by-turns")
+WITHOUT_VERDICT = (UNDERSIZED, "gpus-by-turns", "slow-input")
 """Findings whose advice is given although no class of the step is named."""
 LARGE_SPEEDUP = 1.25  # a change that gains a fifth of the step decides what is named first
 

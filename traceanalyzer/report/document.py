@@ -193,7 +193,7 @@ class Document:
 def evidence_line(evidence: tuple[str, str, str]) -> str:
     """A figure of a finding on a line."""
     name, value, where = evidence
-    return f"{name}: {value}" + (f", {where}" if where else "")
+    return f"{name}: {value.removesuffix('.')}, {where}" if where else f"{name}: {value}"
 
 
 def with_content(sections: Sequence[Section], draws: Callable[[Drawing], bool]) -> list[Section]:

@@ -57,7 +57,16 @@ DECIDING = (
 """Fields that say what to do about a row: shown first where there is not room for all."""
 OF_STACKS = ("rank", "python")  # fields that most recordings have no value for: nobody misses them
 OF_TRAINING = ("backward_ms", "backward_share", "backward_device_ms", "recomputed_ms")
-"""Fields that are no column where every row has nothing of it."""
+OF_A_GPU = (
+    "device_total_ms",
+    "device_self_ms",
+    "device_ms",
+    "forward_ms",
+    "self_ms",
+    "share_of_step",
+)
+"""Fields that are no column where every row has nothing of it: a server does not train, and a
+recording of the CPU alone has no GPU."""
 DISTRIBUTION = (
     "p50",
     "p95",
@@ -138,8 +147,8 @@ def make_grid(
     origin = min(moments, default=0) if origin_ns is None else origin_ns
     grid = Grid([], [], [], origin if moments else None, len(rows), [])
     for f in fields:
-        if f.is_empty or (f.is_of_training and not any(f.values)):
-            if f.name not in OF_STACKS and f.metadata.get("missed", True) and not f.is_of_training:
+        if f.is_empty or (f.is_optional and not any(f.values)):
+            if f.name not in OF_STACKS and f.metadata.get("missed", True) and not f.is_optional:
                 grid.missing.append(label(f.name))
             continue
         definition = f.metadata.get("definition")
@@ -163,9 +172,9 @@ class _Field:
         return self.metadata.get("unit", "")
 
     @property
-    def is_of_training(self) -> bool:
-        """Whether it is a part of a training step: a server's tables go without."""
-        return self.name in OF_TRAINING
+    def is_optional(self) -> bool:
+        """Whether it is of a training step or of a GPU: other recordings' tables go without."""
+        return self.name in (*OF_TRAINING, *OF_A_GPU)
 
     @property
     def is_moment(self) -> bool:

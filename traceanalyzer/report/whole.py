@@ -277,6 +277,8 @@ def recommendations(report: Report, against: bool = False) -> Items:
 def key_figure_facts(report: Report) -> list[Section]:
     """The figures that practitioners quote."""
     key = figures_quoted(report)
+    if report.metrics.budget_ms is None:  # no option of the recording would tell the others
+        key = [fact for fact in key if not fact.value.startswith(NOT_AVAILABLE)]
     return [_facts(TITLE, key, Weight.METRICS)] if key else []
 
 

@@ -43,6 +43,9 @@ class Trace:
     logged_epochs: bool = False  # whether a row of that log is an epoch, not a step
     logged_means: bool = False
     """Whether the only times of that log are running means, of which none is a single step's."""
+    logged_by: str = ""
+    """What wrote that log, where it is not PyTorch: a serving engine as `iterations` names it, `jax`, or
+    `native` (another framework, or none)."""
     # recordings of the capture of its CUDA graphs, which were given with it
     captures: "tuple[Trace, ...]" = ()
     unprofiled_step_ns: int | None = None

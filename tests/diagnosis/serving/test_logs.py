@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 import traceanalyzer as ta
+from tests.recorded import ROOT
+from traceanalyzer.report.terminal.screen import render_screen, render_terminal
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from traceanalyzer.report.model import Report
 
+DATA = ROOT / "tests" / "data"
 TRAINING = re.compile(
     r"\b(train\w*|epoch|optimizer|loss|gradient|loader|collect torch)\b", re.IGNORECASE
 )
@@ -63,3 +66,36 @@ def test_a_log_of_batches_without_times_says_its_rate(tmp_path: Path) -> None:
     said = ta.analyze(path).summary.headline
     assert "no times of iterations. It says 476 tokens/s" in said
     assert not TRAINING.search(said)
+
+
+@pytest.mark.parametrize(
+    ("name", "flags"),
+    [
+        ("vllm.log", "--profiler-config"),
+        ("vllm_iterations.log", "--profiler-config"),
+        ("sglang.log", "SGLANG_TORCH_PROFILER_DIR=DIR"),
+        ("tensorrt_llm.log", "TLLM_PROFILE_START_STOP="),
+        ("tensorrt_llm_metrics.jsonl", "TLLM_PROFILE_START_STOP="),
+    ],
+)
+def test_each_engines_log_names_the_flags_of_its_own_profiler(name: str, flags: str) -> None:
+    report = ta.analyze(DATA / "timing" / name)
+    assert flags in report.summary.headline
+    assert not TRAINING.search(render_terminal(report).partition("How to reproduce")[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "recorder"),
+    [("maxtext.log", "jax"), ("llm_c.log", "nsys"), ("keras.log", "nsys"), ("plain.log", "torch")],
+)
+def test_a_log_of_another_framework_is_not_sent_to_pytorchs_profiler(
+    name: str, recorder: str
+) -> None:
+    said = ta.analyze(DATA / "timing" / name).summary.headline
+    assert re.findall(r"`traceanalyzer collect (\w+)`", said) in ([recorder], [])
+
+
+def test_a_summary_of_a_benchmark_names_the_engines_profilers() -> None:
+    for name in ("vllm.txt", "trtllm.txt"):
+        screen = " ".join(render_screen(ta.analyze(DATA / "texts" / name)).split())
+        assert "with the engine's own profiler (vLLM and SGLang: /start_profile" in screen

@@ -13,7 +13,7 @@ from traceanalyzer.trace import Bool
 
 RECORD_THE_GPU = Words(
     "Record the GPU, too: profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) around code that runs on "
-    "it, or traceanalyzer collect torch -- python train.py.",
+    "it, or `traceanalyzer collect torch -- python train.py`.",
     (
         "Record the GPU, too: nsys profile -t cuda,nvtx, of a version that knows the driver, "
         "where CUPTI may record it."

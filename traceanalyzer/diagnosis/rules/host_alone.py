@@ -29,7 +29,7 @@ def cpu_summary(m: Measurements) -> Summary | None:
     step = f"each {span(m.mean_step_ms)} step as recorded"
     parts = [
         f"{phases} of {step}" if phases else f"{step} is the CPU's",
-        *([f"most of it in {operators}"] if operators else []),
+        *([f"largest operators: {operators}"] if operators else []),
     ]
     text = f"No GPU work was recorded: {'; '.join(parts)}."
     return Summary("inconclusive", 0.0, text, m.step.basis, m.step.step_ms)

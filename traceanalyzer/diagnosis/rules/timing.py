@@ -17,6 +17,7 @@ from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.pages import said
 from traceanalyzer.diagnosis.serving.logs import server_summary
 from traceanalyzer.trace import Bool, PastedText
+from traceanalyzer.trace.engines import OWN_PROFILERS
 
 WAITS = (
     "cudaStreamSynchronize",
@@ -51,15 +52,19 @@ FIND_OUT_OF_SUMS = {
 """By what recorded the sums."""
 INPUT_SHARE = 1 / 6
 """Above this share of the step, which is a fifth of the iteration without its data, waiting for
-data is an input bottleneck. A loader that keeps up costs a few percent (taking a batch from its
+data is a finding. A loader that keeps up costs a few percent (taking a batch from its
 queue)."""
+MOST = 0.5
+"""From this share of the step on, waiting for data is the largest part whatever the others are."""
 DRIFT_SHARE = 0.05  # a smaller trend is that of clocks and temperature
 OUTLIER_SHARE = 0.01  # outliers that cost less of the time are within the spread of steps
 INPUT_CONFIDENCE = 0.5
-"""At the threshold. The host may wait for data while the GPU still works, which a log does not
+"""However small the share. The host may wait for data while the GPU still works, which a log does not
 show."""
 MAX_CONFIDENCE = 0.8  # however large the share: the log shows the host's time, not the GPU's
-FIND_OUT = "Record a few steps with `traceanalyzer collect torch` and analyse the trace."
+FIND_OUT = "Record a few steps with `traceanalyzer collect {}` and analyse them."
+RECORDERS = {"jax": "jax", "native": "nsys"}
+"""By what wrote the log: `collect torch` records nothing of a program without PyTorch."""
 UNNAMED = "other"  # the class of kernels whose names tell none: that most are says nothing
 SHOWN_STEPS = 5  # slow steps that are named
 
@@ -103,9 +108,10 @@ def profiled_notes(table: Profiled) -> Iterator[str]:
 
 def timing_summary(m: Measurements) -> Summary:
     """The verdict on a run of which only step times are known."""
-    if m.trace.step_timings.of_server:
+    if m.trace.step_timings.of_server or m.trace.logged_by in OWN_PROFILERS:
         return server_summary(m)
     stats = m.timing
+    find_out = FIND_OUT.format(RECORDERS.get(m.trace.logged_by, "torch"))
     if stats is None or stats.median_ms is None:
         rates = [(stats.tokens_per_s, "tokens"), (stats.samples_per_s, "samples")] if stats else []
         rate = next(
@@ -113,9 +119,9 @@ def timing_summary(m: Measurements) -> Summary:
             "",
         )
         return Summary(
-            "inconclusive", 0.0, f"Inconclusive: the log holds no step times.{rate} {FIND_OUT}"
+            "inconclusive", 0.0, f"Inconclusive: the log holds no step times.{rate} {find_out}"
         )
-    if stats.data_share is not None and stats.data_share > INPUT_SHARE:
+    if stats.data_share is not None and stats.data_share >= MOST:
         confidence = INPUT_CONFIDENCE + (MAX_CONFIDENCE - INPUT_CONFIDENCE) * min(
             stats.data_share, 1.0
         )
@@ -124,11 +130,20 @@ def timing_summary(m: Measurements) -> Summary:
             f"{digits(m.mean_step_ms)} ms {'epoch' if m.trace.logged_epochs else 'step'}."
         )
         return Summary("input", round(confidence, 2), text, "recorded", m.mean_step_ms)
-    loader = "" if stats.data_share is None else f"; not the data loader ({stats.data_share:.0%})"
-    text = f"{_steps(m, stats)}{loader}. Step times alone do not tell why. {FIND_OUT}"
+    text = f"{_steps(m, stats)}{_loader(stats)}. Step times alone do not tell why. {find_out}"
     return Summary(
         "inconclusive", 0.0, text, "recorded", m.mean_step_ms if m.timed.steps.found else None
     )
+
+
+def _loader(stats: TimingStats) -> str:
+    """What of the step is waiting for data, where that is not most of it; empty where it is not
+    known."""
+    if stats.data_share is None:
+        return ""
+    if stats.data_share <= INPUT_SHARE:
+        return f"; not the data loader ({stats.data_share:.0%})"
+    return f": {stats.data_share:.0%} waiting for data, {1 - stats.data_share:.0%} the step itself"
 
 
 def _steps(m: Measurements, stats: TimingStats) -> str:
@@ -181,14 +196,11 @@ def slow_input(m: Measurements, _free: Bool) -> Iterator[Draft]:
     words = Words(
         f"{loader_advice.action(None)} Cheaper preprocessing, a faster or local copy of the data.",
         (
-            "Load ahead: prepare the next input on other threads while the GPU works; a "
+            "Load ahead: prepare the next input on other threads while the step runs; a "
             "faster or local copy of the data."
         ),
     )
-    basis = (
-        "logged time waiting for data; assumes that loading can be hidden behind the step "
-        "completely"
-    )
+    basis = "the step runs as long as now, and all loading is hidden behind it"
     evidence = [
         Evidence("time waiting for data", stats.data_share, "share", where, INPUT_SHARE),
         Evidence("time waiting for data", stats.data_time_ms, "ms", where),

@@ -9,6 +9,7 @@ from pathlib import Path
 from traceanalyzer.base import digits
 from traceanalyzer.ingest.texts.serving_forms import Pair, pairs_in
 from traceanalyzer.trace import PastedText
+from traceanalyzer.trace.engines import ANY_ENGINE
 
 _NAMES = (
     (
@@ -71,8 +72,8 @@ MOST_TIMES = 4
 _LATENCIES = "% percentile latency:"
 """Of the only summary that has latencies alone, vLLM's; others of their kind are of any program."""
 RECORD = (
-    "To see what the GPU waits for in an iteration: record some seconds of the server with "
-    "torch.profiler, and analyse the trace with the server's log."
+    f"To see what the GPU waits for in an iteration: record a second of the server {ANY_ENGINE}, and analyse "
+    "the trace with the server's log."
 )
 _MS = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "latency": "latency"}
 _OF_SERVERS = ("ttft", "tpot", "itl", "requests", "output", "total")

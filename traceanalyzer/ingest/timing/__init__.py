@@ -108,6 +108,7 @@ def read(
             logged_phases=steps.phases,
             logged_epochs=steps.are_epochs,
             logged_means=steps.are_means,
+            logged_by=form.written_by,
         )
         traces.append(replace(trace, step_timings=steps.table))
         skipped = lost = 0

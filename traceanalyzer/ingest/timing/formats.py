@@ -82,6 +82,7 @@ class LineFormat:
     averaged: str = ""
     names: Mapping[str, str] = field(default_factory=dict)
     """Keys that it uses in a sense of its own, with the field that they stand for."""
+    written_by: str = ""  # as `Trace.logged_by`
     unit: str = ""  # of times without one: `s`, `ms`
     memory_unit: str = ""  # of memory without one: `MiB`, `GiB`
     is_mean: bool = False  # whether its only time is the mean of all steps

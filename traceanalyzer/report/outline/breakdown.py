@@ -8,6 +8,7 @@ from traceanalyzer.report.format import label
 from traceanalyzer.report.model import Report
 
 SHOWN_SHARE = 0.01  # parts of the step below this are not on the first screen
+SLACK = 0.01  # of the step: phases that share a moment may sum to so much more than it
 OF_COMMUNICATION = {
     "transfer": "time in collectives at which all ranks had arrived",
     "waiting for ranks": "time in collectives of which another rank had not arrived yet",
@@ -82,10 +83,11 @@ def cpu_phases(report: Report) -> list[BudgetShare]:
         return []
     known = phases.host_ms()
     rest = total - sum(known.values())
-    if rest < 0:
+    if rest < -SLACK * total:
         return []
     longest = sorted(known.items(), key=lambda item: -item[1])
-    return [_share(name, ms, total) for name, ms in [*longest, ("other", rest)]]
+    parts = [*longest, ("other", max(rest, 0.0))]
+    return [_share(name, ms, total) for name, ms in parts]
 
 
 def _parts_of(report: Report, name: str, ms: float, total: float) -> list[BudgetShare]:

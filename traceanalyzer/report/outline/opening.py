@@ -33,7 +33,7 @@ SUMS = ("key_averages", "nsys_stats", "nvprof", "rocprof_stats", "proton")
 """Tables of sums by name."""
 FAILURES = {"memory-leak": "GPU memory leak", "memory-growth": "GPU memory grows"}
 """What a snapshot is on, by its finding."""
-CPU_ALONE = "CPU alone"
+CPU_ALONE = "CPU only"
 STEP_TIMES = "step times"
 TIMING_LOG = "timing_log"
 CPU_ONLY = "cpu-only"  # the finding on a recording without launches

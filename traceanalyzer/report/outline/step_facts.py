@@ -114,19 +114,23 @@ def shown_step_time(time: StepTime) -> Any:
 
 
 def step_figures(report: Report) -> list[Fact]:
-    """The single figures of a step."""
+    """The single figures of a step; without a GPU those that are known."""
     others = [*SUMMED_UP, *STEP_GROUPS]
     if report.metrics.compile is None:
         others.append("compile")  # most programs do not compile
-    return [
+    facts = [
         _fact(f, getattr(report.metrics, f.name))
         for f in dataclasses.fields(Metrics)
         if f.name not in others
     ]
+    if report.devices:
+        return facts
+    return [fact for fact in facts if not fact.value.startswith(NOT_AVAILABLE)]
 
 
 def step_groups(report: Report) -> list[tuple[str, list[Fact]]]:
-    """Figures of a step that belong together, by title; a group that was not recorded says so."""
+    """Figures of a step that belong together, by title; of a GPU's step a group that was not
+    recorded says so."""
     known = (
         (f, getattr(report.metrics, f.name))
         for f in dataclasses.fields(Metrics)
@@ -135,7 +139,7 @@ def step_groups(report: Report) -> list[tuple[str, list[Fact]]]:
     groups = [
         (STEP_GROUPS[f.name], _group(f, of))
         for f, of in known
-        if of is not None or f.name not in OF_SOME_INPUTS
+        if of is not None or (report.devices and f.name not in OF_SOME_INPUTS)
     ]
     return [(title, facts) for title, facts in groups if facts]
 
@@ -163,7 +167,8 @@ def _group(f: dataclasses.Field[Any], value: Any) -> list[Fact]:
 
 def _phase(f: dataclasses.Field[Any], time: Any) -> Fact:
     waits = f", {figure(time.waits)} waits" if time.waits else ""
-    text = f"{figure(time.device_ms, 'ms')} GPU, {figure(time.host_ms, 'ms')} CPU{waits}"
+    on_gpu = "" if time.device_ms is None else f"{figure(time.device_ms, 'ms')} GPU, "
+    text = f"{on_gpu}{figure(time.host_ms, 'ms')} CPU{waits}"
     return Fact(f.name, text, f.metadata["definition"])
 
 
