@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.report.reports import full
-from traceanalyzer.analysis.tables.budget import Budget, Idle, StepTime
+from traceanalyzer.analysis.tables.step_figures import Budget, Idle, StepTime
 from traceanalyzer.analysis.tables.step_parts import StepPart
 from traceanalyzer.analysis.tables.syncs import SyncRow
 from traceanalyzer.report.model import Report

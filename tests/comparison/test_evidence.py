@@ -7,7 +7,7 @@ import pytest
 
 from tests.comparison.build import idle, part, report
 from traceanalyzer.analysis.ranks.compare import RankRow
-from traceanalyzer.analysis.tables.budget import Unprofiled
+from traceanalyzer.analysis.tables.step_figures import Unprofiled
 from traceanalyzer.comparison.compare import compare_reports
 from traceanalyzer.comparison.document import Several
 from traceanalyzer.replay.host_parts import HostPart

@@ -109,8 +109,8 @@ baseline = "runs/main.json"
 strict = true
 
 [max]
-step_time_ms.median = "+3%"
-"gpu_idle_share" = 0.10
+summary.step_ms = "+3%"
+"summary.idle_share" = 0.10
 budget_ms = { idle = 2.5, compute = "+1%" }
 
 [min]
@@ -125,8 +125,8 @@ def test_a_policy(tmp_path):
     assert policy.baseline == str(tmp_path / "runs/main.json")
     assert (policy.strict, policy.allow_missing) == (True, False)
     assert [(limit.metric, limit.bound, limit.text) for limit in policy.limits] == [
-        ("step_time_ms.median", "max", "+3%"),
-        ("gpu_idle_share", "max", "0.1"),
+        ("summary.step_ms", "max", "+3%"),
+        ("summary.idle_share", "max", "0.1"),
         ("budget_ms.idle", "max", "2.5"),
         ("budget_ms.compute", "max", "+1%"),
         ("roofline.mfu", "min", "-5%"),

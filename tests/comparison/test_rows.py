@@ -5,12 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.analyzed import reported
 from tests.comparison.build import part, report
 from tests.report.reports import full
 from traceanalyzer.comparison.compare import compare_reports
 from traceanalyzer.comparison.limits import Limit, LimitError, check_limits
-from traceanalyzer.comparison.metrics import shown_figures
 from traceanalyzer.comparison.side_by_side.by_row import rows_between
 
 SAMPLES = sorted(
@@ -72,20 +70,3 @@ def test_limits_in_bytes():
     assert Limit.of("memory.peak", "max", "1GiB").value == 2**30
     with pytest.raises(LimitError, match="no unit"):
         Limit.of("memory.peak", "max", "5% GB")
-
-
-@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
-def test_check_holds_what_the_report_shows(path):
-    of = reported(path)
-    figures = shown_figures(of)
-    shown = of.metrics.unprofiled
-    if of.summary.basis == "unprofiled" and shown is not None:
-        assert figures["step_time_ms.median"].value == pytest.approx(of.summary.step_ms)
-        assert figures["budget_ms.idle"].value == shown.budget_ms.idle
-        idle = shown.budget_ms.idle / shown.step_time_ms
-        assert figures["gpu_idle_share"].value == pytest.approx(idle)
-        assert figures["gpu_busy_share"].value == pytest.approx(
-            of.metrics.utilisation.gpu_busy_share, abs=2e-3
-        )
-    verdicts = check_limits([Limit.of("gpu_idle_share", "max", "1")], of, None, None, recorded=True)
-    assert verdicts[0].value == of.metrics.gpu_idle_share

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from tests.comparison.build import idle, part, report
-from traceanalyzer.analysis.tables.budget import Budget, Idle, Unprofiled
+from traceanalyzer.analysis.tables.step_figures import Budget, Idle, Unprofiled
 from traceanalyzer.comparison.compare import compare_reports
 from traceanalyzer.comparison.outline import basis_of, largest_changes, waterfall_title
 from traceanalyzer.comparison.without_profiler import parts_without_profiler

@@ -15,7 +15,7 @@ from tests.analyzed import measurements
 from tests.diagnosis.test_figures_stay import _recordings
 from tests.examples import tried
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
-from traceanalyzer.analysis.tables.budget import Budget
+from traceanalyzer.analysis.tables.step_figures import Budget
 from traceanalyzer.diagnosis.ledger import KINDS, Ledger, LedgerEntry
 from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.replay.unprofiled import fitted_to

@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import replace
 from html import unescape
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,18 +19,23 @@ from tests.analyzed import reported
 from tests.recorded import ROOT
 from traceanalyzer.agent import verbs
 from traceanalyzer.agent.sources import Sources
-from traceanalyzer.comparison.metrics import shown_figures
+from traceanalyzer.comparison.limits import Limit, check_limits
+from traceanalyzer.comparison.metrics import figures_by_path
 from traceanalyzer.history import database
 from traceanalyzer.history.database import MIGRATIONS
-from traceanalyzer.history.runs import store_report
-from traceanalyzer.report.figures.spoken import spoken_figures
+from traceanalyzer.history.runs import _metrics, store_report
+from traceanalyzer.integrations.trackers import tracked_figures
+from traceanalyzer.report.figures.names import figure_name
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.html import render_html
+from traceanalyzer.report.json import render_json
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 SAMPLE = ROOT / "sample_traces" / "sync_bound"
+SAMPLES = sorted(path for path in SAMPLE.parent.iterdir() if path.is_dir())
 
 
 def figures(path: Path) -> dict[str, float]:
@@ -38,21 +43,66 @@ def figures(path: Path) -> dict[str, float]:
         return dict(db.execute("SELECT name, value FROM metrics").fetchall())
 
 
-def test_history_and_check_have_one_figure_for_each_name(tmp_path: Path) -> None:
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
+def test_a_name_is_one_figure_on_every_surface(path: Path, tmp_path: Path) -> None:
+    """JSON, `check`, `history`, MCP's `verify` and the tracker: figures of the same name are equal,
+    and those of the summary are what the first screen shows."""
+    report = reported(path)
+    printed = json.loads(render_json(report))
+    in_json = dict(leaves(printed["metrics"])) | dict(leaves(printed["summary"], "summary."))
+    checked = figures_by_path(report)
+    store_report(tmp_path / "runs.db", report)
+    stored = figures(tmp_path / "runs.db")
+    assert stored == in_json
+    for name, value in in_json.items():
+        assert checked[name].value == pytest.approx(value, rel=1e-3, abs=1e-6), name
+    names = [name for name in in_json if name.startswith("summary.")]
+    names += [name.removeprefix("summary.") for name in names]
+    limits = {name: "0" for name in names if name in in_json}
+    told = json.loads(verbs.verify(Sources([path.parent]), str(path), limits))["limits"]
+    assert {one["metric"]: one["value"] for one in told} == {
+        name: near(in_json[name]) for name in limits
+    }
+    tracked = tracked_figures(report)
+    for name in ("step_ms", "idle_share", "confidence"):
+        assert (tracked.get(name) or 0.0) == near(printed["summary"][name] or 0.0)
+
+
+def leaves(value: dict[str, Any], within: str = "") -> Iterator[tuple[str, Any]]:
+    """Numbers of a JSON document by path."""
+    for name, inner in value.items():
+        if isinstance(inner, dict):
+            yield from leaves(inner, f"{within}{name}.")
+        elif isinstance(inner, int | float) and not isinstance(inner, bool):
+            yield within + name, inner
+
+
+def test_a_summary_has_the_step_that_it_speaks_of() -> None:
     report = reported(SAMPLE)
-    path = tmp_path / "runs.db"
-    store_report(path, report)
-    stored = figures(path)
-    shown = shown_figures(report)
-    assert len(spoken_figures(report)) >= 14
-    for name in spoken_figures(report):
-        for one in (name, f"recorded.{name}"):
-            assert stored[one] == pytest.approx(shown[one].value, rel=1e-4), one
-    assert report.metrics.step_time_ms is not None
-    assert stored["step_time_ms.median"] == pytest.approx(report.summary.step_ms, rel=1e-4)
-    assert stored["recorded.step_time_ms.median"] == pytest.approx(
-        report.metrics.step_time_ms.median, rel=1e-4
-    )
+    known = report.metrics.unprofiled
+    assert known is not None
+    assert report.summary.budget_ms == known.budget_ms
+    assert report.summary.idle_ms == known.idle_ms
+    assert report.summary.idle_share == pytest.approx(known.budget_ms.idle / known.step_time_ms)
+    recorded = reported(ROOT / "sample_traces" / "timing_input_bound")
+    assert recorded.summary.budget_ms is None
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("step_ms", "summary.step_ms"),
+        ("step_time_ms", "step_time_ms.mean"),
+        ("metrics.budget_ms.idle", "budget_ms.idle"),
+        ("recorded.gpu_idle_share", "gpu_idle_share"),
+        ("summary.idle_share", "summary.idle_share"),
+    ],
+)
+def test_short_and_older_names_are_the_ones_of_the_json(written: str, name: str) -> None:
+    assert figure_name(written) == name
+    (verdict,) = check_limits([Limit.of(written, "max", "0")], reported(SAMPLE), None, None)
+    assert verdict.limit.metric == name
+    assert verdict.value == figures_by_path(reported(SAMPLE))[name].value
 
 
 def test_tables_as_frames_have_the_figures_of_the_report() -> None:
@@ -81,31 +131,38 @@ def test_runs_of_an_older_file_get_the_same_figures(
     report = reported(SAMPLE)
     new = tmp_path / "new.db"
     store_report(new, report)
-    old = tmp_path / "old.db"
-    monkeypatch.setattr(database, "MIGRATIONS", MIGRATIONS[:3])
-    monkeypatch.setattr("traceanalyzer.history.runs.spoken_figures", lambda _: {})
-    store_report(old, report)
-    assert "recorded.step_time_ms.mean" not in figures(old)
-    monkeypatch.undo()
-    with database.writing(old):
-        pass
-    assert figures(old) == pytest.approx(figures(new), rel=1e-4)
-    with closing(sqlite3.connect(old)) as db:
-        (row,) = db.execute("SELECT step_time_ms, gpu_idle_share FROM runs").fetchall()
-    assert row == pytest.approx(
-        (figures(new)["step_time_ms.mean"], figures(new)["gpu_idle_share"]), rel=1e-4
-    )
+    for had in (3, 4):
+        old = tmp_path / f"old{had}.db"
+        monkeypatch.setattr(database, "MIGRATIONS", MIGRATIONS[:3])
+        monkeypatch.setattr("traceanalyzer.history.runs._figures", lambda of: _metrics(of.metrics))
+        store_report(old, report)
+        monkeypatch.undo()
+        if had == 4:
+            monkeypatch.setattr(database, "MIGRATIONS", MIGRATIONS[:4])
+            with database.writing(old):
+                pass
+            assert "recorded.step_time_ms.mean" in figures(old)
+            monkeypatch.undo()
+        with database.writing(old):
+            pass
+        assert figures(old) == pytest.approx(figures(new), rel=1e-4)
+        with closing(sqlite3.connect(old)) as db:
+            (row,) = db.execute("SELECT step_ms, idle_share FROM run_overview").fetchall()
+            (own,) = db.execute("SELECT step_time_ms, gpu_idle_share FROM runs").fetchall()
+        of = figures(new)
+        assert row == pytest.approx((of["summary.step_ms"], of["summary.idle_share"]), rel=1e-4)
+        assert own == pytest.approx((of["step_time_ms.mean"], of["gpu_idle_share"]), rel=1e-4)
 
 
-def test_what_syncs_cost_has_the_basis_of_the_report() -> None:
+def test_what_syncs_cost_has_a_name_for_each_basis() -> None:
     report = reported(SAMPLE)
     known = report.metrics.unprofiled
     recorded = report.metrics.idle_ms
     assert known is not None
     assert recorded is not None
-    shown = shown_figures(report)
-    assert shown["syncs.gpu_idle_ms"].value == pytest.approx(known.idle_ms.sync)
-    assert shown["recorded.syncs.gpu_idle_ms"].value == pytest.approx(recorded.sync)
+    found = figures_by_path(report)
+    assert found["syncs.unprofiled_idle_ms"].value == pytest.approx(known.idle_ms.sync)
+    assert found["syncs.gpu_idle_ms"].value == pytest.approx(recorded.sync)
 
 
 def test_of_several_ranks_syncs_are_those_of_the_rank_that_is_reported() -> None:
@@ -114,8 +171,8 @@ def test_of_several_ranks_syncs_are_those_of_the_rank_that_is_reported() -> None
     others = [replace(row, rank=1, unprofiled_idle_ms=None) for row in own]
     ranked = [SimpleNamespace(rank=0), SimpleNamespace(rank=1)]
     several = replace(report, tables=report.tables | {"syncs": [*others, *own], "ranks": ranked})
-    for name in ("syncs.calls", "syncs.gpu_idle_ms", "recorded.syncs.gpu_idle_ms"):
-        assert shown_figures(several)[name] == shown_figures(report)[name]
+    for name in ("syncs.calls", "syncs.gpu_idle_ms", "syncs.unprofiled_idle_ms"):
+        assert figures_by_path(several)[name] == figures_by_path(report)[name]
 
 
 def test_an_agent_is_told_the_figures_that_the_report_speaks_of() -> None:
@@ -129,13 +186,12 @@ def test_an_agent_is_told_the_figures_that_the_report_speaks_of() -> None:
     parts = told["budget"]["parts"]
     assert parts["compute"] == near(known.budget_ms.compute)
     assert parts["idle: sync"] == near(known.idle_ms.sync)
-    limits = dict.fromkeys(("step_time_ms.mean", "gpu_idle_share", "syncs.gpu_idle_ms"), "0")
-    limits["recorded.gpu_idle_share"] = "0"
+    limits = dict.fromkeys(("summary.step_ms", "gpu_idle_share", "syncs.gpu_idle_ms"), "0")
     checked = {
         one["metric"]: one["value"]
         for one in json.loads(verbs.verify(sources, str(SAMPLE), limits))["limits"]
     }
-    shown = shown_figures(report)
+    shown = figures_by_path(report)
     assert checked == {name: near(shown[name].value) for name in limits}
     scenarios = json.loads(verbs.whatif(sources, str(SAMPLE)))
     assert scenarios["base"]["value"] == near(report.summary.step_ms)

@@ -102,7 +102,10 @@ def test_a_history_of_any_length_is_drawn(count):
     runs = [StoredRun(**{**vars(run), "run": i}) for i in range(1, count + 1)]
     text = runs_page(
         runs,
-        [series([float(i % 3)] * count, f"idle_ms.{c}") for i, c in enumerate(("launch", "sync"))],
+        [
+            series([float(i % 3)] * count, f"summary.idle_ms.{c}")
+            for i, c in enumerate(("launch", "sync"))
+        ],
     )
     assert "idle: sync 1.00 ms" in text
     assert len(text) < 400_000
@@ -116,9 +119,9 @@ def test_the_page_lists_programs_with_their_step_and_their_pages():
             tags=Tags(),
             bottleneck=bottleneck,
             confidence=0.9,
-            step_time_ms=step_ms,
+            step_ms=step_ms,
             unprofiled_step_time_ms=step_ms,
-            gpu_idle_share=0.1,
+            idle_share=0.1,
             gpu="H200",
             recordings=1,
             selection=None,
@@ -149,7 +152,7 @@ def test_a_folder_of_captures_is_a_history(tmp_path):
     assert "2 runs of 2 programs." in text
     assert 'href="runs/sync_fixed/report.html"' in text
     listed = CliRunner().invoke(cli, ["history", str(tmp_path / "runs"), "--format", "json"])
-    steps = {row["tags"]["run"]: row["step_time_ms"] for row in json.loads(listed.stdout)["runs"]}
+    steps = {row["tags"]["run"]: row["step_ms"] for row in json.loads(listed.stdout)["runs"]}
     assert steps == {
         "sync_bound": pytest.approx(1.388, abs=0.001),
         "sync_fixed": pytest.approx(1.004, abs=0.001),

@@ -17,7 +17,7 @@ from traceanalyzer.diagnosis.remedies.straggler import without_ranks
 from traceanalyzer.replay.waiting import _waits, in_last_repetition
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.tables.budget import Waiting
+    from traceanalyzer.analysis.tables.step_figures import Waiting
     from traceanalyzer.diagnosis.measurements import Measurements
 
 

@@ -17,7 +17,7 @@ from traceanalyzer.report.terminal.screen import SHOWN_CHANGES, render_screen
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from traceanalyzer.analysis.tables.budget import Budget, Idle
+    from traceanalyzer.analysis.tables.step_figures import Budget, Idle
     from traceanalyzer.diagnosis.finding import Recommendation
     from traceanalyzer.report.model import Report
 

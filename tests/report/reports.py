@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import MISSING, dataclass, fields, replace
 from typing import TypeVar
 
-from traceanalyzer.analysis.tables.budget import Budget, Idle, StepRow, StepTime
+from traceanalyzer.analysis.tables.budget import StepRow
 from traceanalyzer.analysis.tables.collectives import CollectiveStats, CommunicationTime
 from traceanalyzer.analysis.tables.copies import CopyStats
 from traceanalyzer.analysis.tables.devices import CounterStats, DeviceTotals
@@ -18,6 +18,7 @@ from traceanalyzer.analysis.tables.ops import OpStats
 from traceanalyzer.analysis.tables.path_rows import PathRow, PathTime
 from traceanalyzer.analysis.tables.phases import PhaseStats
 from traceanalyzer.analysis.tables.shape_rows import ShapeRow
+from traceanalyzer.analysis.tables.step_figures import Budget, Idle, StepTime
 from traceanalyzer.analysis.tables.syncs import SyncRow
 from traceanalyzer.analysis.tables.throughput import Throughput, Utilisation
 from traceanalyzer.base.figures import metric

@@ -303,11 +303,11 @@ def verify(
     stopwatch_before: str = "",
     stopwatch_after: str = "",
 ) -> str:
-    """Whether figures keep limits: {"gpu_idle_share": "10%"}, or {"step_time_ms.median": "+3%"}
-    against a baseline recording. Or whether a claim about a change holds, does not, or cannot be
-    told: path is the recording after it, baseline the one before, claim the step after it
-    ("0.68 to 1.05 ms"), a speedup ("1.3x"), "faster" or "no change"; logs of step times may be the
-    stopwatches of both."""
+    """Whether figures keep limits: {"summary.idle_share": "10%"}, or {"summary.step_ms": "+3%"}
+    against a baseline recording; names are those of the report's JSON. Or whether a claim about a
+    change holds, does not, or cannot be told: path is the recording after it, baseline the one
+    before, claim the step after it ("0.68 to 1.05 ms"), a speedup ("1.3x"), "faster" or "no
+    change"; logs of step times may be the stopwatches of both."""
     wanted = [] if claim else [("max", at_most or {}), ("min", at_least or {})]
     before = baseline
     after = path
@@ -320,7 +320,7 @@ def verify(
             )
     elif not at_most and not at_least:
         raise TraceAnalyzerError(
-            "nothing to verify: give at_most or at_least, such as {'gpu_idle_share': '10%'}"
+            "nothing to verify: give at_most or at_least, such as {'summary.idle_share': '10%'}"
         )
     base = sources.report(before) if before else None
     report = sources.report(after)
@@ -334,7 +334,7 @@ def verify(
         verdicts = check_limits(limits, report, base, comparison)
     except ValueError as error:
         raise TraceAnalyzerError(str(error)) from error
-    checked = Checked(path, verdicts, False, comparison)
+    checked = Checked.of(path, report, verdicts, comparison)
     return fitted_answer(
         **checked.values(),
         how="figures of the report; a change against the baseline must exceed noise",

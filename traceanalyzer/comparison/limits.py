@@ -1,28 +1,30 @@
 """Limits on the figures of a report, absolute or against a baseline, and whether they hold.
 
-Figures are those of the step without the profiler, as the report shows them, unless those recorded
-are asked for. A limit against a baseline on the step time is breached only where the comparison's
-verdict is a change, on a part of it only by more than steps vary, unless it is strict; other
-figures do not carry a spread.
+Figures go by their names in the report's JSON: those of `summary` are of the step that the report
+speaks of, without the profiler where that is known, those of `metrics` of the recorded step.
+
+A limit against a baseline on the step time is breached only where the comparison's verdict is a
+change, on a part of it only by more than steps vary, unless it is strict; other figures do not
+carry a spread.
 
 A policy file has the limits of a project, in TOML, to be kept with its code:
 
 baseline = "main.json"          # what `--baseline` takes; relative to this file
 allow_missing = false           # what `--allow-missing` and `--strict` say
 strict = false
-recorded = false                # what `--recorded` says
 
 [max]
-step_time_ms.median = "+3%"
-gpu_idle_share = 0.10
+summary.step_ms = "+3%"
+summary.idle_share = 0.10
 
 [min]
-roofline.mfu = "-5%"
+utilisation.mfu = "-5%"
 """
 
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
@@ -31,8 +33,9 @@ import msgspec
 
 from traceanalyzer.base import UnreadableInputError, dataclass
 from traceanalyzer.base.files import read_whole
-from traceanalyzer.comparison.metrics import Figure, absent, figures_by_path, shown_figures
+from traceanalyzer.comparison.metrics import Figure, absent, figures_by_path
 from traceanalyzer.comparison.model import Comparison
+from traceanalyzer.report.figures.names import SUMMARY, figure_name, is_recorded
 from traceanalyzer.report.model import Report
 
 Bound = Literal["max", "min"]
@@ -43,6 +46,7 @@ LIMIT = re.compile(
 BYTES = {"MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
 NEAR = 3  # names that are offered for one that does not exist
 WITH_VERDICT = (
+    "summary.step_ms",
     "step_time_ms.mean",
     "step_time_ms.median",
 )  # figures that the comparison's verdict speaks for
@@ -68,6 +72,7 @@ class Limit:
     def of(cls, metric: str, bound: Bound, text: str | float) -> "Limit":
         """The limit as written: `5.2` and `10%` (of a share) are absolute; `+3%` and `-5%` are
         against the baseline. Raises LimitError."""
+        metric = figure_name(metric)
         written = str(text).strip()
         parts = LIMIT.fullmatch(written)
         if isinstance(text, bool) or parts is None:
@@ -112,16 +117,14 @@ def check_limits(
     comparison: Comparison | None,
     *,
     strict: bool = False,
-    recorded: bool = False,
 ) -> list[LimitVerdict]:
     """A verdict for each limit. `comparison` is of the baseline with the report; `strict` takes
-    noise for a change; `recorded` asks for the figures of the recorded step.
+    noise for a change.
 
     Raises LimitError for a figure that no report has, and for a limit against a baseline without
     one."""
-    figures_of = figures_by_path if recorded else shown_figures
-    figures = figures_of(report)
-    before = figures_of(baseline) if baseline else {}
+    figures = figures_by_path(report)
+    before = figures_by_path(baseline) if baseline else {}
     verdicts = []
     for limit in limits:
         figure = _figure(limit, figures.get(limit.metric) or absent(report, limit.metric), figures)
@@ -135,7 +138,8 @@ def check_limits(
             and comparison is not None
             and _is_noise(limit, comparison)
         )
-        verdicts.append(_verdict(limit, figure, before.get(limit.metric), noisy=noisy))
+        verdict = _verdict(limit, figure, before.get(limit.metric), noisy=noisy)
+        verdicts.append(replace(verdict, is_recorded=is_recorded(report, limit.metric)))
     return verdicts
 
 
@@ -162,9 +166,7 @@ def _verdict(limit: Limit, figure: Figure, before: Figure | None, *, noisy: bool
     if figure.value is not None and allowed is not None:
         beyond = figure.value > allowed if limit.bound == "max" else figure.value < allowed
         outcome = "noise" if beyond and noisy else "breach" if beyond else "ok"
-    return LimitVerdict(
-        limit, figure.unit, figure.value, baseline, allowed, outcome, figure.is_recorded
-    )
+    return LimitVerdict(limit, figure.unit, figure.value, baseline, allowed, outcome)
 
 
 def _is_noise(limit: Limit, comparison: Comparison) -> bool:
@@ -172,8 +174,10 @@ def _is_noise(limit: Limit, comparison: Comparison) -> bool:
     without a spread."""
     if limit.metric in WITH_VERDICT:
         return comparison.verdict in ("no_change", "not_comparable")
-    part = limit.metric.removeprefix("budget_ms.").replace("idle_ms.", "idle.")
-    same = [p for p in comparison.budget if p.name == part and limit.metric.startswith(PARTS)]
+    name = limit.metric.removeprefix(SUMMARY)
+    part = name.removeprefix("budget_ms.").replace("idle_ms.", "idle.")
+    step = comparison.judged if limit.metric != name else comparison
+    same = [p for p in step.budget if p.name == part and name.startswith(PARTS)]
     return bool(same) and same[0].significant is False
 
 
@@ -185,14 +189,13 @@ class Policy:
     baseline: str | None = None
     allow_missing: bool = False
     strict: bool = False
-    recorded: bool = False
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
     baseline: str | None = None
     allow_missing: bool = False
     strict: bool = False
-    recorded: bool = False
+    recorded: bool = False  # of older versions: names say it now
     max: dict[str, Any] = {}
     min: dict[str, Any] = {}
 
@@ -206,7 +209,7 @@ def read_policy(path: Path) -> Policy:
         raise UnreadableInputError(f"{path}: not a policy: {error}") from error
     baseline = None if file.baseline is None else str(path.parent / file.baseline)
     limits = (*_limits("max", file.max), *_limits("min", file.min))
-    return Policy(limits, baseline, file.allow_missing, file.strict, file.recorded)
+    return Policy(limits, baseline, file.allow_missing, file.strict)
 
 
 def _limits(bound: Bound, table: dict[str, Any], prefix: str = "") -> list[Limit]:

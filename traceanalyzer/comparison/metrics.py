@@ -11,7 +11,8 @@ from traceanalyzer.analysis.tables.syncs import SyncRow
 from traceanalyzer.analysis.tables.throughput import Throughput
 from traceanalyzer.base import MS_PER_S
 from traceanalyzer.comparison.model import MetricDifference, PerUnit
-from traceanalyzer.report.figures.spoken import RECORDED, spoken_figures
+from traceanalyzer.diagnosis.finding import Summary
+from traceanalyzer.report.figures.names import SUMMARY
 from traceanalyzer.report.figures.step_times import step_ms
 from traceanalyzer.report.format import is_figure
 from traceanalyzer.report.model import TOP_ROWS, Metrics, Report
@@ -20,6 +21,7 @@ PARTS = (
     "step_time_ms.",
     "budget_ms.",
     "idle_ms.",
+    SUMMARY,
 )  # the step time and its parts are compared as such
 
 
@@ -29,8 +31,6 @@ class Figure:
 
     value: float | None
     unit: str
-    # whether it is of the step as recorded, or of nothing that a profiler changes
-    is_recorded: bool = True
 
 
 NOT_THERE = Figure(None, "")
@@ -45,32 +45,17 @@ ROW_FIGURES = {
 CLASSES = ("compute", "memory", "launch", "communication", "sync", "input", "host", "transfer")
 
 
-def shown_figures(report: Report) -> dict[str, Figure]:
-    """The figures by path as the report shows them: those of the step without the profiler where
-    that is known, and then the recorded ones under names of their own."""
-    found = figures_by_path(report)
-    shown = spoken_figures(report) | _spoken_of_syncs(report)
-    as_recorded = {f"{RECORDED}{name}": found[name] for name in shown}
-    return (
-        found
-        | as_recorded
-        | {
-            name: Figure(value, found[name].unit, is_recorded=False)
-            for name, value in shown.items()
-        }
-    )
-
-
 def figures_by_path(report: Report) -> dict[str, Figure]:
-    """Every figure of `metrics` as recorded by its path (`step_time_ms.median`), with
-    `syncs.calls`, `syncs.gpu_idle_ms`, `headroom_ms.CLASS` (the findings' headroom by class), and
-    those of rows: classes of kernels, kernels, operators and modules (`kernels.gemm.device_ms`,
-    `ops.aten::mm.calls`)."""
-    found = dict(_walk("", Metrics, report.metrics))
+    """Every figure of `metrics` by its path (`step_time_ms.median`), and of `summary` by its own
+    (`summary.step_ms`), with `syncs.calls`, `syncs.gpu_idle_ms`, `syncs.unprofiled_idle_ms`,
+    `headroom_ms.CLASS` (the findings' headroom by class), and those of rows: classes of kernels,
+    kernels, operators and modules (`kernels.gemm.device_ms`, `ops.aten::mm.calls`)."""
+    found = dict(_walk("", Metrics, report.metrics)) | dict(_walk(SUMMARY, Summary, report.summary))
     waits = _syncs(report)
-    for name in ("calls", "gpu_idle_ms"):
-        value = None if waits is None else float(sum(getattr(row, name) for row in waits))
-        found[f"syncs.{name}"] = Figure(value, _unit(name))
+    for name in ("calls", "gpu_idle_ms", "unprofiled_idle_ms"):
+        found[f"syncs.{name}"] = Figure(_total(waits, name), _unit(name))
+    if report.metrics.unprofiled is None:
+        found["syncs.unprofiled_idle_ms"] = Figure(None, "ms")
     for cls in CLASSES:
         claimed = sum(filter(None, (f.headroom_ms for f in report.findings if f.cls == cls)))
         found[f"headroom_ms.{cls}"] = Figure(float(claimed), "ms")
@@ -93,15 +78,12 @@ def _syncs(report: Report) -> list[SyncRow] | None:
     return [row for row in rows if row.rank in spoken]
 
 
-def _spoken_of_syncs(report: Report) -> dict[str, float]:
-    """What syncs cost in the step without the profiler, where the report speaks of that."""
-    rows = _syncs(report)
-    if rows is None or report.summary.basis != "unprofiled" or report.metrics.unprofiled is None:
-        return {}
-    times = [row.unprofiled_idle_ms for row in rows]
-    if any(time is None for time in times):
-        return {}
-    return {"syncs.gpu_idle_ms": float(sum(time for time in times if time is not None))}
+def _total(rows: list[SyncRow] | None, name: str) -> float | None:
+    """The sum of a column; None where there is no table, or a row lacks the figure."""
+    if rows is None:
+        return None
+    values = [getattr(row, name) for row in rows]
+    return None if None in values else float(sum(values))
 
 
 def _unit(name: str) -> str:

@@ -1,5 +1,6 @@
 """Verdicts drawn for the terminal, for Markdown, for CI servers (JUnit XML) and for programs."""
 
+from dataclasses import field
 from typing import Any
 from xml.etree import ElementTree
 
@@ -8,7 +9,9 @@ from traceanalyzer.comparison.limits import LimitVerdict
 from traceanalyzer.comparison.model import Comparison
 from traceanalyzer.report import document
 from traceanalyzer.report.document import Document, Section, Table
+from traceanalyzer.report.figures.names import in_the_summary
 from traceanalyzer.report.format import figure, plain
+from traceanalyzer.report.model import Report
 from traceanalyzer.report.printed import Printed, Result
 
 OUTCOMES = {
@@ -29,6 +32,26 @@ class Checked(Result):
     verdicts: list[LimitVerdict]
     allow_missing: bool
     comparison: Comparison | None
+    without_profiler: dict[str, str] = field(default_factory=dict)
+    """Names of recorded figures that have limits, and of those that the summary has instead."""
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        report: Report,
+        verdicts: list[LimitVerdict],
+        comparison: Comparison | None,
+        *,
+        allow_missing: bool = False,
+    ) -> "Checked":
+        """A report with its verdicts."""
+        others: dict[str, str] = {}
+        for verdict in verdicts:
+            other = in_the_summary(verdict.limit.metric)
+            if other is not None and report.summary.basis == "unprofiled":
+                others[verdict.limit.metric] = other
+        return cls(name, verdicts, allow_missing, comparison, others)
 
     @property
     def passed(self) -> bool:
@@ -51,11 +74,14 @@ class Checked(Result):
     def notes(self) -> list[str]:
         """What step the figures are of, and what the baseline has to do with it."""
         shown = [v.limit.metric for v in self.verdicts if not v.is_recorded]
-        notes = (
-            [f"Without the profiler, as the report shows them: {', '.join(shown)}."]
-            if shown
-            else []
-        )
+        notes = []
+        if shown:
+            notes.append(f"Without the profiler: {', '.join(shown)}.")
+        if self.without_profiler:
+            pairs = [
+                f"{name} ({other} is without it)" for name, other in self.without_profiler.items()
+            ]
+            notes.append(f"With the profiler, as recorded: {', '.join(pairs)}.")
         if self.comparison is not None:
             notes.append(f"Against {self.comparison.a.name}: {self.comparison.headline}")
         return notes
@@ -155,7 +181,7 @@ class LimitRow:
     """A limit in a table."""
 
     figure: str = metric(
-        "figure of the report (`metrics` in its JSON; `syncs.*`, `headroom_ms.CLASS`)"
+        "figure of the report (`summary.*` and `metrics` in its JSON; `syncs.*`, `headroom_ms.CLASS`)"
     )
     limit: str = metric("the limit as it was written")
     allowed: str = metric("the limit in the figure's unit")

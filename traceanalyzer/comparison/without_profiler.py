@@ -5,7 +5,7 @@ part of the budget, or a cause of idle time, is stretched as a whole, and its ro
 
 import dataclasses
 
-from traceanalyzer.analysis.tables.budget import Budget, Idle
+from traceanalyzer.analysis.tables.step_figures import Budget, Idle
 from traceanalyzer.analysis.tables.step_parts import StepPart
 from traceanalyzer.comparison.work import StepWork
 from traceanalyzer.report.model import Report

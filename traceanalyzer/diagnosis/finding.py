@@ -3,6 +3,7 @@
 from typing import Literal
 
 from traceanalyzer.analysis.names import Framework
+from traceanalyzer.analysis.tables.step_figures import Budget, Idle
 from traceanalyzer.base import dataclass
 from traceanalyzer.base.figures import metric as defined
 
@@ -232,4 +233,14 @@ class Summary:
             "cause; null otherwise"
         ),
         default=None,
+    )
+    budget_ms: Budget | None = defined(
+        "that step by what the device did, summing to `step_ms`; null without device work",
+        default=None,
+    )
+    idle_ms: Idle | None = defined(
+        "its idle time by cause, summing to `budget_ms.idle`", default=None
+    )
+    idle_share: float | None = defined(
+        "share of that step without device work", "share", default=None
     )

@@ -15,9 +15,9 @@ from traceanalyzer.analysis.causes.causes import Causes
 from traceanalyzer.analysis.causes.details import IdleDetail
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.causes.idle_left import IdleLeft, Place
-from traceanalyzer.analysis.tables.budget import Budget, Idle
 from traceanalyzer.analysis.tables.gap_rows import place_codes_all, place_names
 from traceanalyzer.analysis.tables.path_rows import NodeNames
+from traceanalyzer.analysis.tables.step_figures import Budget, Idle
 from traceanalyzer.analysis.tables.step_parts import StepPart
 from traceanalyzer.analysis.tables.syncs import steady_lengths
 from traceanalyzer.base import dataclass, maybe, metric

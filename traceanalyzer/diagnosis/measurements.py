@@ -42,6 +42,7 @@ from traceanalyzer.analysis.tables.phases import PhaseIdle, PhaseStats, phase_st
 from traceanalyzer.analysis.tables.profiled import Profiled, profiled
 from traceanalyzer.analysis.tables.roofline_rows import roofline_step
 from traceanalyzer.analysis.tables.shape_rows import shape_rows
+from traceanalyzer.analysis.tables.step_figures import Step, Unprofiled
 from traceanalyzer.analysis.tables.step_parts import step_parts
 from traceanalyzer.analysis.tables.syncs import sync_rows
 from traceanalyzer.analysis.tables.throughput import throughput, utilisation
@@ -311,7 +312,7 @@ class Measurements(HasTimed):
         return None if without is None else idle_left(self.causes, without.idle)
 
     @cached_property
-    def unprofiled(self) -> of_steps.Unprofiled | None:
+    def unprofiled(self) -> Unprofiled | None:
         """The step without the profiler, taken apart; None where it was neither measured nor can
         be replayed."""
         span = self._unprofiled_span
@@ -320,7 +321,7 @@ class Measurements(HasTimed):
             return None
         replay = self.faithful_replay
         slower, faster = (None, None) if replay is None else replay.host_slopes
-        return of_steps.Unprofiled(
+        return Unprofiled(
             step_time_ms=span.step_ms,
             low_ms=span.low_ms,
             high_ms=span.high_ms,
@@ -333,15 +334,15 @@ class Measurements(HasTimed):
         )
 
     @cached_property
-    def step(self) -> of_steps.Step:
+    def step(self) -> Step:
         """The step that verdict, findings and advice speak of."""
         known = self.unprofiled
         timed = self.unprofiled_time if self.timed.device is None else None
         if timed is not None:  # of the CPU alone: nothing takes it apart
-            return of_steps.Step("unprofiled", timed.step_ms, None, None)
+            return Step("unprofiled", timed.step_ms, None, None)
         if known is None:
-            return of_steps.Step("recorded", self.mean_step_ms, self.budget, self.idle)
-        return of_steps.Step(
+            return Step("recorded", self.mean_step_ms, self.budget, self.idle)
+        return Step(
             "unprofiled", known.step_time_ms, known.budget_ms, known.idle_ms, known.waiting_ms
         )
 

@@ -4,7 +4,7 @@ kernels."""
 from typing import Literal
 
 from traceanalyzer.analysis.groups.bounds import memory_bound_share, small_share, unknown_share
-from traceanalyzer.analysis.tables.budget import Waiting
+from traceanalyzer.analysis.tables.step_figures import Waiting
 from traceanalyzer.base import dataclass
 from traceanalyzer.diagnosis.measurements import Measurements
 

@@ -31,6 +31,7 @@ MIGRATIONS: "tuple[Callable[[Database], None], ...]" = (
     migrations.views,
     migrations.json_views,
     migrations.one_basis,
+    migrations.summary_names,
 )
 """In the order in which they are applied; a file's `user_version` counts those it has had."""
 PATIENCE_S = 60.0

@@ -79,6 +79,24 @@ SELECT findings.id AS finding, findings.run_id, overview.stored_at, overview.tag
 FROM findings JOIN run_overview AS overview ON overview.run_id = findings.run_id"""
 
 
+OVERVIEWS = (
+    """
+CREATE VIEW run_overview AS
+SELECT
+    runs.id AS run_id, stored_at, bottleneck, confidence,
+    (SELECT value FROM metrics WHERE run_id = runs.id AND name = 'summary.step_ms') AS step_ms,
+    unprofiled_step_time_ms,
+    (SELECT value FROM metrics WHERE run_id = runs.id AND name = 'summary.idle_share') AS idle_share,
+    gpu, recordings, selection,
+    (SELECT group_concat(key || '=' || value, ' ') FROM tags WHERE run_id = runs.id) AS tags,
+    (SELECT min(earlier.id) FROM runs AS earlier
+        WHERE earlier.fingerprint = runs.fingerprint AND earlier.id < runs.id) AS same_recording_as,
+    headline
+FROM runs""",
+    VIEWS[1],
+    FINDING_HISTORY.replace("overview.step_time_ms", "overview.step_ms"),
+)
+"""Runs, metrics and findings over runs, under the names of the report's JSON."""
 FROM_JSON: dict[str, tuple[str, dict[str, str | None]]] = {
     "inputs": (
         "$.inputs",
@@ -203,3 +221,50 @@ def _spoken(report: dict[str, Any]) -> dict[str, float]:
     found |= {"gpu_idle_share": idle_share, "gpu_busy_share": 1.0 - idle_share}
     mfu = (metrics.get("utilisation") or {}).get("mfu")
     return found if mfu is None else found | {"roofline.mfu": mfu}
+
+
+def summary_names(db: "Database") -> None:
+    """The names of the report's JSON: `summary.` is the step that the report speaks of, and what
+    had `recorded.` before its name is the figure of that name."""
+    for run in db.query("SELECT run_id, json FROM reports"):
+        number = run["run_id"]
+        report = orjson.loads(run["json"])
+        metrics = report["metrics"]
+        _strip_recorded(db, number)
+        for name, value, unit in _of_summary(report):
+            row = [number, name, value, unit]
+            db.execute("INSERT OR REPLACE INTO metrics VALUES (?, ?, ?, ?)", row)
+        mean_ms = (metrics.get("step_time_ms") or {}).get("mean")
+        recorded = [mean_ms, metrics.get("gpu_idle_share"), number]
+        db.execute("UPDATE runs SET step_time_ms = ?, gpu_idle_share = ? WHERE id = ?", recorded)
+    for view in ("finding_history", "metric_history", "run_overview"):
+        db.execute(f"DROP VIEW {view}")
+    _execute(db, OVERVIEWS)
+
+
+def _strip_recorded(db: "Database", number: int) -> None:
+    """The recorded figures of a run under their own names."""
+    sql = "SELECT name, value, unit FROM metrics WHERE run_id = ? AND name LIKE 'recorded.%'"
+    for row in list(db.query(sql, [number])):
+        db.execute("DELETE FROM metrics WHERE run_id = ? AND name = ?", [number, row["name"]])
+        name = str(row["name"]).removeprefix("recorded.")
+        kept = [number, name, row["value"], row["unit"]]
+        db.execute("INSERT OR REPLACE INTO metrics VALUES (?, ?, ?, ?)", kept)
+
+
+def _of_summary(report: dict[str, Any]) -> list[tuple[str, float, str]]:
+    """Name, value and unit of the figures of a stored report's summary."""
+    summary = report["summary"]
+    step = report["metrics"]
+    if summary.get("basis") == "unprofiled":
+        step = step.get("unprofiled") or {}
+    found = [("summary.confidence", summary.get("confidence"), "share")]
+    step_ms = summary.get("step_ms")
+    found.append(("summary.step_ms", step_ms, "ms"))
+    budget = step.get("budget_ms") or {}
+    for part in ("budget_ms", "idle_ms"):
+        times = step.get(part) or {}
+        found += [(f"summary.{part}.{name}", value, "ms") for name, value in times.items()]
+    if budget and step_ms:
+        found.append(("summary.idle_share", budget["idle"] / step_ms, "share"))
+    return [(name, value, unit) for name, value, unit in found if value is not None]

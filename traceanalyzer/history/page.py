@@ -51,13 +51,20 @@ MAX_RUNS = 200  # runs that are drawn, and rows of the table, the last ones
 ROWS = 300
 LEAST_RUNS = 5  # fewer runs do not tell what runs vary by
 LINE = 0.001  # half the width of a line that marks a change, of the picture's
-BUDGET = ("budget_ms.compute", "budget_ms.exposed_communication", "budget_ms.exposed_copy")
+BUDGET = tuple(
+    f"summary.budget_ms.{part}" for part in ("compute", "exposed_communication", "exposed_copy")
+)
 """Parts of the budget without idle time, which is shown by its causes."""
 IDLE = tuple(
-    f"idle_ms.{c}"
+    f"summary.idle_ms.{c}"
     for c in ("launch", "sync", "input", "host", "communication", "profiler", "other")
 )
-OVER_RUNS = ("step_time_ms.mean", "unprofiled_step_time_ms", "gpu_busy_share", "launches_per_step")
+OVER_RUNS = (
+    "summary.step_ms",
+    "unprofiled_step_time_ms",
+    "utilisation.gpu_busy_share",
+    "launches_per_step",
+)
 """Metrics that the page of all runs draws, besides the budget."""
 DRAWN = (*BUDGET, *IDLE, *OVER_RUNS)  # all that the page of runs draws
 NO_RUN = "No run matches."
@@ -214,7 +221,7 @@ def _part(
     times = [values.get(run.run) for run in shown]
     if not any(times):
         return None
-    what = metric.metric.partition(".")[2]
+    what = metric.metric.rpartition(".")[2]
     is_idle = metric.metric in IDLE
     words = f"idle: {what}" if is_idle else label(what)
     hints = [

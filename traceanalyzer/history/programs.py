@@ -32,7 +32,7 @@ class Program:
     @property
     def steps_ms(self) -> list[float]:
         """The step of each run that has one: without the profiler where that is known."""
-        return [run.step_time_ms for run in self.runs if run.step_time_ms is not None]
+        return [run.step_ms for run in self.runs if run.step_ms is not None]
 
 
 def programs_of(runs: Sequence[StoredRun]) -> list[Program]:

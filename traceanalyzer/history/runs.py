@@ -19,7 +19,7 @@ import orjson
 from traceanalyzer.base import UnreadableInputError, dataclass
 from traceanalyzer.base.figures import metric as defined
 from traceanalyzer.history.database import reading_database, writing
-from traceanalyzer.report.figures.spoken import RECORDED, spoken_figures
+from traceanalyzer.report.figures.names import SUMMARY, figure_name
 from traceanalyzer.report.json import as_plain, render_json
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.read import report_from_json
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 
 Row = TypeVar("Row")
-SHORTHANDS = {"step_time_ms": "step_time_ms.mean"}
-"""Metrics that are distributions: what is meant where only their name is given."""
 LARGEST = 1e30  # no figure of a report is larger
 REFERENCE = re.compile(
     r"(?P<file>.+)#(?:(?P<run>\d{1,18})|latest|(?P<key>[^#=]+)=(?P<value>[^#]*))"
@@ -59,14 +57,16 @@ class StoredRun:
     tags: dict[str, str] = defined("what the run was stored with")
     bottleneck: str = defined("class of the bottleneck")
     confidence: float | None = defined("how sure that is, 0 to 1", "share")
-    step_time_ms: float | None = defined(
-        "mean of the steady-state steps, without the profiler where that is known; null without steps",
+    step_ms: float | None = defined(
+        "`summary.step_ms` of the report: the step without the profiler where that is known, else as recorded",
         "ms",
     )
     unprofiled_step_time_ms: float | None = defined(
         "step time without a profiler, measured or estimated", "ms"
     )
-    gpu_idle_share: float | None = defined("share of the step without device work", "share")
+    idle_share: float | None = defined(
+        "`summary.idle_share` of the report: share of that step without device work", "share"
+    )
     gpu: str | None = defined("names of the GPUs")
     recordings: int = defined("recordings read")
     selection: str | None = defined(
@@ -100,7 +100,9 @@ class MetricValue:
 class MetricName:
     """A metric that runs of the history have."""
 
-    name: str = defined("name for --metric: its place in the report's metrics")
+    name: str = defined(
+        "name for --metric: its place in the report's metrics, or `summary.` and its place there"
+    )
     unit: str = defined("unit of its values")
     runs: int = defined("runs that have it")
 
@@ -109,7 +111,7 @@ class MetricName:
 class MetricSeries:
     """A metric over runs, oldest first; runs without it are left out."""
 
-    metric: str = defined("its place in the report's metrics")
+    metric: str = defined("its name")
     unit: str = defined("unit of the values")
     values: list[MetricValue] = defined("its value in each run that has it")
 
@@ -153,7 +155,7 @@ def stored_runs(
 def metric_series(db: "Database", name: str, runs: Sequence[StoredRun]) -> MetricSeries:
     """A metric over some runs. Raises UnreadableInputError, naming similar ones, where no run has
     such a metric."""
-    name = SHORTHANDS.get(name, name)
+    name = figure_name(name)
     found = {
         row["run_id"]: row
         for row in db.query("SELECT run_id, value, unit FROM metrics WHERE name = ?", [name])
@@ -260,8 +262,6 @@ def store_report(
 def _run(report: Report) -> dict[str, Any]:
     metrics = report.metrics
     summary = report.summary
-    spoken = spoken_figures(report)
-    recorded_ms = metrics.step_time_ms.mean if metrics.step_time_ms else None
     gpus = sorted({device.name for item in report.inputs for device in item.devices if device.name})
     return as_plain(
         {
@@ -272,9 +272,9 @@ def _run(report: Report) -> dict[str, Any]:
             "confidence": summary.confidence,
             "headline": summary.headline,
             "step_source": metrics.step_source,
-            "step_time_ms": spoken.get("step_time_ms.mean", recorded_ms),
+            "step_time_ms": metrics.step_time_ms.mean if metrics.step_time_ms else None,
             "unprofiled_step_time_ms": metrics.unprofiled_step_time_ms,
-            "gpu_idle_share": spoken.get("gpu_idle_share", metrics.gpu_idle_share),
+            "gpu_idle_share": metrics.gpu_idle_share,
             "gpu": ", ".join(gpus) or None,
             "recordings": len(report.inputs),
         }
@@ -282,18 +282,9 @@ def _run(report: Report) -> dict[str, Any]:
 
 
 def _figures(report: Report) -> Iterator[dict[str, Any]]:
-    """Every figure of the report, of the step that it speaks of; the recorded ones, where those are
-    others, under names of their own."""
-    spoken = spoken_figures(report)
-    for row in _metrics(report.metrics):
-        name = row["name"]
-        if name not in spoken:
-            yield row
-            continue
-        yield row | {"name": f"{RECORDED}{name}"}
-        plain = as_plain(spoken[name])
-        if plain is not None:
-            yield row | {"value": plain}
+    """Every figure of the report's metrics and of its summary."""
+    yield from _metrics(report.metrics)
+    yield from _metrics(report.summary, SUMMARY)
 
 
 def _metrics(measurement: Any, within: str = "") -> Iterator[dict[str, Any]]:

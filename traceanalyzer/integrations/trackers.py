@@ -23,10 +23,8 @@ def tracked_figures(report: NotebookReport) -> dict[str, float]:
     recommendation promises."""
     metrics = report.metrics
     summary = report.summary
-    parts = metrics.unprofiled if summary.basis == "unprofiled" else metrics
     best = next((one for one in report.recommendations if one.predicted_step_ms is not None), None)
-    budget = getattr(parts, "budget_ms", None)
-    idle = getattr(parts, "idle_ms", None)
+    idle = summary.idle_ms
     found: dict[str, Any] = {
         "step_ms": summary.step_ms,
         "recorded_step_ms": getattr(metrics.step_time_ms, "mean", None),
@@ -36,9 +34,9 @@ def tracked_figures(report: NotebookReport) -> dict[str, float]:
         "best_step_ms": getattr(best, "predicted_step_ms", None),
         "best_speedup": getattr(best, "predicted_speedup", None),
     }
-    if budget is not None and summary.step_ms:
-        found |= {f"{name}_ms": value for name, value in vars(budget).items()}
-        found["gpu_idle_share"] = budget.idle / summary.step_ms
+    if summary.budget_ms is not None:
+        found |= {f"{name}_ms": value for name, value in vars(summary.budget_ms).items()}
+        found["idle_share"] = summary.idle_share
     found |= {f"idle_{name}_ms": value for name, value in (vars(idle) if idle else {}).items()}
     return {name: float(value) for name, value in found.items() if value is not None}
 

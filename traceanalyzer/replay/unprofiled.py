@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from traceanalyzer.analysis.algebra import clip, complement, subtract
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
-from traceanalyzer.analysis.tables.budget import Budget, Idle, Waiting
+from traceanalyzer.analysis.tables.step_figures import Budget, Idle, Waiting
 from traceanalyzer.base import dataclass, ms
 from traceanalyzer.replay.idle_pieces import IdlePieces, idle_pieces, without_gaps
 from traceanalyzer.replay.scenarios import INPUT_READY, LAUNCHES_FREE, NO_HOST_SYNCS, NO_HOST_WORK

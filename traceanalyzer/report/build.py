@@ -25,6 +25,7 @@ from traceanalyzer.diagnosis.selection import MeasuredRanks, measured
 from traceanalyzer.diagnosis.shares import copied_within_gpu_ms, missing_kernels
 from traceanalyzer.diagnosis.vendors import in_words_for, vendor_of
 from traceanalyzer.ingest.unprofiled import contradiction
+from traceanalyzer.report.figures.names import with_parts
 from traceanalyzer.report.halves import in_halves
 from traceanalyzer.report.model import (
     TOP_ROWS,
@@ -77,7 +78,7 @@ def report_of(measured_run: MeasuredRanks, top: int = TOP_ROWS) -> Report:
     report = Report(
         tool=Tool("traceanalyzer", __version__),
         inputs=[_input(trace) for trace in (*measured_run.run.traces, *measured_run.run.logs)],
-        summary=found.summary,
+        summary=with_parts(found.summary, metrics),
         metrics=replace(metrics, critical_path=path_time),
         devices=[row for one in measured_run.each for row in one.devices],
         findings=[*found.findings, *of_memory],
@@ -95,11 +96,12 @@ def report_without_tables(measured_run: MeasuredRanks, found: Diagnosis) -> Repo
     """The answer of a report alone: summary, metrics, findings and advice of a run whose diagnosis
     is known."""
     m = measured_run.critical
+    metrics = _metrics(m)
     report = Report(
         tool=Tool("traceanalyzer", __version__),
         inputs=[_input(trace) for trace in measured_run.run.traces],
-        summary=found.summary,
-        metrics=_metrics(m),
+        summary=with_parts(found.summary, metrics),
+        metrics=metrics,
         devices=[],
         findings=list(found.findings),
         recommendations=list(found.recommendations),

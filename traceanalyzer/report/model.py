@@ -11,12 +11,12 @@ from traceanalyzer.analysis.groups.first_steps import FirstSteps
 from traceanalyzer.analysis.memory.stats import MemoryStats
 from traceanalyzer.analysis.phases.roles import PhaseTimes
 from traceanalyzer.analysis.phases.training import ProgramStats
-from traceanalyzer.analysis.tables.budget import Budget, Idle, StepTime, Unprofiled
 from traceanalyzer.analysis.tables.collectives import CommunicationTime
 from traceanalyzer.analysis.tables.devices import DeviceTotals, GpuCounters
 from traceanalyzer.analysis.tables.launches import HostStats, LaunchStats
 from traceanalyzer.analysis.tables.path_rows import PathTime
 from traceanalyzer.analysis.tables.roofline_rows import RooflineStep
+from traceanalyzer.analysis.tables.step_figures import Budget, Idle, StepTime, Unprofiled
 from traceanalyzer.analysis.tables.step_parts import StepPart
 from traceanalyzer.analysis.tables.throughput import Throughput, Utilisation
 from traceanalyzer.analysis.tables.timing import Latency, TimingStats
@@ -98,7 +98,7 @@ class Metrics:
     """The figures of the step."""
 
     step_time_ms: StepTime | None = metric(
-        "wall-clock time of the steady-state steps; null without steps"
+        "wall-clock time of the steady-state steps as recorded; null without steps"
     )
     step_source: str = metric("what the steps were found from", text="own")
     unprofiled_step_time_ms: float | None = metric(
@@ -124,11 +124,11 @@ class Metrics:
         default=None,
     )
     gpu_busy_share: float | None = metric(
-        "share of the step with any device work (union of intervals)"
+        "share of the recorded step with any device work (union of intervals)"
     )
-    gpu_idle_share: float | None = metric("share of the step without device work")
-    budget_ms: Budget | None = metric("the step's wall-clock time by what the device did")
-    idle_ms: Idle | None = metric("the step's idle time by cause")
+    gpu_idle_share: float | None = metric("share of the recorded step without device work")
+    budget_ms: Budget | None = metric("the recorded step's wall-clock time by what the device did")
+    idle_ms: Idle | None = metric("the recorded step's idle time by cause")
     communication: CommunicationTime | None = metric(
         "communication of a step; null without device work"
     )

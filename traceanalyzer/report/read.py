@@ -9,6 +9,7 @@ import msgspec
 import orjson
 
 from traceanalyzer.base import UnreadableInputError
+from traceanalyzer.report.figures.names import with_parts
 from traceanalyzer.report.json import RENAMED
 from traceanalyzer.report.model import SCHEMA_VERSION, Report
 from traceanalyzer.report.table_entries import BY_NAME
@@ -46,7 +47,8 @@ def report_from_json(text: str | bytes, source: str = "the report") -> Report:
         raise UnreadableInputError(
             f"{source}: a damaged report ({error}); analyse the recording again"
         ) from error
-    return dataclasses.replace(report, tables=tables)
+    summary = with_parts(report.summary, report.metrics)
+    return dataclasses.replace(report, summary=summary, tables=tables)
 
 
 def is_report(saved: Any) -> bool:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.report.reports import HOSTILE, empty, full, hostile
 from traceanalyzer.analysis.ranks.compare import RankRow
-from traceanalyzer.analysis.tables.budget import Idle
+from traceanalyzer.analysis.tables.step_figures import Idle
 from traceanalyzer.report.html.charts import axis_name
 from traceanalyzer.report.html.details import Details, RooflineCeilings
 from traceanalyzer.report.html.frame import chart_place

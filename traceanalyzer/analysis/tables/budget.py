@@ -5,9 +5,9 @@ Compute goes first, then communication that compute does not hide, then copies t
 then idle: a partition, so the parts sum to the step."""
 
 from collections.abc import Iterable
-from dataclasses import astuple, fields
+from dataclasses import fields
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from traceanalyzer.analysis.causes.gaps import Gaps, idle_by_cause
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.joined.launched import is_launch
 from traceanalyzer.analysis.tables.logged_steps import logged_columns
+from traceanalyzer.analysis.tables.step_figures import Budget, Idle, StepTime
 from traceanalyzer.analysis.time.sampled import MIN_STEP_SAMPLES, samples_of
 from traceanalyzer.analysis.time.steps import Steps
 from traceanalyzer.analysis.time.timed import Timed
@@ -24,122 +25,6 @@ from traceanalyzer.trace import I64
 
 logged = partial(maybe, missed=False)
 """A figure that timing logs alone have: no other recording lacks it."""
-
-
-@dataclass(frozen=True)
-class StepTime:
-    """Distribution of the steady-state steps' wall-clock times."""
-
-    count: int = metric("steady-state steps measured (warm-up excluded)")
-    mean: float = metric("mean step time", "ms")
-    median: float = metric("median step time", "ms")
-    std: float = metric("standard deviation over steps (n-1); 0 with one step", "ms")
-    min: float = metric("fastest step", "ms")
-    max: float = metric("slowest step", "ms")
-    p95: float = metric("95th percentile of the step times, linearly interpolated", "ms")
-    p99: float = metric("99th percentile of the step times, linearly interpolated", "ms")
-
-
-@dataclass(frozen=True)
-class Budget:
-    """Partition of the step's wall-clock time on the critical device; the four parts sum to the
-    mean step time."""
-
-    compute: float = metric(
-        (
-            "time with a kernel that is not a collective, a memset or a CUDA graph on the "
-            "device (union of intervals)"
-        ),
-        "ms",
-    )
-    exposed_communication: float = metric(
-        "time with a collective but no compute on the device", "ms"
-    )
-    exposed_copy: float = metric(
-        "time with a memory copy but neither compute nor collective on the device", "ms"
-    )
-    idle: float = metric("time with no work of any kind on the device", "ms")
-
-
-@dataclass(frozen=True)
-class Idle:
-    """Partition of `Budget.idle` by what the device was waiting for."""
-
-    launch: float = metric(
-        "the host was issuing work too slowly: operator dispatch and launch calls, or the "
-        "device-side latency between queued kernels",
-        "ms",
-    )
-    sync: float = metric("the host had waited for the device, so nothing was queued", "ms")
-    input: float = metric("the host was waiting for or preparing input data", "ms")
-    host: float = metric("other host work between launches (Python, allocation, I/O)", "ms")
-    communication: float = metric("waiting for another rank or for communication on the host", "ms")
-    profiler: float = metric("the profiler's own work", "ms")
-    other: float = metric("the recording does not tell", "ms")
-
-    @property
-    def total(self) -> float:
-        """All of it."""
-        return float(sum(getattr(self, cause.label) for cause in IdleCause))
-
-
-@dataclass(frozen=True)
-class Waiting:
-    """What of `Budget.exposed_communication` is waiting for other ranks, by what the rank that came
-    last was doing, or, where that one waited itself, the one that it waited for."""
-
-    compute: float = metric("waiting for a rank: it was still computing", "ms")
-    transfer: float = metric("waiting for a rank: it was still in another collective", "ms")
-    copy: float = metric("waiting for a rank: it was still copying memory", "ms")
-    launch: float = metric("its host issued work too slowly", "ms")
-    sync: float = metric("its host had waited for its device, so nothing was queued", "ms")
-    input: float = metric("its host was waiting for or preparing input data", "ms")
-    host: float = metric("its host did other work between launches (Python, allocation, I/O)", "ms")
-    communication: float = metric("it waited for communication on the host", "ms")
-    profiler: float = metric("the profiler's own work", "ms")
-    other: float = metric("the recordings do not tell", "ms")
-
-    @property
-    def total(self) -> float:
-        """All of it."""
-        return float(sum(astuple(self)))
-
-
-@dataclass(frozen=True)
-class Unprofiled:
-    """The mean steady-state step without the profiler, in the same parts as the recorded one."""
-
-    step_time_ms: float = metric("step time without the profiler")
-    low_ms: float = metric("lower end of its 90 % range: nine of ten stopwatch medians lie inside")
-    high_ms: float = metric("upper end of it")
-    source: Literal["measured", "estimated"] = metric(
-        "`measured`: timed by the capture; `estimated`: the recording replayed without "
-        "the profiler's usual cost"
-    )
-    budget_ms: Budget = metric("the step's wall-clock time by what the device did, summing to it")
-    idle_ms: Idle = metric("its idle time by cause, summing to `budget_ms.idle`")
-    waiting_ms: Waiting | None = maybe(
-        "what of `budget_ms.exposed_communication` is waiting for other ranks, by cause; the rest is transfer; null "
-        "where ranks were not replayed together"
-    )
-    if_host_slower: float | None = maybe(
-        "by which share it grows for each 100 % that the host takes longer: 0 where the GPU bounds it, 1 where the "
-        "host does; null where it was not replayed",
-        "share",
-    )
-    if_host_faster: float | None = maybe("by which share it shrinks for each 100 % less", "share")
-
-
-@dataclass(frozen=True)
-class Step:
-    """The step that a report speaks of: the one without the profiler where it is known, else the
-    recorded one."""
-
-    basis: Literal["unprofiled", "recorded"]
-    step_ms: float
-    budget: Budget | None
-    idle: Idle | None
-    waiting: Waiting | None = None
 
 
 def step_time(steps: Steps) -> StepTime | None:

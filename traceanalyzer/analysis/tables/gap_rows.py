@@ -26,8 +26,8 @@ from traceanalyzer.analysis.causes.gaps import Gaps, GapSide
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.causes.idle_left import IdleLeft, Place
 from traceanalyzer.analysis.names.kernel_names import short_name
-from traceanalyzer.analysis.tables.budget import Idle
 from traceanalyzer.analysis.tables.path_rows import NodeNames, is_named, within
+from traceanalyzer.analysis.tables.step_figures import Idle
 from traceanalyzer.analysis.tables.syncs import op_path, same_path, steady_lengths
 from traceanalyzer.analysis.time.host_timeline import dominant_nodes
 from traceanalyzer.analysis.time.timed import Timed

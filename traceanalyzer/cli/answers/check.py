@@ -64,7 +64,9 @@ usage."""
 @click.option(
     "--recorded",
     is_flag=True,
-    help="Hold the recorded figures, not those of the step without the profiler.",
+    hidden=True,
+    expose_value=False,
+    help="Of older versions: the name of a figure says whether it is as recorded.",
 )
 @click.option(
     "--strict",
@@ -89,7 +91,6 @@ def check(
     least: tuple[str, ...],
     policy_file: str | None,
     allow_missing: bool,
-    recorded: bool,
     strict: bool,
     claim: str | None,
     hidden: Hidden,
@@ -107,7 +108,7 @@ def check(
         upper = [_limit("max", text) for text in most]
         lower = [_limit("min", text) for text in least]
         limits = (*upper, *lower)
-        policy = _policy(policy_file, Policy(limits, baseline, allow_missing, strict, recorded))
+        policy = _policy(policy_file, Policy(limits, baseline, allow_missing, strict))
         result = _checked(report, policy, scope, hidden)
     except LimitError as error:
         raise click.UsageError(str(error)) from error
@@ -151,7 +152,6 @@ def _policy(file: str | None, given: "Policy") -> "Policy":
         given.baseline or stated.baseline,
         given.allow_missing or stated.allow_missing,
         given.strict or stated.strict,
-        given.recorded or stated.recorded,
     )
 
 
@@ -176,7 +176,6 @@ def _checked(name: str, policy: "Policy", scope: Scope, hidden: Hidden) -> "Chec
     )
     names = (policy.baseline or "", name) if hidden is None else ("baseline", "run")
     comparison = compare_reports(baseline, report, names) if baseline else None
-    verdicts = check_limits(
-        policy.limits, report, baseline, comparison, strict=policy.strict, recorded=policy.recorded
-    )
-    return cleaned(Checked(names[1], verdicts, policy.allow_missing, comparison), hidden)
+    verdicts = check_limits(policy.limits, report, baseline, comparison, strict=policy.strict)
+    checked = Checked.of(names[1], report, verdicts, comparison, allow_missing=policy.allow_missing)
+    return cleaned(checked, hidden)

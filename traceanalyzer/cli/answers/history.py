@@ -62,7 +62,7 @@ def _moment(_: click.Context, __: click.Parameter, text: str | None) -> str | No
     "--metric",
     "name",
     metavar="NAME",
-    help="Plot this metric over the runs, such as step_time_ms.median.",
+    help="Plot this metric over the runs, such as summary.step_ms.",
 )
 @click.option(
     "--metrics", "listed", is_flag=True, help="List the names of the metrics that there are."

@@ -3,7 +3,7 @@ may be changed."""
 
 from collections.abc import Iterator
 
-from traceanalyzer.analysis.tables.budget import Budget, Idle
+from traceanalyzer.analysis.tables.step_figures import Budget, Idle
 from traceanalyzer.base import definitions
 from traceanalyzer.diagnosis.finding import Recommendation
 from traceanalyzer.report.document import Fact

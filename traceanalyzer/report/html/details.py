@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import field
 
 from traceanalyzer.analysis.roofline.op_models import Precision
-from traceanalyzer.analysis.tables.budget import Idle, each_idle
+from traceanalyzer.analysis.tables.budget import each_idle
 from traceanalyzer.analysis.tables.gap_rows import idle_by_length
+from traceanalyzer.analysis.tables.step_figures import Idle
 from traceanalyzer.base import dataclass
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.selection import MeasuredRanks

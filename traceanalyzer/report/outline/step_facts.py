@@ -7,7 +7,7 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any
 
-from traceanalyzer.analysis.tables.budget import StepTime
+from traceanalyzer.analysis.tables.step_figures import StepTime
 from traceanalyzer.base import definitions
 from traceanalyzer.report.document import Fact
 from traceanalyzer.report.format import NOT_AVAILABLE, figure, is_figure, label
