@@ -4,14 +4,14 @@ import time
 from pathlib import Path
 
 from traceanalyzer.ingest.plain.text import MOST_BLANK_LINES, plain_text
-from traceanalyzer.ingest.texts.host_profiles import lightning_told
+from traceanalyzer.ingest.texts.host_profiles import summarise_lightning
 
 HEAD = "|  Action  |  Mean duration (s)  |  Num calls  |  Total time (s)  |  Percentage %  |\n"
 ROW = "|  optimizer_step  |  0.158  |  100  |  15.8  |  39.012  |\n"
 
 
 def test_a_row_of_lightning_is_read_without_the_white_space_around_its_name() -> None:
-    told = lightning_told(HEAD + ROW, Path("profile.txt"))
+    told = summarise_lightning(HEAD + ROW, Path("profile.txt"))
     assert told is not None
     assert told.tells == "15.8 s in all. optimizer_step 15.8 s (100 calls)."
 
@@ -19,7 +19,7 @@ def test_a_row_of_lightning_is_read_without_the_white_space_around_its_name() ->
 def test_white_space_costs_time_in_proportion() -> None:
     blank = " " * 1_000_000
     before = time.process_time()
-    told = lightning_told(
+    told = summarise_lightning(
         f"{HEAD}| {blank}\n| a | 1 | 1 | 1 | 1{blank}x\n{ROW}", Path("profile.txt")
     )
     assert time.process_time() - before < 5
