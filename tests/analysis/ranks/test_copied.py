@@ -133,4 +133,11 @@ def test_a_copy_is_a_copy_to_the_microsecond():
     late = times + np.append(np.zeros(len(times) - 1, np.int64), 1_000)
     assert list(copies([times, late])) == []
     assert list(copies([times, times - 200])) == [(0, 1)]
-    assert list(copies([times[:8], times[:8]])) == []
+    assert list(copies([times[:16], times[:16]])) == []
+
+
+def test_times_in_whole_microseconds_need_more_of_them():
+    """As older profilers wrote, and as made ones have."""
+    few, many = (clocks(1, length)[0] // 1_000 * 1_000 for length in (60, 80))
+    assert list(copies([few, few])) == []
+    assert list(copies([many, many])) == [(0, 1)]

@@ -6,14 +6,17 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from traceanalyzer.base import NS_PER_US
 from traceanalyzer.base.errors import SeveralRunsError
 from traceanalyzer.trace import I64
 
 SAME_NS = 500
 """What times differ by after a program read and wrote them as floating-point microseconds since
 1970, 0.25 apart."""
-LEAST_DISTINCT = 8
-"""So many lengths of time tell a recording from a made one, whose ranks may all do the same."""
+LEAST_FINE = 16
+LEAST_COARSE = 64
+"""So many lengths of time, or whole microseconds of older profilers, tell a recording from one that
+was made up, whose ranks may all do the same."""
 MOST_COMPARED = 8  # of the recordings that begin at one time
 
 
@@ -24,7 +27,7 @@ def copies(times: Sequence[I64]) -> Iterator[tuple[int, int]]:
     def begin(i: int) -> tuple[int, int]:
         return len(times[i]), int(times[i][0])
 
-    long = [i for i, one in enumerate(times) if len(one) > LEAST_DISTINCT]
+    long = [i for i, one in enumerate(times) if len(one) > LEAST_FINE]
     known = sorted(long, key=begin)
     for at, i in enumerate(known):
         following = at + 1
@@ -37,7 +40,13 @@ def _are_the_same(a: I64, b: I64) -> bool:
     if len(a) != len(b) or b[0] - a[0] > SAME_NS:
         return False
     is_near = np.abs(a - b).max() <= SAME_NS
-    return bool(is_near) and len(np.unique(np.diff(a))) >= LEAST_DISTINCT
+    return bool(is_near) and _was_recorded(a)
+
+
+def _was_recorded(times: I64) -> bool:
+    lengths = np.unique(np.diff(times))
+    fine = int((lengths % NS_PER_US != 0).sum())
+    return fine >= LEAST_FINE or len(lengths) >= LEAST_COARSE
 
 
 def a_copy(first: str, second: str) -> SeveralRunsError:

@@ -76,10 +76,12 @@ def _refuse_copies(ranks: Sequence[DigestedRank]) -> None:
 
 
 def _times(digest: RankDigest) -> I64:
-    """When its steps and calls began, and how long its device was busy in each step, ns."""
+    """When its steps and calls began and ended, and what its device did in each step, ns."""
     steps = digest.steps
-    began = np.concatenate([steps.start, steps.host_start, digest.calls.start]) + digest.epoch_ns
-    return np.concatenate([began, digest.compute, digest.busy])
+    calls = digest.calls
+    times = [steps.start, steps.end, steps.host_start, steps.host_end, calls.start, calls.end]
+    spent = [digest.compute, digest.communication, digest.busy]
+    return np.concatenate([np.concatenate(times) + digest.epoch_ns, *spent])
 
 
 def _of_one_world(ranks: list[DigestedRank], left_out: list[LeftOut]) -> list[DigestedRank]:
