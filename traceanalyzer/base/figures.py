@@ -2,6 +2,7 @@
 
 The report's definitions, the headers of its tables and the documentation are all read from here."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import Field, field, fields
 from functools import partial
@@ -71,6 +72,12 @@ def digits(value: float, significant: int = 3) -> str:
     """So many significant digits, and never an exponent for what is large: `0.396`, `12.3`,
     `1,064`."""
     return f"{value:,.0f}" if abs(value) >= 10**significant - 0.5 else f"{value:.{significant}g}"
+
+
+def binary(size: float) -> str:
+    """Bytes as PyTorch's messages have them."""
+    unit = max(0, min(int(math.log2(size)) // 10, 4)) if size >= 1 else 0
+    return f"{digits(size / 2 ** (10 * unit))} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[unit]}"
 
 
 def span(ms: float, of_ms: float | None = None) -> str:

@@ -1,7 +1,6 @@
 """What a memory snapshot's figures mean: findings with evidence, and remedies with the peak they
 lead to."""
 
-import math
 from collections.abc import Iterator, Sequence
 
 from traceanalyzer.analysis.memory.growth import Growth
@@ -9,7 +8,7 @@ from traceanalyzer.analysis.memory.measure import MemoryOfDevice
 from traceanalyzer.analysis.memory.oom import Oom
 from traceanalyzer.analysis.memory.traced import TracedMemory
 from traceanalyzer.analysis.memory.whatif import Scenario
-from traceanalyzer.base import MEMORY, dataclass, digits, metric, ratio
+from traceanalyzer.base import MEMORY, binary, dataclass, metric, ratio
 from traceanalyzer.diagnosis.finding import (
     BottleneckClass,
     Evidence,
@@ -171,12 +170,6 @@ def _out_of_memory(device: MemoryOfDevice, oom: Oom) -> str:
     return text
 
 
-def binary(size: float) -> str:
-    """Bytes as PyTorch's messages have them."""
-    unit = max(0, min(int(math.log2(size)) // 10, 4)) if size >= 1 else 0
-    return f"{digits(size / 2 ** (10 * unit))} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[unit]}"
-
-
 def findings_of(devices: Sequence[MemoryOfDevice]) -> list[MemoryFinding]:
     """All findings: failures first, then by bytes."""
     found = [finding for device in devices for finding in _of_device(device)]
@@ -253,7 +246,7 @@ def _oom(device: MemoryOfDevice, oom: Oom) -> MemoryFinding:
         Evidence("asked for", oom.requested_bytes, MEMORY, oom.site or "no stack"),
         Evidence("largest hole", oom.largest_free_block_bytes, MEMORY, "in the reserved segments"),
         Evidence(
-            "inactive", oom.inactive_bytes, MEMORY, f"of {oom.reserved_bytes:,} bytes reserved"
+            "inactive", oom.inactive_bytes, MEMORY, f"of {binary(oom.reserved_bytes)} reserved"
         ),
         Evidence("usable", oom.usable_bytes, MEMORY, f"at most, under {under}"),
         Evidence("missing", oom.missing_bytes, MEMORY, "without any fragmentation"),

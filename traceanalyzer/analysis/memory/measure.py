@@ -16,7 +16,7 @@ from traceanalyzer.analysis.memory.segments import held_at
 from traceanalyzer.analysis.memory.stacks import StackAtPeak, stacks_at
 from traceanalyzer.analysis.memory.stats import MemoryStats
 from traceanalyzer.analysis.memory.whatif import Scenario, Subject, scenarios_of, unmade_state
-from traceanalyzer.base import MEMORY, OWN, SENTENCE, dataclass, metric
+from traceanalyzer.base import MEMORY, OWN, SENTENCE, binary, dataclass, metric
 from traceanalyzer.trace.snapshot import CODE, I64, DeviceMemory, Snapshot
 
 MAX_PINS = 10
@@ -202,14 +202,14 @@ def _notes(subject: Subject, alive: I64) -> tuple[str, ...]:
         )
     elif before:
         notes.append(
-            f"{before:,} bytes were allocated before the recorded history begins, and it is not known what for: record "
+            f"{binary(before)} were allocated before the recorded history begins, and it is not known what for: record "
             "from before the model is made, with more entries (max_entries)."
         )
     if len(events) and not subject.timeline.known:
         notes.append("No stacks were recorded: phases and lines are not known.")
     if lives.unexplained_bytes:
         notes.append(
-            f"{lives.unexplained_bytes:,} bytes of the snapshot's last state do not "
+            f"{binary(lives.unexplained_bytes)} of the snapshot's last state do not "
             "follow from its history."
         )
     return tuple(notes)

@@ -24,7 +24,7 @@ from traceanalyzer.analysis.memory.phases import (
     HistoryTimeline,
     allocation_site,
 )
-from traceanalyzer.base import MEMORY, dataclass, metric, ratio
+from traceanalyzer.base import MEMORY, binary, dataclass, metric, ratio
 from traceanalyzer.trace import distinct
 from traceanalyzer.trace.snapshot import I8, I64, DeviceMemory, Stack
 
@@ -186,14 +186,14 @@ def batch_unknown(subject: Subject, peak: int) -> str | None:
     unclear = int(lives.size[alive[is_unclear]].sum())
     if unclear >= UNCLEAR_SHARE * peak:
         return (
-            f"{unclear:,} bytes at the peak are kept from step to step (a cache, results): whether they go with the "
-            "batch is not known"
+            f"{unclear / peak:.0%} of the peak is kept from step to step (a cache, results); whether it "
+            "grows with the batch is not known"
         )
     before = int(lives.size[alive[category == by_kind.BEFORE]].sum())
     if before >= BEFORE_SHARE * peak:
         return (
-            f"{before:,} bytes at the peak are from before the recording: what they are of "
-            "is not known"
+            f"{before / peak:.0%} of the peak was allocated before the recording; what it holds is not "
+            "known"
         )
     return None
 
@@ -264,7 +264,7 @@ def unmade_state(lives: Allocations, categories: I8) -> int | None:
 
 def _all_of_it(subject: Subject) -> str:
     return (
-        f", the {subject.unmade:,} bytes included for which there was no room"
+        f", the {binary(subject.unmade)} included for which there was no room"
         if subject.unmade
         else ""
     )

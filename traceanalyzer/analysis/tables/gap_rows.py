@@ -276,7 +276,7 @@ class GapPlaceRow:
     )
     within: str | None = metric("outermost operator or annotation around the longest of them")
     python: str | None = metric(
-        "line of the program at the longest of them, where stacks were recorded"
+        "function of the program at the longest of them, with the line of its `def`, where stacks were recorded"
     )
     gaps: float = metric("gaps a step")
     idle_ms: float = metric("idle time a step in them")

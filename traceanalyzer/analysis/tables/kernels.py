@@ -74,8 +74,8 @@ class KernelStats(MeasuredRow, RatedRow, KernelTimes):
         "that is none, or no calls of modules were recorded"
     )
     python: str | None = maybe(
-        "line of the program that most of their time comes from, the backward pass's by its forward operator; null "
-        "where that is none, or stacks were not recorded"
+        "function of the program, with the line of its `def`, that most of their time comes from, the backward "
+        "pass's by its forward operator; null where that is none, or stacks were not recorded"
     )
     occupancy_limit: str | None = maybe(
         "what keeps more blocks of most of them from an SM: warps (threads), registers, shared memory, blocks or "

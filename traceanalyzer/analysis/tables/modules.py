@@ -56,7 +56,8 @@ class ModuleTimes:
     )
     share_of_device: float = metric("device time as a share of that of all device ops", "share")
     python: str | None = metric(
-        "line of the program that the first call came from; null where stacks were not recorded"
+        "function of the program that the first call came from, with the line of its `def`; null where stacks "
+        "were not recorded"
     )
 
 

@@ -96,8 +96,8 @@ class OpStats(RatedRow, OpTimes):
         "is none, or no calls of modules were recorded"
     )
     python: str | None = maybe(
-        "line of the program that most of them come from, those of the backward pass by their forward operator; null "
-        "where that is none, or stacks were not recorded"
+        "function of the program, with the line of its `def`, that most of them come from, those of the backward "
+        "pass by their forward operator; null where that is none, or stacks were not recorded"
     )
     recomputed_ms: float | None = maybe(
         "device total a step, nested calls once, of forward calls that run again in the backward pass; null "

@@ -28,7 +28,9 @@ class SyncRow:
     rank: int | None = metric("rank of the process")
     call: str = metric("API call that waited")
     op: str | None = metric("operators around the call, outermost first")
-    python: str | None = metric("line of the program, where stacks were recorded")
+    python: str | None = metric(
+        "function of the program that calls it, with the line of its `def`, where stacks were recorded"
+    )
     calls: float = metric("calls a step")
     host_wait_ms: float = metric("time the host spent in these calls a step")
     device_busy_share: float | None = metric(

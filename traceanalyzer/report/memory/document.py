@@ -17,6 +17,7 @@ from traceanalyzer.report.document import (
     Facts,
     Item,
     Items,
+    Paragraph,
     Part,
     Section,
     Table,
@@ -72,7 +73,13 @@ def memory_document(report: MemoryReport, full: bool = True) -> Printed:
             Section(f"Compared on GPU {pair.device}", [text, _rows(pair.lines[:TOP_LINES])])
         )
     if report.findings:
-        found.append(Section("Findings", [Items(list(map(_finding, report.findings)))]))
+        explained = EXPLAINED.format(report.findings[0].id)
+        found.append(
+            Section(
+                "Findings",
+                [Items(list(map(_finding, report.findings))), Paragraph(explained, "dim")],
+            )
+        )
     screen = None if full else _screen(report)
     return Printed(
         Document(f"GPU memory: {report.headline}", found, scripts=ZOOM),
@@ -219,7 +226,7 @@ def _larger_batch(device: MemoryOfDevice, on: str) -> Section:
         return Section(title, [f"unknown: {batch.reason}."])
     text = (
         f"{batch.largest_times:g} times this batch would fit, with "
-        f"{figure(batch.peak_bytes, 'bytes')} at the peak."
+        f"{_bytes(batch.peak_bytes or 0)} at the peak."
     )
     if batch.sample_speedup is not None:
         text += (
@@ -250,7 +257,7 @@ def _oom(oom: Oom, on: str) -> Section:
         ("reserved", _bytes(oom.reserved_bytes)),
         ("largest hole", _bytes(oom.largest_free_block_bytes)),
         ("free outside", figure(oom.device_free_bytes, MEMORY)),
-        ("usable", f"{figure(oom.usable_bytes, 'bytes')} {limit}"),
+        ("usable", f"{_bytes(oom.usable_bytes)} {limit}"),
         ("would have fitted with", _fits(oom)),
     )
     return Section(
@@ -276,7 +283,7 @@ def _finding(finding: MemoryFinding) -> Item:
         for one in finding.evidence
     ]
     title = f"{finding.title} ({finding.severity}, {finding.id}, {saved})"
-    return Item(title, details=[*details, EXPLAINED.format(finding.id)])
+    return Item(title, details=details)
 
 
 def _advice(advice: MemoryRecommendation) -> Item:
