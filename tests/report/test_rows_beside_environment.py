@@ -9,10 +9,11 @@ from functools import partial
 import pytest
 
 from tests.report.reports import full
+from traceanalyzer.report.document import Facts
 from traceanalyzer.report.html.sections import render_html
 from traceanalyzer.report.markdown.issue import GITHUB_LIMIT, render_markdown
 from traceanalyzer.report.model import Report
-from traceanalyzer.report.parts.in_brief import rows_in_report
+from traceanalyzer.report.parts.in_brief import how_to_reproduce, rows_in_report
 from traceanalyzer.report.terminal.screen import render_terminal
 from traceanalyzer.trace.circumstances import Condition
 
@@ -53,3 +54,24 @@ def test_each_form_names_the_version_once_and_no_mark_of_a_step(
     assert "3.12.7" in shown
     assert "aten::addmm" in shown
     assert "ProfilerStep*" not in shown
+
+
+@pytest.mark.parametrize(
+    ("names", "again", "compared"),
+    [
+        (["a b.json"], "analyze 'a b.json'", "compare 'a b.json' CHANGED"),
+        (["r0.json", "r1.json"], "analyze r0.json r1.json", "compare DIR CHANGED"),
+        ([f"r{i}.json" for i in range(64)], "analyze PATH...", "compare DIR CHANGED"),
+    ],
+)
+def test_commands_to_reproduce_name_the_recordings_where_there_is_room(
+    names: list[str], again: str, compared: str
+) -> None:
+    report = full()
+    inputs = [replace(report.inputs[0], path=name) for name in names]
+    (section,) = how_to_reproduce(replace(report, inputs=inputs))
+    (part,) = section.parts
+    assert isinstance(part, Facts)
+    commands = {fact.label: fact.value for fact in part.facts}
+    assert commands["again"] == f"traceanalyzer {again}"
+    assert commands["after a change"] == f"traceanalyzer {compared}"

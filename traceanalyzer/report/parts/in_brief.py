@@ -196,12 +196,13 @@ def how_to_reproduce(report: Report) -> list[Section]:
         facts.append(Fact("recording", f"{item.path} ({item.kind}){hashed}"))
     if len(report.inputs) > NAMED_RECORDINGS:
         facts.append(Fact("recordings", f"{len(report.inputs) - NAMED_RECORDINGS} more"))
-    named = [shlex.quote(item.path) for item in report.inputs[:1]]
-    path = named[0] if len(report.inputs) == 1 else "PATH..."
+    paths = [shlex.quote(item.path) for item in report.inputs]
+    given = " ".join(paths) if 0 < len(paths) <= NAMED_RECORDINGS else "PATH..."
+    run = given if len(paths) == 1 else "DIR"
     facts += [
         Fact("made by", f"{report.tool.name} {report.tool.version}"),
-        Fact("again", f"traceanalyzer analyze {path}"),
-        Fact("after a change", f"traceanalyzer compare {path} CHANGED"),
+        Fact("again", f"traceanalyzer analyze {given}"),
+        Fact("after a change", f"traceanalyzer compare {run} CHANGED"),
     ]
     part = Facts(facts, is_table=True)
     return [Section("How to reproduce", [part], weight=Weight.METRICS)]
