@@ -89,11 +89,13 @@ LEFT_ALONE = (".collect.", ".integrations.", "__main__", "sitecustomize", "self_
 MATCHED_WHOLE = frozenset(
     "runs.REFERENCE chunks._EMPTY nvtx_names._OPERATOR special._PHASES special.MICRO_PHASES culprit.FRAME github.SHORT escape.SAFE_CELL "
     "secrets.SOURCE_FILE breaks._EXPECTED explained._NODE nvtx_names._AUTOGRAD special._ANY_BAR "
-    "tables._QUANTITY".split()
+    "tables._QUANTITY tensors._NO_NUMBER key_averages._WHOLE ncu._HEAD".split()
 )
 """Asked about a text from its beginning (`match`, `fullmatch`) and never searched for in one. By
 module and name."""
-SHORT_TEXTS = frozenset(("health._PRIVATE", "breaks._EXPECTED", "breaks._WHERE", "frames._SOURCE"))
+SHORT_TEXTS = frozenset(
+    ("health._PRIVATE", "breaks._EXPECTED", "breaks._WHERE", "frames._SOURCE", "capture._RANK")
+)
 """Asked about texts of at most 2,000 characters."""
 MOST_WORDS = 8  # of a pattern that are tried
 PATIENCE_S = 2

@@ -32,7 +32,7 @@ _LETTERS = {
 }
 _WIDE = {"DF16_": "_Float16", "DF16b": "__bf16", "Dh": "half", "Dn": "nullptr_t"}
 _NUMBER = re.compile(r"\d+")
-_BACK = re.compile(r"S(?:[0-9A-Z]*_|[absiod])|T[0-9]*_")
+_BACK = re.compile(r"S(?:[0-9A-Z]{0,8}_|[absiod])|T[0-9]{0,8}_")
 _D = re.compile(r"D(?:F\d+[_b]|v\d+_|.)")
 _ARRAY = re.compile(r"A\d*_")
 _BOOLS = {"b0": "false", "b1": "true"}

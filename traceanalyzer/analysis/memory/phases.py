@@ -44,7 +44,7 @@ LIBRARY = re.compile(
     r"site-packages|dist-packages|/lib/python\d|^<|^\?\?$|^$|\.(cpp|cc|h|cu)$|/torchinductor_\w+/|"
     + TORCH_FILE.pattern
 )
-OPERATOR = re.compile(r"\b(\w*Backward\w*|AccumulateGrad)::|\bat::_ops::(\w+)::")
+OPERATOR = re.compile(r"\b((?=\w*?Backward)\w++|AccumulateGrad)::|\bat::_ops::(\w+)::")
 """What a frame of C++ says of the operator: the node of autograd, or the operator itself."""
 ALLOCATING = re.compile(
     r"torch::unwind|CapturedTraceback|CachingAllocator|^c10::(cuda|hip|xpu)::|^(at|c10)::\w*[Aa]lloc"

@@ -44,8 +44,8 @@ class Reached:
 
 
 ORDINARY_CORES = re.compile(
-    r"simt|ffma|(?<![a-z])sgemm|(?<![a-z])dgemm(?!.*tensorop)|_f32f32_f32f32_|gemv|gemmSN|dot_kernel|implicit_convolve_sgemm"
-    r"|winograd(?!.*(?:tensorop|hmma|mma))",
+    r"simt|ffma|(?<![a-z])sgemm|(?<![a-z])dgemm(?!.{0,1000}tensorop)|_f32f32_f32f32_|gemv|gemmSN|dot_kernel|implicit_convolve_sgemm"
+    r"|winograd(?!.{0,1000}(?:tensorop|hmma|mma))",
     re.IGNORECASE,
 )
 TENSOR_CORES = re.compile(

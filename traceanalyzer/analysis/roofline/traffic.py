@@ -50,7 +50,9 @@ PASSES = (
 PREPARING = tuple(i for i, p in enumerate(PASSES) if not p.calculates)
 """Places of those that do no matrix products, though they may be of such an operator."""
 _SIZE = r"([1-9]\d{0,4})x([1-9]\d{0,4})"
-TILE = re.compile(rf"nvjet_\w*?_{_SIZE}_\d+x\d+|tilesize{_SIZE}x|gemm(?:_[a-z]\w*?)?_{_SIZE}(?=_)")
+TILE = re.compile(
+    rf"nvjet_\w{{0,200}}?_{_SIZE}_\d+x\d+|tilesize{_SIZE}x|gemm(?:_[a-z]\w{{0,200}}?)?_{_SIZE}(?=_)"
+)
 """Rows and columns of the tiles of a matrix kernel: nvjet, xmma, CUTLASS and the older cuBLAS."""
 STRIP = 8
 """Tiles beside each other that the blocks of a kernel that schedules its tiles itself take in turn,

@@ -15,7 +15,7 @@ _LLAMA = re.compile(
 _OLLAMA = re.compile(rf"^(prompt eval|eval) rate:\s+{_N} tokens/s", re.MULTILINE)
 _MLC = re.compile(rf"\b(prefill|decode): {_N} tok/s")
 _BENCH = re.compile(
-    rf"^\|\s*(?P<model>[^|\n]{{1,120}}?)\s*\|.*\|\s*(?P<kind>pp|tg)\s?(?P<tokens>\d{{1,9}})[^|\n]*\|\s*{_N} ±",
+    rf"^\|[ \t]*+(?P<model>[^|\n]{{1,120}}?)[ \t]*+\|.*\|\s*(?P<kind>pp|tg)\s?(?P<tokens>\d{{1,9}})[^|\n]*\|\s*{_N} ±",
     re.MULTILINE,
 )
 RECORD = (
