@@ -61,7 +61,7 @@ def test_what_is_predicted_for_as_much_work_is_no_time_of_a_step(sources):
 def test_what_needs_another_change_first_has_its_figure_with_both(sources):
     path = next(str(path) for path in GPU if path.name == "sync_bound.json.gz")
     changes = json.loads(verbs.diagnose(sources, path))["changes"]
-    (both,) = [one for one in changes if one["id"] == "cuda_graph"]
+    (both,) = [one for one in changes if one["remedy"] == "cuda_graph"]
     assert both["predicted"]["unit"] == "ms per step, with remove_syncs too"
     assert both["range_ms"][0] < both["predicted"]["value"] < both["range_ms"][1]
 
@@ -114,10 +114,10 @@ def test_the_other_verbs(sources):
     with pytest.raises(TraceAnalyzerError, match="host-waits"):
         verbs.evidence(sources, BOUND, "nonsense")
     said = json.loads(verbs.whatif(sources, BOUND, {"aten::addmm": 2.0, "nonsense": 2.0}))
-    assert any(s["name"] == "aten::addmm=2" for s in said["scenarios"])
-    assert any(s["name"] == "nonsense=2" for s in said["cannot_be_known"])
+    assert any(s["id"] == "aten::addmm=2" for s in said["scenarios"])
+    assert any(s["id"] == "nonsense=2" for s in said["cannot_be_known"])
     said = json.loads(verbs.compare(sources, BOUND, FIXED))
-    assert said["predicted"]["finding"] == "host-waits"
+    assert (said["predicted"]["id"], said["predicted"]["remedy"]) == ("host-waits", "remove_syncs")
     assert said["step"]["significant"] is True
     assert json.loads(verbs.verify(sources, BOUND, {"gpu_idle_share": "10%"}))["passed"] is False
     assert json.loads(verbs.verify(sources, BOUND, {"gpu_idle_share": "90%"}))["passed"] is True

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import re
+from importlib.resources import files
+
 import numpy as np
 import pytest
 
@@ -9,12 +12,14 @@ from tests.analysis.collectives import GEMM, Ranked
 from tests.analysis.roofline.test_roofline import context, mm
 from tests.replay.test_replay import NCCL, gpu_bound, host_bound, steps
 from traceanalyzer.diagnosis.measurements import Measurements, measure
+from traceanalyzer.diagnosis.remedies import REMEDIES
 from traceanalyzer.replay.changes.communication.buckets import MB, BucketSize, fit_cost, rebucketed
 from traceanalyzer.replay.changes.fusion import LEAST_KERNEL_NS
 from traceanalyzer.replay.recorded import make_tape
 from traceanalyzer.replay.scenario import (
     Scenario,
     buckets_of,
+    combined,
     faster,
 )
 from traceanalyzer.replay.scenarios import (
@@ -26,10 +31,12 @@ from traceanalyzer.replay.scenarios import (
     FOREACH_OPTIMIZER,
     FUSED_ELEMENTWISE,
     FUSED_OPTIMIZER,
+    NO_HOST_SYNCS,
     SCENARIOS,
 )
 from traceanalyzer.replay.simulate import step_time_ns
 from traceanalyzer.replay.whatif import Replay
+from traceanalyzer.report.explain import explained
 from traceanalyzer.trace import RangeKind
 
 ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>"
@@ -357,3 +364,17 @@ def test_no_kernel_is_faster_than_the_shortest_that_there_are() -> None:
     attainable = ctx.rated.roofline.attainable[tape.row]
     assert attainable.min() < LEAST_KERNEL_NS < attainable.max()
     assert changed.duration.tolist() == np.maximum(attainable, LEAST_KERNEL_NS).astype(int).tolist()
+
+
+def test_every_scenario_is_in_the_help_in_a_line_and_says_what_it_is() -> None:
+    help_text = (files("traceanalyzer.cli") / "help" / "whatif.txt").read_text(encoding="utf-8")
+    ideals, changes = help_text.split("Ideals:")[1].split("Changes that can be made:")
+    for one in SCENARIOS:
+        if not one.parts:
+            section = ideals if one.kind == "ideal" else changes
+            assert re.search(rf"^  {one.id} +[A-Z].*\.$", section, re.M), one.id
+        (first, *_) = explained(one.id)
+        assert ("an ideal that no change reaches" in first.meaning) == (one.kind == "ideal")
+        for remedy in filter(None, one.nearest.split("+")):
+            assert remedy in {known.id for known in REMEDIES}
+    assert combined(NO_HOST_SYNCS, FUSED_ELEMENTWISE).kind == "ideal"

@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -261,3 +261,11 @@ def test_scenarios_say_in_full_what_they_assume():
 
 def test_scenarios_show_their_range():
     assert "high" in page(scenario("a", 1.0, 0.2))
+
+
+def test_the_table_says_which_scenarios_are_changes_and_which_are_ideals():
+    text = page(scenario("a", 1.0), replace(scenario("b", 1.1), kind="ideal"))
+    rows = [line.split()[:2] for line in text.splitlines() if line.strip()[:2] in ("a ", "b ")]
+    assert rows == [["a", "change"], ["b", "ideal"]]
+    assert "one cost is gone" in text
+    assert "one cost is gone" not in page(scenario("a", 1.0))

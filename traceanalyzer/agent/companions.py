@@ -131,7 +131,7 @@ def _memory_finding(found: MemoryFinding) -> dict[str, Any]:
 def _memory_advice(advice: MemoryRecommendation) -> dict[str, Any]:
     how = quoted_sentence(advice.basis)
     return {
-        "finding": advice.id,
+        "id": advice.id,
         "device": advice.device,
         "do": quoted_sentence(advice.action),
         "predicted_peak": sourced_figure(advice.predicted_peak_bytes, BYTES, how),
@@ -173,7 +173,7 @@ def _compile_finding(found: Finding) -> dict[str, Any]:
 def _compile_advice(advice: CompileAdvice) -> dict[str, Any]:
     how = quoted_sentence(advice.basis)
     return {
-        "finding": advice.id,
+        "id": advice.id,
         "do": quoted_sentence(advice.action),
         "predicted": sourced_figure(advice.predicted_step_ms, "ms per step", how),
         "range_ms": [rounded_figure(advice.low_ms), rounded_figure(advice.high_ms)],

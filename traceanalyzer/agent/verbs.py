@@ -198,7 +198,8 @@ def whatif(
         ),
         scenarios=[
             {
-                "name": one_line(s.id),
+                "id": one_line(s.id),
+                "kind": s.kind,
                 "step_ms": rounded_figure(s.step_ms),
                 "low_ms": rounded_figure(s.low_ms),
                 "high_ms": rounded_figure(s.high_ms),
@@ -208,7 +209,7 @@ def whatif(
             for s in known
         ],
         cannot_be_known=[
-            {"name": one_line(one.id), "because": quoted_sentence(one.basis)}
+            {"id": one_line(one.id), "because": quoted_sentence(one.basis)}
             for one in result.scenarios
             if one.step_ms is None
         ],
@@ -287,7 +288,8 @@ def _promise(predicted: Any) -> dict[str, Any] | None:
     promised = sourced_figure(predicted.step_ms, "ms per step", f"A's report: {REPLAYED}")
     stopwatch = "stopwatch without the profiler, in B"
     return {
-        "finding": predicted.id,
+        "id": predicted.id,
+        "remedy": predicted.remedy,
         "predicted": promised,
         "measured": sourced_figure(predicted.measured_ms, "ms per step", stopwatch),
     }
@@ -448,7 +450,7 @@ def _advice(advice: Recommendation) -> dict[str, Any]:
         "predicted": sourced_figure(value, unit, how),
         "range_ms": [rounded_figure(low), rounded_figure(high)],
     }
-    return {"id": gains.id_of(advice), "finding": advice.id, "do": advice.action, **predicted}
+    return {"id": advice.id, "remedy": advice.remedy, "do": advice.action, **predicted}
 
 
 def _difference(value: Difference) -> dict[str, Any]:

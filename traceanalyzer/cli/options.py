@@ -53,12 +53,15 @@ _COUNT = re.compile(r"(\d{1,15})([KMG]?)")
 _FACTORS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 
 
+LISTS = re.compile(r"\n\n([^\n]+:)\n  ")  # a heading and lines below it, which stay lines
+
+
 def help_of(name: str) -> dict[str, Any]:
     """What `help/NAME.txt` says of a command: the line that lists it, then its `--help`, examples
     line by line."""
     text = (files("traceanalyzer.cli") / "help" / f"{name}.txt").read_text(encoding="utf-8")
     short, _, rest = text.partition("\n\n")
-    return {"short_help": short, "help": rest.replace("\nExamples:\n", "\n\b\nExamples:\n")}
+    return {"short_help": short, "help": LISTS.sub(r"\n\n\b\n\1\n  ", rest)}
 
 
 class Command(click.Command):

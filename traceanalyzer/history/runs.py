@@ -37,6 +37,8 @@ OF_A_RUN = frozenset(
     ("commit", "revision", "rev", "sha", "git", "pr", "build", "run", "date", "time", "version")
 )
 """Tags that say which run it is; the others say of which program."""
+OF_A_PROGRAM = frozenset(("command", "program", "recording"))
+"""Tags whose value names the program."""
 
 
 class Tags(dict[str, str]):
@@ -220,8 +222,13 @@ def _checked(value: Any, kind: type[Row]) -> Row:
 
 
 def _stored_run(row: dict[str, Any], tags: Tags) -> StoredRun:
-    of_program = Tags({key: value for key, value in tags.items() if key.lower() not in OF_A_RUN})
-    program = " · ".join(str(part) for part in (of_program, row["gpu"], row["selection"]) if part)
+    names = [value for key, value in tags.items() if key.lower() in OF_A_PROGRAM]
+    others = Tags(
+        {k: value for k, value in tags.items() if k.lower() not in OF_A_RUN | OF_A_PROGRAM}
+    )
+    program = " · ".join(
+        str(part) for part in (*names, others, row["gpu"], row["selection"]) if part
+    )
     fields = {name: row[name] for name in StoredRun.__dataclass_fields__ if name in row}
     fields |= {
         "run": row["run_id"],

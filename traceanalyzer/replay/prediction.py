@@ -1,6 +1,10 @@
 """Predicted step times as they are shown and kept: loaded without what makes them."""
 
+from typing import Literal
+
 from traceanalyzer.base import dataclass, metric
+
+Kind = Literal["change", "ideal", "asked"]
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,12 @@ class Prediction:
         ),
         "share",
         default=None,
+    )
+    kind: Kind = metric(
+        "`change`: one that can be made; `ideal`: one cost is gone and all else stays, which no change does; "
+        "`asked`: asked for by name",
+        default="change",
+        text="own",
     )
 
 

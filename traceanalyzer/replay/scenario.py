@@ -12,6 +12,7 @@ from traceanalyzer.base import dataclass
 from traceanalyzer.replay.changes.communication.buckets import MB, BucketSize, rebucketed
 from traceanalyzer.replay.limits import Chosen
 from traceanalyzer.replay.patterns.named import ops_named
+from traceanalyzer.replay.prediction import Kind
 from traceanalyzer.replay.simulate import Begin
 from traceanalyzer.replay.tape import Change, Tape
 
@@ -56,6 +57,8 @@ class Scenario:
     joins: bool = False
     """Whether it is about calls that become one: that takes no less than one of them does now."""
     least: float = 0.0  # share of the step that is left whatever the change gains
+    kind: Kind = "change"
+    nearest: str = ""  # the remedy that comes nearest to an ideal
 
 
 def check_speedup(pattern: str, factor: float) -> None:
@@ -82,7 +85,8 @@ def faster(pattern: str, factor: float) -> Scenario:
 
     basis = f"device work of {pattern} {factor:g} times faster; the host's part stays as it is"
     missing = "no device work has this name"
-    return Scenario(f"{pattern}={factor:g}", change, basis, missing=missing, may_cost=factor < 1.0)
+    name = f"{pattern}={factor:g}"
+    return Scenario(name, change, basis, missing=missing, may_cost=factor < 1.0, kind="asked")
 
 
 def combined(*scenarios: Scenario) -> Scenario:
@@ -97,7 +101,9 @@ def combined(*scenarios: Scenario) -> Scenario:
     name = "+".join(s.id for s in scenarios)
     basis = "; ".join(s.basis for s in scenarios)
     hides = next((s.hides for s in scenarios if s.hides is not None), None)
-    return Scenario(name, change, basis, hides=hides, parts=scenarios)
+    kinds = [s.kind for s in scenarios]
+    kind: Kind = "ideal" if "ideal" in kinds else "change"
+    return Scenario(name, change, basis, hides=hides, parts=scenarios, kind=kind)
 
 
 def buckets(name: str, size: BucketSize) -> Scenario:
@@ -116,4 +122,5 @@ def buckets(name: str, size: BucketSize) -> Scenario:
 
 def buckets_of(megabytes: float) -> Scenario:
     """Gradient buckets of this size (as PyTorch counts megabytes)."""
-    return buckets(f"buckets={megabytes:g}MB", BucketSize(bytes=round(megabytes * MB)))
+    size = BucketSize(bytes=round(megabytes * MB))
+    return replace(buckets(f"buckets={megabytes:g}MB", size), kind="asked")

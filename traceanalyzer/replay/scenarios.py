@@ -28,15 +28,20 @@ NO_HOST_SYNCS = Scenario(
     no_host_syncs,
     "the host never waits for the device, and operators that only read values, or have to (`nonzero`), are gone; what "
     "computes those values stays (`remove_syncs` drops it, and keeps the waits of copies from pageable memory)",
+    kind="ideal",
+    nearest="remove_syncs",
 )
 LAUNCHES_FREE = Scenario(
     "launches_free",
     launches_free,
-    "dispatch and launches cost nothing, as in a CUDA graph; waits stay",
+    "dispatch and launches cost nothing; waits stay",
+    kind="ideal",
+    nearest="cuda_graph",
 )
 NO_HOST_SYNCS_LAUNCHES_FREE = replace(
     combined(NO_HOST_SYNCS, LAUNCHES_FREE),
-    basis="no waits, and dispatch and launches cost nothing: a CUDA graph",
+    basis="no waits, and dispatch and launches cost nothing",
+    nearest="remove_syncs+cuda_graph",
 )
 FUSED_ELEMENTWISE = Scenario(
     "fused_elementwise",
@@ -60,8 +65,20 @@ FOREACH_OPTIMIZER = Scenario(
     "each of Adam's operators takes a few dozen tensors in one launch",
     missing="no step of an Adam that goes from tensor to tensor was recorded",
 )
-INPUT_READY = Scenario("input_ready", input_ready, "input data is always ready")
-NO_HOST_WORK = Scenario("no_host_work", no_host_work, "no host work between launches but dispatch")
+INPUT_READY = Scenario(
+    "input_ready",
+    input_ready,
+    "input data is always ready",
+    kind="ideal",
+    nearest="data_loader_workers",
+)
+NO_HOST_WORK = Scenario(
+    "no_host_work",
+    no_host_work,
+    "no host work between launches but dispatch",
+    kind="ideal",
+    nearest="move_host_work",
+)
 COPIES_HIDDEN = Scenario(
     "copies_hidden",
     copies_hidden,
@@ -70,6 +87,8 @@ COPIES_HIDDEN = Scenario(
         "copies and the rest"
     ),
     hides=lambda tape: tape.copy,
+    kind="ideal",
+    nearest="copy_ahead",
 )
 COMMUNICATION_FREE = Scenario(
     "communication_free",
@@ -78,6 +97,7 @@ COMMUNICATION_FREE = Scenario(
         "collectives are free, with the copies into and out of their messages, and no rank "
         "waits for another"
     ),
+    kind="ideal",
 )
 COMMUNICATION_OVERLAPPED = Scenario(
     "communication_overlapped",
@@ -88,6 +108,8 @@ COMMUNICATION_OVERLAPPED = Scenario(
     ),
     optimistic=on_own_stream_each(0.0),
     pessimistic=on_own_stream_each(MOST_OVERLAP_COST),
+    kind="ideal",
+    nearest="overlap_communication",
 )
 
 
@@ -100,12 +122,15 @@ NO_STRAGGLER = Scenario(
     missing="it takes the recordings of several ranks that share collectives",
     step_of_run=lower_median,
     begin=lower_median,
+    kind="ideal",
+    nearest="fix_straggler",
 )
 AT_ROOFLINE = Scenario(
     "at_roofline",
     at_roofline,
     "each kernel whose work is known takes no longer than the GPU's limits allow; the others stay",
     missing="the work of the kernels, or the GPU's limits, are not known",
+    kind="ideal",
 )
 
 SCENARIOS = (

@@ -267,13 +267,19 @@ class Replay:
     def _prediction(self, scenario: Scenario) -> Prediction:
         step = self.step_under_ms(scenario)
         if step is None:
-            return Prediction(scenario.id, None, None, None, None, scenario.missing)
+            return _unknown(scenario, scenario.missing)
         step = max(step, self.base_ms * scenario.least)
         if self.base_ms > MOST_SPEEDUP * step:
-            return Prediction(scenario.id, None, None, None, None, NOTHING_ELSE)
+            return _unknown(scenario, NOTHING_ELSE)
         low, high = self._range_under(scenario, step)
         return Prediction(
-            scenario.id, step, low, high, self.base_ms / step if step else 1.0, scenario.basis
+            scenario.id,
+            step,
+            low,
+            high,
+            self.base_ms / step if step else 1.0,
+            scenario.basis,
+            kind=scenario.kind,
         )
 
     def _range_under(self, scenario: Scenario, step: float) -> tuple[float, float]:
@@ -376,9 +382,7 @@ class Replay:
             )
             known: tuple[float | None, float | None, float | None] = self.base_ms, *self.range_ms
         else:
-            predictions = [
-                Prediction(s.id, None, None, None, None, UNFAITHFUL) for s in (*SCENARIOS, *more)
-            ]
+            predictions = [_unknown(one, UNFAITHFUL) for one in (*SCENARIOS, *more)]
             timed = self.measured
             known = (
                 (None, None, None)
@@ -420,6 +424,11 @@ class Replay:
             if world > 1 and self.recorded[0].communication.any()
             else []
         )
+
+
+def _unknown(scenario: Scenario, why: str) -> Prediction:
+    """A scenario that is not predicted."""
+    return Prediction(scenario.id, None, None, None, None, why, kind=scenario.kind)
 
 
 def _changed(change: Change, tapes: Sequence[Tape]) -> list[Tape] | None:

@@ -14,6 +14,7 @@ from traceanalyzer.analysis.ranks.pipeline.slowdown import (
 from traceanalyzer.base import dataclass, definitions
 from traceanalyzer.diagnosis.remedies import REMEDIES
 from traceanalyzer.diagnosis.remedies.remedy import entries
+from traceanalyzer.replay.scenario import Scenario
 from traceanalyzer.replay.scenarios import SCENARIOS
 from traceanalyzer.report.format import label
 from traceanalyzer.report.json import RENAMED
@@ -79,7 +80,7 @@ def explanations() -> list[Explanation]:
 def _changes() -> Iterator[Explanation]:
     """Changes that `whatif` predicts, and that are recommended."""
     for scenario in SCENARIOS:
-        yield Explanation(scenario.id, "whatif", "", f"assumes: {scenario.basis}")
+        yield Explanation(scenario.id, "whatif", "", _assumed(scenario))
     for remedy in REMEDIES:
         offered = " ".join((remedy.offer.__doc__ or "").split()).replace("Where", "where", 1)
         lines = [f"a change that is recommended {offered} See `explain {remedy.finding}`."]
@@ -91,6 +92,14 @@ def _changes() -> Iterator[Explanation]:
             clauses = " ".join(assumed.split()).split("; ")
             lines += ["Its replay assumes:", *(f"- {clause}" for clause in clauses)]
         yield Explanation(remedy.id, "whatif", "", "\n".join(lines))
+
+
+def _assumed(scenario: Scenario) -> str:
+    """A scenario in a sentence: an ideal with the change that comes nearest."""
+    if scenario.kind != "ideal":
+        return f"a change that can be made. Assumes: {scenario.basis}"
+    nearest = f"; the change that comes nearest is `{scenario.nearest}`" if scenario.nearest else ""
+    return f"an ideal that no change reaches as such{nearest}. Assumes: {scenario.basis}"
 
 
 def _ways_of(remedy: str) -> list[str]:

@@ -1,7 +1,6 @@
 """Predictions as a document: step times under each scenario, what each assumes, and why there is
 none of the others."""
 
-import dataclasses
 from collections.abc import Callable
 
 from traceanalyzer.base import dataclass, digits
@@ -11,9 +10,12 @@ from traceanalyzer.report.format import DEFAULT_WIDTH
 from traceanalyzer.report.json import dump
 from traceanalyzer.report.printed import Printed, PrintedRows, Result
 
-COLUMNS = [
-    f.name for f in dataclasses.fields(Prediction) if f.name != "basis"
-]  # assumptions stand below the table
+COLUMNS = ["id", "kind", "step_ms", "low_ms", "high_ms", "speedup", "mfu"]
+"""Assumptions stand below the table."""
+IDEALS = (
+    "change: one that can be made, `explain ID` says how. ideal: one cost is gone and all else "
+    "stays, which no change does."
+)
 LEAST_GAIN = 0.01  # a smaller change of the step is none
 
 
@@ -30,10 +32,13 @@ def _parted(
     return [one for one in rows if test(one)], [one for one in rows if not test(one)]
 
 
-def _left_out(small: list[Prediction], unexplained: list[Prediction]) -> list[Part | None]:
+def _left_out(
+    small: list[Prediction], unexplained: list[Prediction], *, ideals: bool
+) -> list[Part | None]:
     gain, none = (", ".join(s.id for s in some) for some in (small, unexplained))
     return [
         "",
+        Paragraph(IDEALS, "dim") if ideals else None,
         Paragraph(f"Gain under {LEAST_GAIN:.0%}: {gain}.", "dim") if gain else None,
         Paragraph(f"Not predicted: {none}.", "dim") if none else None,
         Paragraph("What each assumes, and why there are no others: --full.", "dim"),
@@ -72,7 +77,8 @@ class ScenariosPage(Result):
                 if some
                 else []
             )
-        sections += [] if self.full else [Section("", _left_out(small, unexplained))]
+        ideals = any(one.kind == "ideal" for one in shown)
+        sections += [] if self.full else [Section("", _left_out(small, unexplained, ideals=ideals))]
         return Printed(Document("", sections)).terminal(width, colour)
 
     def _is_explained(self, scenario: Prediction) -> bool:

@@ -47,6 +47,8 @@ COLOURS = {
 }
 ONE = {"have": "it has", "its": "its", "it": "it"}
 MANY = {"have": "they have", "its": "their", "it": "them"}
+STOPPED_GPU = ("gpu_stopped", "gpu_not_begun")
+"""Kinds of verdict in which the CPU waits for its own GPU."""
 
 
 def hang_headline(hang: Hang) -> str:
@@ -208,7 +210,9 @@ def answer_parts(hang: Hang) -> list[Part | None]:
         ("CPU behind", hang.cpu_behind),
         ("GPU behind", hang.gpu_behind),
     ):
-        facts.append((name, ranks_text(ranks) or "none"))
+        follows = name == "CPU behind" and verdict.kind in STOPPED_GPU and ranks
+        why = ": held up by a GPU that stopped" if follows else ""
+        facts.append((name, f"{ranks_text(ranks) or 'none'}{why}"))
     if hang.mismatches:
         first = hang.mismatches[0]
         on = ranks_text(first.issued_by)

@@ -3,12 +3,13 @@ out."""
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from traceanalyzer.analysis.ranks.pipeline.job import PipelineJob
 from traceanalyzer.base import NS_PER_MS, ms
+from traceanalyzer.fleet.hang.model import ranks_text
 from traceanalyzer.fleet.job.model import JobChange, JobCulprit, Slowdown, range_ms
 from traceanalyzer.fleet.job.ranks import JobRanks
 from traceanalyzer.fleet.job.simulate import (
@@ -23,7 +24,6 @@ WORST_SHARE = 0.03  # of the ranks: those called the worst (arXiv 2505.05713)
 FAITHFUL = 0.05
 """The steps reckoned from the recorded stretches differ by less from the recorded ones, or nothing
 is promised."""
-NAMED = 4  # ranks in a row
 LEAST_SHARE = 0.01  # of a step: gains below are not worth a row
 MEDIAN = "all ranks as fast as the median"
 ALIKE = "all ranks and stages alike"
@@ -43,7 +43,7 @@ def changes_of(
         return []
     rows = [
         JobChange(
-            f"without {_ranks_of(culprits) if shared else _links_of(one)}",
+            f"without {ranks_text(_known(one.rank for one in culprits)) if shared else _links_of(one)}",
             one.gain_ms,
             one.low_ms,
             one.high_ms,
@@ -56,13 +56,11 @@ def changes_of(
     recorded = recorded_times(plan)[job.steady_steps]
     if abs(base.sum() - recorded.sum()) > FAITHFUL * max(recorded.sum(), 1.0):
         return rows
-    rows += _of_plan(job, plan, base, culprits)
+    rows += _of_plan(job, plan, base)
     return _explaining(rows, float(base.mean()) / NS_PER_MS)
 
 
-def _of_plan(
-    job: JobRanks, plan: JobPlan, base: F64, culprits: Sequence[JobCulprit]
-) -> Iterator[JobChange]:
+def _of_plan(job: JobRanks, plan: JobPlan, base: F64) -> Iterator[JobChange]:
     stretch = plan.matches.stretch
     usual = np.minimum(stretch, middle_of_alike(plan))
 
@@ -75,10 +73,7 @@ def _of_plan(
 
     late = [one.position for one in job.compared.late]
     if len(late) > 1:
-        yield row(
-            f"without {_ranks_of(culprits)}",
-            without(late),
-        )
+        yield row(f"without {_ranks_at(job, late)}", without(late))
     yield from (row(what, without(ranks)) for what, ranks in _worst_places(job))
     worst = np.argsort([-(one.gain_ms or 0.0) for one in job.compared.rows], kind="stable")
     yield row(WORST, without(worst[: math.ceil(WORST_SHARE * len(worst))].tolist()))
@@ -94,20 +89,20 @@ def _of_pipeline(job: JobRanks, pipeline: PipelineJob) -> list[JobChange]:
         return JobChange(what, float(gain_ms.mean()), *range_ms(gain_ms * NS_PER_MS), None)
 
     late = [one.position for one in job.compared.late if one.stage is None]
-    names = " and ".join(str(job.digests[i].rank) for i in late[:NAMED]) + (
-        ", ..." if len(late) > NAMED else ""
-    )
     rows = []
     if late:
-        ranks_named = f"ranks {names}" if len(late) > 1 else f"rank {names}"
-        rows.append(row(f"without {ranks_named}", pipeline.without_ms(late)))
+        rows.append(row(f"without {_ranks_at(job, late)}", pipeline.without_ms(late)))
     rows += [row(what, pipeline.without_ms(ranks)) for what, ranks in _worst_places(job)]
     rows += [row(STAGES, pipeline.evened_ms), row(ALIKE, pipeline.alike_ms)]
     return _explaining(rows, float(pipeline.base_ms.mean()))
 
 
-def _ranks_of(culprits: Sequence[JobCulprit]) -> str:
-    return "ranks " + " and ".join(str(one.rank) for one in culprits[:NAMED])
+def _known(ranks: Iterable[int | None]) -> list[int]:
+    return [rank for rank in ranks if rank is not None]
+
+
+def _ranks_at(job: JobRanks, positions: Sequence[int]) -> str:
+    return ranks_text(_known(job.digests[i].rank for i in positions))
 
 
 def _links_of(culprit: JobCulprit) -> str:
