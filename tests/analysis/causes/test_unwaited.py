@@ -84,16 +84,16 @@ def test_the_running_maximum_is_what_a_loop_over_the_launches_gives(program) -> 
     host, first, latency, pause, busy, begin = program
     stretch = np.cumsum(first)
     offset = np.zeros_like(host)
-    found = unwaited._schedule(
+    found = unwaited._EarliestSchedule(
         host,
         np.flatnonzero(first),
         lambda here: (stretch[here], offset[here]),
         lambda here: (latency[here], pause[here], busy[here]),
         begin,
     )
-    assert np.concatenate([lengths for _, lengths in found]).tolist() == event_by_event(
-        *(a.tolist() for a in program[:-1]), begin
-    )
+    assert np.concatenate(
+        [lengths for _, lengths in found.gap_lengths()]
+    ).tolist() == event_by_event(*(a.tolist() for a in program[:-1]), begin)
 
 
 @given(st.lists(st.integers(1, 7), max_size=6))

@@ -61,13 +61,14 @@ def gaps_without_waits(
     waits = union(calls.start[held], calls.end[held])
     for block in blocks(len(host), AT_ONCE):
         host[block] -= covered_before(waits, host[block])
-    yield from _schedule(
+    schedule = _EarliestSchedule(
         host,
         first,
         _InAdvance(launches, len(host)),
         _InAdvance(gaps, len(first)),
         int(start[0]),
     )
+    yield from schedule.gap_lengths()
 
 
 class _InAdvance:
@@ -101,46 +102,68 @@ def _in_launch_order(started: LaunchEdges, op: int) -> tuple[I32, I32]:
     return launched, position
 
 
-def _schedule(
-    host: I64,
-    first: I32,
-    launches: Callable[[slice], tuple[I64, ...]],
-    gaps: Callable[[slice], tuple[I64, ...]],
-    begin: int,
-) -> Iterator[tuple[slice, I64]]:
-    """Gaps of the earliest schedule, some at a time.
+class _EarliestSchedule:
+    """When the stretches of device work between the gaps begin at the earliest. The host launches,
+    and the device runs, one queue of launches after the other."""
 
-    `host`: when the host makes each launch at the earliest (moved to when the queue has room);
-    `first`: for each gap the launch of the op after it (-1: it does not bind). `launches`: of some
-    launches the stretch of each one's op (0 is before the first gap) and how long after the
-    stretch's beginning the op starts. `gaps`: of some gaps the latency from that launch, the least
-    pause, and how long the stretch after it lasts. `begin`: end of stretch 0."""
-    turn = np.maximum.accumulate(np.maximum(first, 0))
-    turn //= QUEUE_DEPTH
-    edges = np.searchsorted(turn, np.arange(int(turn[-1]) + 2, dtype=turn.dtype)).tolist()
-    del turn
-    begun = np.full(len(first) + 1, begin)
-    ended = begin
-    held = NEVER
-    for chunk, (low, high) in enumerate(pairwise(edges)):
-        queue = slice(chunk * QUEUE_DEPTH, (chunk + 1) * QUEUE_DEPTH)
-        if chunk:
-            # The op launched a whole queue before has to begin before the next can be launched.
-            stretch, offset = launches(
-                slice(queue.start - QUEUE_DEPTH, queue.start - QUEUE_DEPTH + len(host[queue]))
-            )
-            room = np.where(stretch <= low, begun[stretch] + offset, NEVER) - host[queue]
-            blocked = np.maximum.accumulate(np.maximum(room, held))
-            held = int(blocked[-1])
-            host[queue] += np.maximum(blocked, 0)
-        if high == low:
-            continue
-        launch = first[low:high]
-        latency, pause, busy = gaps(slice(low, high))
-        ready = np.where(launch >= 0, host[launch] + latency, NEVER)
+    def __init__(
+        self,
+        host: I64,
+        launch: I32,
+        launches: Callable[[slice], tuple[I64, ...]],
+        gaps: Callable[[slice], tuple[I64, ...]],
+        begin: int,
+    ) -> None:
+        """`host`: when the host makes each launch at the earliest (moved to when the queue has
+        room); `launch`: for each gap the launch of the op after it (-1: it does not bind).
+        `launches`: of some launches the stretch of each one's op (0 is before the first gap) and
+        how long after the stretch's beginning the op starts. `gaps`: of some gaps the latency from
+        that launch, the least pause, and how long the stretch after it lasts. `begin`: end of
+        stretch 0."""
+        self._host = host
+        self._launch = launch
+        self._launches = launches
+        self._gaps = gaps
+        self._begun = np.full(len(launch) + 1, begin)  # of each stretch
+        self._ended = begin  # the last stretch that has run
+        self._late = NEVER  # how far a full queue has moved the last launch
+
+    def gap_lengths(self) -> Iterator[tuple[slice, I64]]:
+        """Lengths of the gaps, ns, some at a time."""
+        for number, (low, high) in enumerate(pairwise(self._gaps_by_queue())):
+            queue = slice(number * QUEUE_DEPTH, (number + 1) * QUEUE_DEPTH)
+            if number:
+                self._wait_for_room(queue, low)
+            if low < high:
+                yield slice(low, high), self._run(slice(low, high))
+
+    def _gaps_by_queue(self) -> list[int]:
+        """Where the gaps that each queue of launches ends begin; and where the last ends."""
+        queue = np.maximum.accumulate(np.maximum(self._launch, 0))
+        queue //= QUEUE_DEPTH
+        numbers = np.arange(int(queue[-1]) + 2, dtype=queue.dtype)
+        return np.searchsorted(queue, numbers).tolist()
+
+    def _wait_for_room(self, queue: slice, run: int) -> None:
+        """Move the launches of a queue: the op launched a whole queue before has to begin first.
+        The stretches up to `run` have."""
+        before = queue.start - QUEUE_DEPTH
+        stretch, offset = self._launches(slice(before, before + len(self._host[queue])))
+        room = np.where(stretch <= run, self._begun[stretch] + offset, NEVER)
+        late = np.maximum.accumulate(np.maximum(room - self._host[queue], self._late))
+        self._late = int(late[-1])
+        self._host[queue] += np.maximum(late, 0)
+
+    def _run(self, part: slice) -> I64:
+        """Run the stretches after these gaps; the lengths of the gaps, ns."""
+        launch = self._launch[part]
+        latency, pause, busy = self._gaps(part)
+        ready = np.where(launch >= 0, self._host[launch] + latency, NEVER)
         least = pause + busy
         done = np.cumsum(least)
-        end = np.maximum.accumulate(np.maximum(ready - pause - (done - least), ended)) + done
-        begun[low + 1 : high + 1] = end - busy
-        yield slice(low, high), begun[low + 1 : high + 1] - np.append(ended, end[:-1])
-        ended = int(end[-1])
+        end = np.maximum.accumulate(np.maximum(ready - pause - (done - least), self._ended)) + done
+        begun = end - busy
+        lengths = begun - np.append(self._ended, end[:-1])
+        self._begun[part.start + 1 : part.stop + 1] = begun
+        self._ended = int(end[-1])
+        return lengths
