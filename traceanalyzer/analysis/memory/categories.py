@@ -54,16 +54,61 @@ decides."""
 
 
 @dataclass(frozen=True, eq=False)
-class _Lasting:
-    """How long each life lasts, by the runs of one phase and by the steps."""
+class _Facts:
+    """What the history tells of each life: the stack's category, the phase that it was born in, and
+    how long it lasts, by the runs of one phase and by the steps."""
 
-    ended: Bool  # it is there when the history ends
+    kind: I8  # the category of its stack
+    phase: I8
+    trains: bool
+    before: Bool  # born before the history
+    of_setup: Bool  # born before the steps, by no optimizer
     same_run: Bool  # freed in the run of its phase that it was born in
     same_step: Bool
-    long: Bool  # freed in the next step at the latest; in its own where the program does not train
-    open_end: Bool  # born in the last step, and there at the end
-    in_last_run: Bool  # born in the last run, and there at the end
-    of_setup: Bool  # born before the steps
+    in_time: (
+        Bool  # freed in the next step at the latest; in its own where the program does not train
+    )
+    live_at_end: Bool
+    of_last_step: Bool  # born in it, and live at the end
+    of_last_run: Bool  # born in it, and live at the end
+
+    @property
+    def forward(self) -> Bool:
+        return self.phase == phases.FORWARD
+
+    @property
+    def backward(self) -> Bool:
+        return self.phase == phases.BACKWARD
+
+    @property
+    def optimizer(self) -> Bool:
+        return self.phase == phases.OPTIMIZER
+
+
+LIFE_RULES: tuple[tuple[int, Callable[[_Facts], Bool]], ...] = (
+    (ACTIVATIONS, lambda f: f.forward & f.in_time),
+    (TEMPORARIES, lambda f: f.forward & f.same_run),
+    (TEMPORARIES, lambda f: f.forward & f.same_step & (not f.trains)),
+    (UNKNOWN, lambda f: f.forward & f.of_last_step),
+    (GRADIENTS, lambda f: f.backward),
+    (UNKNOWN, lambda f: f.backward & f.live_at_end),
+    (TEMPORARIES, lambda f: f.backward & f.same_run),
+    (ACTIVATIONS, lambda f: f.backward & f.same_run & (f.kind == ACTIVATIONS)),
+    (STATE, lambda f: f.optimizer),
+    (TEMPORARIES, lambda f: f.optimizer & f.same_run),
+    (UNKNOWN, lambda f: f.optimizer & f.of_last_run & (f.kind != STATE)),
+    (TEMPORARIES, lambda f: f.of_setup & f.same_step),
+    (PARAMETERS, lambda f: (f.kind == PARAMETERS) & ~f.same_run),
+    (GRADIENTS, lambda f: (f.kind == GRADIENTS) & ~f.same_run),
+    (STATE, lambda f: (f.kind == STATE) & ~f.same_run & f.of_setup),
+    (TEMPORARIES, lambda f: f.phase == phases.ZERO_GRAD),
+    (BEFORE, lambda f: f.before),
+    # the allocator kept the stack, not the history
+    (PARAMETERS, lambda f: f.before & (f.kind == PARAMETERS)),
+    (STATE, lambda f: f.before & (f.kind == STATE)),
+)
+"""A category, and the lives that are of it; UNKNOWN where the history ends too early to tell. The
+last rule that fits decides."""
 
 
 def categories_of(lives: Allocations, timeline: HistoryTimeline, stacks: Sequence[Stack]) -> I8:
@@ -74,7 +119,9 @@ def categories_of(lives: Allocations, timeline: HistoryTimeline, stacks: Sequenc
     result = np.empty(len(lives), np.int8)
     is_setup = np.empty(len(lives), bool)
     for rows, part in lives.parts():
-        result[rows], is_setup[rows] = _by_lifetime(part, timeline, kinds[part.stack])
+        facts = _facts(part, timeline, kinds[part.stack])
+        result[rows] = _by_lifetime(facts)
+        is_setup[rows] = facts.of_setup & ~facts.same_step
     phase = phase_of(lives, timeline)
     _resolve_by_line(result, lives, phase)
     # the rest by sizes: gradients are as large as parameters, parameters as gradients
@@ -110,57 +157,38 @@ def phase_of(lives: Allocations, timeline: HistoryTimeline) -> I8:
     return timeline.phase[np.maximum(lives.born, 0)]
 
 
-def _by_lifetime(lives: Allocations, timeline: HistoryTimeline, kind: I8) -> tuple[I8, Bool]:
-    """The category by phase and lifetime, UNKNOWN where the history ends first; what is kept from
-    before the steps."""
-    lasts = _lasting(lives, timeline)
+def _by_lifetime(facts: _Facts) -> I8:
+    """The category by phase and lifetime."""
+    result = np.full(len(facts.phase), OTHER, np.int8)
+    for category, is_of in LIFE_RULES:
+        result[is_of(facts)] = category
+    return result
+
+
+def _facts(lives: Allocations, timeline: HistoryTimeline, kind: I8) -> _Facts:
     phase = phase_of(lives, timeline)
-    result = np.full(len(lives), OTHER, np.int8)
-    forward = phase == phases.FORWARD
-    backward = phase == phases.BACKWARD
-    optimizer = phase == phases.OPTIMIZER
-    setup = lasts.of_setup & ~optimizer
-    of_forward = np.where(lasts.long, ACTIVATIONS, OTHER)
-    result[forward] = np.where(lasts.same_run, TEMPORARIES, of_forward)[forward]
-    if not timeline.trains:
-        result[forward & lasts.same_step] = TEMPORARIES
-    result[forward & lasts.open_end] = UNKNOWN
-    of_backward = np.where(lasts.ended, UNKNOWN, GRADIENTS)
-    result[backward] = np.where(lasts.same_run, TEMPORARIES, of_backward)[backward]
-    result[backward & lasts.same_run & (kind == ACTIVATIONS)] = ACTIVATIONS
-    result[optimizer] = np.where(lasts.same_run, TEMPORARIES, STATE)[optimizer]
-    result[optimizer & lasts.in_last_run & (kind != STATE)] = UNKNOWN
-    result[setup & lasts.same_step] = TEMPORARIES
-    result[(kind == PARAMETERS) & ~lasts.same_run] = PARAMETERS
-    result[(kind == GRADIENTS) & ~lasts.same_run] = GRADIENTS
-    result[(kind == STATE) & ~lasts.same_run & setup] = STATE
-    result[phase == phases.ZERO_GRAD] = TEMPORARIES
-    result[lives.born < 0] = BEFORE
-    # the allocator kept the stack, not the history
-    told = (lives.born < 0) & np.isin(kind, (PARAMETERS, STATE))
-    result[told] = kind[told]
-    return result, setup & ~lasts.same_step
-
-
-def _lasting(lives: Allocations, timeline: HistoryTimeline) -> _Lasting:
     last_row = lives.n_events - 1
     born = np.maximum(lives.born, 0)
     freed = np.minimum(lives.freed, last_row)
-    ended = lives.freed >= lives.n_events
+    live_at_end = lives.freed >= lives.n_events
     run = np.searchsorted(timeline.bounds, born, side="right")
     run_freed = np.searchsorted(timeline.bounds, freed, side="right")
     step = timeline.steps.of(born)
     step_freed = timeline.steps.of(freed)
-    same_step = ~ended & (step == step_freed)
-    next_step = ~ended & (step_freed - step <= 1)
-    return _Lasting(
-        ended=ended,
-        same_run=~ended & (run == run_freed),
+    same_step = ~live_at_end & (step == step_freed)
+    next_step = ~live_at_end & (step_freed - step <= 1)
+    return _Facts(
+        kind=kind,
+        phase=phase,
+        trains=timeline.trains,
+        before=lives.born < 0,
+        of_setup=(step < 0) & (phase != phases.OPTIMIZER),
+        same_run=~live_at_end & (run == run_freed),
         same_step=same_step,
-        long=next_step if timeline.trains else same_step,
-        open_end=ended & (step >= timeline.steps.of(np.array(last_row))),
-        in_last_run=ended & (run == len(timeline.bounds)),
-        of_setup=step < 0,
+        in_time=next_step if timeline.trains else same_step,
+        live_at_end=live_at_end,
+        of_last_step=live_at_end & (step >= timeline.steps.of(np.array(last_row))),
+        of_last_run=live_at_end & (run == len(timeline.bounds)),
     )
 
 
