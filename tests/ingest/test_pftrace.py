@@ -269,7 +269,7 @@ def test_edges_of_a_graph_are_what_its_ops_wait_for(tmp_path):
     ) == [(2, 0), (2, 1)]
     assert trace.device_ops.external_id.tolist() == [-1, -1, -1]
     found = find_starts(Linked(trace)).dependencies
-    assert (found.on.tolist()[2], found.delay.tolist()[2]) == (1, 30_000)
+    assert (found.awaited.tolist()[2], found.delay.tolist()[2]) == (1, 30_000)
 
 
 def test_graph_nodes_and_counters_of_the_encoder():

@@ -42,7 +42,9 @@ def tape_of(
     )
     order = np.argsort(event % len(events), kind="stable")
     index = np.arange(len(ops))
-    on, also_on = (np.where((one > 0) & (one <= index), index - one, -1) for one in (back, also))
+    awaited, also_awaited = (
+        np.where((one > 0) & (one <= index), index - one, -1) for one in (back, also)
+    )
     host = np.array([time for time, _ in events], np.int64)
     nothing = np.zeros(len(events), np.int64)
     return Tape(
@@ -64,7 +66,7 @@ def tape_of(
         alone=duration,
         latency=latency[order],
         gap=gap[order],
-        dependencies=Dependencies(on, delay, also_on),
+        dependencies=Dependencies(awaited, delay, also_awaited),
         communication=index < 0,
         copy=index < 0,
         meeting=np.full(len(ops), -1),

@@ -21,10 +21,10 @@ from traceanalyzer.analysis.causes.gaps import idle_by_cause
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.causes.start import waited_for
 from traceanalyzer.analysis.causes.started import LaunchEdges
-from traceanalyzer.analysis.joined.alone import alone
 from traceanalyzer.analysis.joined.blocking import RETURN_LATENCY_NS, read_ranges
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.joined.without_collectives import duration_without_collectives
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.names.collectives import CALLS
 from traceanalyzer.analysis.roofline.rated import Rated
@@ -118,7 +118,7 @@ def _tape(
         event=event,
         stream=starts.stream[chosen],
         duration=(ops.end - ops.start)[chosen],
-        alone=alone(rated.linked, chosen),
+        alone=duration_without_collectives(rated.linked, chosen),
         latency=latency,
         gap=starts.pause[chosen].astype(np.int64) + held,
         dependencies=dependencies,
@@ -140,17 +140,17 @@ def _held_by_others(started: LaunchEdges, chosen: I64) -> tuple[I64, Dependencie
     found = started.starts.dependencies.among(chosen)
     start = ops.start[chosen]
     end = ops.end[chosen]
-    also_on = found.also_on.copy()
+    also_awaited = found.also_awaited.copy()
     ended = np.argsort(end, kind="stable")
     last = np.searchsorted(end[ended], start, side="right")
-    for i in np.flatnonzero((held >= LONG_HELD_NS) & (also_on < 0)).tolist():
+    for i in np.flatnonzero((held >= LONG_HELD_NS) & (also_awaited < 0)).tolist():
         candidates = ended[max(last[i] - HELD_BY_OPS, 0) : last[i]][::-1]
         usable = candidates[(candidates < i) & (stream[candidates] != stream[i])]
         usable = usable[end[usable] > start[i] - held[i]]
         if len(usable):
-            also_on[i] = usable[0]
+            also_awaited[i] = usable[0]
             held[i] = 0
-    return held, Dependencies(found.on, found.delay, also_on)
+    return held, Dependencies(found.awaited, found.delay, also_awaited)
 
 
 def _host_windows(timed: Timed, typical: Bool) -> tuple[IntervalSet, IntervalSet]:

@@ -55,8 +55,8 @@ def _bindings(tape: Tape, times: ReplayTimes) -> Bindings:
     waits = tape.dependencies
     candidates = (
         (op_before(tape.stream), tape.gap, StartBound.STREAM),
-        (waits.on, waits.delay, StartBound.DEPENDENCY),
-        (waits.also_on, 0, StartBound.DEPENDENCY),
+        (waits.awaited, waits.delay, StartBound.DEPENDENCY),
+        (waits.also_awaited, 0, StartBound.DEPENDENCY),
     )
     by = np.full(len(came), StartBound.LAUNCH, np.uint8)
     op = np.full(len(came), -1, np.int32)

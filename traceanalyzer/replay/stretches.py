@@ -77,7 +77,7 @@ def run_alone(tape: Tape, repeats: int) -> ReplayTimes | None:
     """The replay of one rank that meets no other; None where its stretches are so short that
     nothing is gained."""
     ops = len(tape.stream)
-    latest = np.maximum(tape.dependencies.on, tape.dependencies.also_on)
+    latest = np.maximum(tape.dependencies.awaited, tape.dependencies.also_awaited)
     if not ops * repeats or _longest_ns(tape) * repeats > LONGEST_NS:
         return None
     if (tape.meeting >= 0).any() or (latest >= np.arange(ops)).any():
@@ -139,21 +139,18 @@ def _longest_ns(tape: Tape) -> float:
 
 
 def _cuts(latest: I64, waits: I64) -> Iterator[int]:
-    """Where stretches of ops stop, in order, given where the host waits and where the ops end."""
+    """Where stretches of ops stop, in order: where the host waits (after so many ops), before an op
+    that waits for one (`latest`) of the same stretch, and after a queue of launches."""
     begin = 0
     for stop in waits[waits > 0].tolist():
         depending = (np.flatnonzero(latest[begin:stop] >= begin) + begin).tolist()
-        for op in [*depending, stop]:
-            if op != stop and latest[op] < begin:
-                continue
-            while op - begin > QUEUE_DEPTH:
-                begin += QUEUE_DEPTH
+        for op in depending:
+            while latest[op] >= begin:
+                begin = min(op, begin + QUEUE_DEPTH)
                 yield begin
-                if op != stop and latest[op] < begin:
-                    break
-            else:
-                yield op
-                begin = op
+        while begin < stop:
+            begin = min(stop, begin + QUEUE_DEPTH)
+            yield begin
 
 
 def _lanes(tape: Tape, rows: slice, *, is_one_stream: bool) -> list[_Lane]:
@@ -176,7 +173,10 @@ def _links_of_stretches(tape: Tape, edges: list[int]) -> list[list[_Links]]:
     """The links of each stretch between two of these edges."""
     needs = tape.dependencies
     result: list[list[_Links]] = [[] for _ in edges[1:]]
-    for awaited, delay in ((needs.on, needs.delay), (needs.also_on, np.zeros_like(needs.delay))):
+    for awaited, delay in (
+        (needs.awaited, needs.delay),
+        (needs.also_awaited, np.zeros_like(needs.delay)),
+    ):
         linked = np.flatnonzero(awaited >= 0)
         bounds = np.searchsorted(linked, edges).tolist()
         for number, (first, stop) in enumerate(pairwise(bounds)):

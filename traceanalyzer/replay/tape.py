@@ -296,9 +296,10 @@ class Tape(Memo):
         waits = self.dependencies
         free = ops & at_once
         named = np.append(ops, False)  # -1, for none, is the last
-        on = np.where(free | named[waits.on], -1, waits.on)
-        also = np.where(free | named[waits.also_on], -1, waits.also_on)
-        return replace(self, stream=own, dependencies=Dependencies(on, waits.delay, also))
+        awaited = np.where(free | named[waits.awaited], -1, waits.awaited)
+        also_awaited = np.where(free | named[waits.also_awaited], -1, waits.also_awaited)
+        dependencies = Dependencies(awaited, waits.delay, also_awaited)
+        return replace(self, stream=own, dependencies=dependencies)
 
 
 P = ParamSpec("P")

@@ -26,7 +26,7 @@ from traceanalyzer.diagnosis.shares import copied_within_gpu_ms, missing_kernels
 from traceanalyzer.diagnosis.vendors import in_words_for, vendor_of
 from traceanalyzer.ingest.unprofiled import contradiction
 from traceanalyzer.report.figures.names import with_parts
-from traceanalyzer.report.halves import in_halves
+from traceanalyzer.report.in_parallel import in_halves
 from traceanalyzer.report.model import (
     TOP_ROWS,
     Input,

@@ -146,10 +146,9 @@ def make_grid(
     scales = _scales(fields)
     origin = min(moments, default=0) if origin_ns is None else origin_ns
     grid = Grid([], [], [], origin if moments else None, len(rows), [])
+    grid.missing.extend(label(f.name) for f in fields if f.is_empty and f.is_missed)
     for f in fields:
-        if f.is_empty or (f.is_optional and not any(f.values)):
-            if f.name not in OF_STACKS and f.metadata.get("missed", True) and not f.is_optional:
-                grid.missing.append(label(f.name))
+        if not f.is_shown:
             continue
         definition = f.metadata.get("definition")
         if definition:
@@ -187,6 +186,17 @@ class _Field:
             isinstance(value, int | float) for value in self.values
         )  # 0 and False are said
         return not numbers and not any(self.values)
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether a row has something in it; of a part of a training step more than 0."""
+        return not self.is_empty and (not self.is_optional or any(self.values))
+
+    @property
+    def is_missed(self) -> bool:
+        """Whether a reader expects it, and is told where no row has it."""
+        is_expected = self.name not in OF_STACKS and not self.is_optional
+        return is_expected and self.metadata.get("missed", True)
 
     @property
     def is_constant(self) -> bool:

@@ -8,7 +8,7 @@ import msgspec
 
 from traceanalyzer.ingest.cache.answers import answered_once, is_answered
 from traceanalyzer.report import tables
-from traceanalyzer.report.kept import kept_question, kept_text, rows_from
+from traceanalyzer.report.kept_answers import kept_question, kept_text, rows_from
 from traceanalyzer.report.model import PAGE_ROWS, TOP_ROWS, Report
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from msgspec import Raw, Struct
 from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.diagnosis.part_of_run import Selection
 from traceanalyzer.ingest.cache.pages import CachedPage, answered_page, keep_page, text_of_page
-from traceanalyzer.report.kept import facts_of, kept_text, rows_from
+from traceanalyzer.report.kept_answers import facts_of, kept_text, rows_from
 from traceanalyzer.report.table_entries import TABLES, table_named
 from traceanalyzer.report.table_entries.kinds import RowFilter, TableEntry, no_summary
 from traceanalyzer.report.tables import first_of, measured_rows

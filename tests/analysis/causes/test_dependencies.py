@@ -25,7 +25,7 @@ def waited_for(wait_at: float) -> list[int]:
     for correlation, (name, stream, call, start) in enumerate(launches, 1):
         b.call("cudaLaunchKernel", call, call + 2, correlation)
         b.kernel(name, start, start + 20, correlation, stream=stream)
-    return measure(b.build()).started.starts.dependencies.also_on.tolist()
+    return measure(b.build()).started.starts.dependencies.also_awaited.tolist()
 
 
 @pytest.mark.parametrize(("wait_at", "on"), [(50, [-1, -1, -1]), (70, [-1, -1, 1])])

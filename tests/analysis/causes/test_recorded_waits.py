@@ -45,7 +45,7 @@ def two_buckets() -> TraceBuilder:
 
 def recorded(trace: Trace, **columns: Any) -> list[tuple[int, int]]:
     found = measure(replace(trace, waits=waits(**columns))).started.starts.dependencies
-    return list(zip(found.on.tolist(), found.also_on.tolist(), strict=True))
+    return list(zip(found.awaited.tolist(), found.also_awaited.tolist(), strict=True))
 
 
 def test_an_op_waits_for_what_its_stream_was_told_to_wait_for() -> None:
@@ -108,7 +108,7 @@ def test_streams_on_which_nothing_ran_and_waits_of_the_host_say_nothing() -> Non
 
 def test_without_recorded_waits_times_are_believed() -> None:
     started = measure(two_buckets().build()).started
-    assert started.starts.dependencies.on.tolist()[4] == 3
+    assert started.starts.dependencies.awaited.tolist()[4] == 3
 
 
 def test_an_op_that_follows_another_stream_does_not_keep_its_pause_as_its_own() -> None:

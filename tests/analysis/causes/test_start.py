@@ -45,7 +45,7 @@ def test_an_op_that_starts_as_its_launch_returns_depends_on_nothing_beside_it() 
         b = TraceBuilder()
         b.call("cudaLaunchKernel", 0, 4, 1).kernel("beside", 10, 38, 1, stream=8)
         b.call("cudaLaunchKernel", launched, launched + 4, 2).kernel("soon", 39, 45, 2, stream=7)
-        return measure(b.build()).started.starts.dependencies.on.tolist()
+        return measure(b.build()).started.starts.dependencies.awaited.tolist()
 
     assert depends(33) == [-1, -1], "chance"
     assert depends(15) == [-1, 0]

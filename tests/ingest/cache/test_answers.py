@@ -24,7 +24,7 @@ from traceanalyzer.ingest.cache import answers, store
 from traceanalyzer.ingest.cache.answers import answered_once
 from traceanalyzer.report.build import build_report
 from traceanalyzer.report.json import render_json
-from traceanalyzer.report.kept import kept_rows
+from traceanalyzer.report.kept_answers import kept_rows
 from traceanalyzer.report.kept_report import kept_report
 from traceanalyzer.report.table_entries import TABLES
 from traceanalyzer.report.table_entries.kinds import RowFilter

@@ -22,50 +22,52 @@ SLACK_NS = 5_000  # starting later by less than this needs no explanation
 
 @dataclass(frozen=True, eq=False)
 class Dependencies:
-    """For each op the ops of other streams that it waits for (indices, -1: none), and the delay
-    after the first, ns."""
+    """For each op the ops of other streams that it waits for (indices, -1: none)."""
 
-    on: I64
-    delay: I64
-    also_on: I64  # a second one, on which the op follows without a delay
+    awaited: I64
+    delay: I64  # from the end of the awaited op to the start of the one that waits, ns
+    also_awaited: I64  # a second one, on which the op follows without a delay
 
     @classmethod
     def none(cls, count: int) -> "Dependencies":
         """No op waits for another stream."""
         nothing = constant_column(-1, count, np.int64)
-        return cls(on=nothing, delay=constant_column(0, count, np.int64), also_on=nothing)
+        delay = constant_column(0, count, np.int64)
+        return cls(awaited=nothing, delay=delay, also_awaited=nothing)
 
     def met(self, end: I64) -> I64:
         """When all that each op waits for has happened, given the ends of all ops, ns; `NEVER`
         without any."""
-        if self.on is self.also_on:  # none
-            return constant_column(NEVER, len(self.on), np.int64)
-        first = np.where(self.on >= 0, end[np.maximum(self.on, 0)] + self.delay, NEVER)
-        return np.maximum(
-            first, np.where(self.also_on >= 0, end[np.maximum(self.also_on, 0)], NEVER)
-        )
+        if self.awaited is self.also_awaited:  # none
+            return constant_column(NEVER, len(self.awaited), np.int64)
+        first = np.where(self.awaited >= 0, end[np.maximum(self.awaited, 0)] + self.delay, NEVER)
+        second = np.where(self.also_awaited >= 0, end[np.maximum(self.also_awaited, 0)], NEVER)
+        return np.maximum(first, second)
 
     def among(self, chosen: I64) -> "Dependencies":
         """Those between the chosen ops, by their position there; ops wait for earlier ones only."""
-        position = np.full(len(self.on) + 1, -1, np.int64)
-        position[chosen] = np.arange(len(chosen))
-        on, also = (position[other[chosen]] for other in (self.on, self.also_on))
-        earlier = np.arange(len(chosen))
+        position = np.full(len(self.awaited) + 1, -1, np.int64)
+        own = np.arange(len(chosen))
+        position[chosen] = own
+        awaited = position[self.awaited[chosen]]
+        also_awaited = position[self.also_awaited[chosen]]
         return Dependencies(
-            np.where(on < earlier, on, -1), self.delay[chosen], np.where(also < earlier, also, -1)
+            np.where(awaited < own, awaited, -1),
+            self.delay[chosen],
+            np.where(also_awaited < own, also_awaited, -1),
         )
 
     def spread(self, chosen: I64, count: int) -> "Dependencies":
         """By row of all `count` ops, of which these are the chosen ones."""
-        if (self.on < 0).all() and (self.also_on < 0).all():
+        if (self.awaited < 0).all() and (self.also_awaited < 0).all():
             return Dependencies.none(count)
-        on = np.full(count, -1)
+        awaited = np.full(count, -1)
         delay = np.zeros(count, np.int64)
-        also = np.full(count, -1)
-        on[chosen] = np.where(self.on >= 0, chosen[self.on], -1)
+        also_awaited = np.full(count, -1)
+        awaited[chosen] = np.where(self.awaited >= 0, chosen[self.awaited], -1)
         delay[chosen] = self.delay
-        also[chosen] = np.where(self.also_on >= 0, chosen[self.also_on], -1)
-        return Dependencies(on, delay, also)
+        also_awaited[chosen] = np.where(self.also_awaited >= 0, chosen[self.also_awaited], -1)
+        return Dependencies(awaited, delay, also_awaited)
 
 
 MOST_ENDED = 64
@@ -92,11 +94,11 @@ def with_graph_edges(linked: Linked, stream: I32, known: Dependencies) -> Depend
         return known
     rows = rows[np.argsort(ops.end[edges.after[rows]], kind="stable")]
     op = edges.op[rows]
-    on = known.on.copy()
+    awaited = known.awaited.copy()
     delay = known.delay.copy()
-    on[op] = edges.after[rows]
-    delay[op] = np.maximum(ops.start[op] - ops.end[on[op]], 0)
-    return Dependencies(on, delay, known.also_on)
+    awaited[op] = edges.after[rows]
+    delay[op] = np.maximum(ops.start[op] - ops.end[awaited[op]], 0)
+    return Dependencies(awaited, delay, known.also_awaited)
 
 
 def _inferred(linked: Linked, chosen: I64, stream: I32) -> Dependencies:
@@ -107,14 +109,14 @@ def _inferred(linked: Linked, chosen: I64, stream: I32) -> Dependencies:
     communication = linked.is_communication[chosen]
     launched = at(linked.trace.api_calls.end, linked.launch[chosen], NEVER)
     ready = np.maximum(_free_since(start, end, stream), launched)
-    on = _just_ended(np.flatnonzero(start - ready > SLACK_NS), start, end, stream)
-    delay = np.where(on >= 0, np.maximum(start - end[np.maximum(on, 0)], 0), 0)
+    ended = _just_ended(np.flatnonzero(start - ready > SLACK_NS), start, end, stream)
+    delay = np.where(ended >= 0, np.maximum(start - end[np.maximum(ended, 0)], 0), 0)
     compute_before = np.maximum.accumulate(np.where(communication, -1, np.arange(len(chosen))))
-    has_input = communication & (on < 0) & (compute_before >= 0)
-    source = _of_other_stream(np.where(has_input, compute_before, on), stream)
+    has_input = communication & (ended < 0) & (compute_before >= 0)
+    awaited = _of_other_stream(np.where(has_input, compute_before, ended), stream)
     waits = _after_stream_wait(linked, chosen) & ~communication
     second = np.where(waits, _last_ended(start, end, communication), -1)
-    return Dependencies(source, delay, _of_other_stream(second, stream))
+    return Dependencies(awaited, delay, _of_other_stream(second, stream))
 
 
 def _just_ended(searching: I64, start: I64, end: I64, stream: I32) -> I64:

@@ -165,12 +165,12 @@ def _joined(linked: Linked, target: I64, awaited: I64) -> Dependencies:
     target = target[order]
     awaited = awaited[order]
     first = np.append(True, target[1:] != target[:-1])[: len(target)]
-    on = np.full(len(ops), -1, np.int64)
-    also = np.full(len(ops), -1, np.int64)
-    on[target[first]] = awaited[first]
-    other = ~first & (ops.stream[awaited] != ops.stream[on[target]])
-    also[target[other][::-1]] = awaited[other][::-1]
-    slack = np.where(on >= 0, ops.start - ops.end[np.maximum(on, 0)], 0)
-    near = (on >= 0) & (slack <= REACTION_NS)
+    last = np.full(len(ops), -1, np.int64)
+    last[target[first]] = awaited[first]
+    second = np.full(len(ops), -1, np.int64)
+    other = ~first & (ops.stream[awaited] != ops.stream[last[target]])
+    second[target[other][::-1]] = awaited[other][::-1]
+    slack = np.where(last >= 0, ops.start - ops.end[np.maximum(last, 0)], 0)
+    near = (last >= 0) & (slack <= REACTION_NS)
     usual = int(np.median(slack[near])) if near.any() else 0
-    return Dependencies(on, np.where(on >= 0, np.where(near, slack, usual), 0), also)
+    return Dependencies(last, np.where(last >= 0, np.where(near, slack, usual), 0), second)

@@ -208,13 +208,14 @@ def _bindings_of(
     beside = beside[part]
     launch = np.minimum(launch_time, start)
     dependencies = starts.dependencies
-    on = dependencies.on[part]
-    also_on = dependencies.also_on[part]
+    awaited = dependencies.awaited[part]
+    also_awaited = dependencies.also_awaited[part]
     latest = _Latest.of_none(len(start))
     latest.take(StartBound.LAUNCH, launch_time >= 0, launch + starts.latency[part])
     latest.take(StartBound.STREAM, previous >= 0, ends[previous] + starts.pause[part], previous)
-    latest.take(StartBound.DEPENDENCY, on >= 0, ends[on] + dependencies.delay[part], on)
-    latest.take(StartBound.DEPENDENCY, also_on >= 0, ends[also_on], also_on)
+    ready = ends[awaited] + dependencies.delay[part]
+    latest.take(StartBound.DEPENDENCY, awaited >= 0, ready, awaited)
+    latest.take(StartBound.DEPENDENCY, also_awaited >= 0, ends[also_awaited], also_awaited)
     # One that is later still waited for the op then running beside it: its event, or room on the
     # device.
     late = (start - latest.ready > QUEUED_LATENCY_NS) & (beside >= 0)

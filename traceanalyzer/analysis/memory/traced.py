@@ -95,18 +95,18 @@ def _stretches(timed: Timed, phases: Phases, events: MemoryEvents) -> tuple[I64,
     pass it is of it from the step's first allocation on: input, and layers that learn nothing. The
     rest is other."""
     steps = timed.steps
-    found = dict[Role, tuple[I64, I64]]()
+    covered_by = dict[Role, tuple[I64, I64]]()
     tree = timed.linked.tree
     for role in IN_ORDER:
         nodes = np.flatnonzero(phases.of_node == role)
         covered = union(tree.start[nodes], tree.end[nodes])
-        found[role] = covered.start, covered.end
-    if not len(found[Role.BACKWARD][0]) and steps.found:
+        covered_by[role] = covered.start, covered.end
+    if not len(covered_by[Role.BACKWARD][0]) and steps.found:
         # it does not train: all of a step is forward
-        found[Role.FORWARD] = (steps.host_start, steps.host_end)
-    edges = distinct(np.concatenate([np.concatenate(pair) for pair in found.values()]))
+        covered_by[Role.FORWARD] = (steps.host_start, steps.host_end)
+    edges = distinct(np.concatenate([np.concatenate(pair) for pair in covered_by.values()]))
     labels = np.full(len(edges), OTHER, np.int64)
-    for role, (start, end) in found.items():
+    for role, (start, end) in covered_by.items():
         at = np.searchsorted(start, edges, side="right") - 1
         labels[(at >= 0) & (edges < np.append(end, 0)[at])] = int(role)
     if not len(edges):

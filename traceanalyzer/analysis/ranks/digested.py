@@ -8,7 +8,7 @@ from traceanalyzer.analysis.algebra import Groups, isin_few, measure, union
 from traceanalyzer.analysis.causes.causes import Causes
 from traceanalyzer.analysis.causes.gaps import idle_by_cause
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
-from traceanalyzer.analysis.joined.alone import alone
+from traceanalyzer.analysis.joined.without_collectives import duration_without_collectives
 from traceanalyzer.analysis.names.phase_names import Role
 from traceanalyzer.analysis.phases.roles import find_phases
 from traceanalyzer.analysis.ranks import digest
@@ -72,10 +72,10 @@ def digest_of(timed: Timed) -> RankDigest:
 
 
 def _calls(timed: Timed) -> tuple[DigestedCalls, tuple[ProcessGroup, ...]]:
-    found = timed.collective_calls
+    collectives = timed.collective_calls
     table = timed.trace.collectives
-    parts = found.parts
-    of_device = (found.step >= 0) & (found.device == timed.device)
+    parts = collectives.parts
+    of_device = (collectives.step >= 0) & (collectives.device == timed.device)
     order = np.argsort(parts.entry, kind="stable")
     order = order[of_device[parts.entry[order]]]
     rows = parts.entry[order]
@@ -84,12 +84,12 @@ def _calls(timed: Timed) -> tuple[DigestedCalls, tuple[ProcessGroup, ...]]:
     groups, group = _groups(timed, numbered)
     calls = DigestedCalls.from_columns(
         {
-            "start": found.start[rows],
-            "end": found.end[rows],
-            "launched": found.launched[rows],
-            "row": found.row[rows],
-            "step": found.step[rows],
-            "bytes": found.bytes[rows],
+            "start": collectives.start[rows],
+            "end": collectives.end[rows],
+            "launched": collectives.launched[rows],
+            "row": collectives.row[rows],
+            "step": collectives.step[rows],
+            "bytes": collectives.bytes[rows],
             "kind": parts.kind[order],
             "group": group[metadata],
             "sequence": np.append(np.where(numbered, table.sequence, -1), -1)[metadata],
@@ -154,7 +154,7 @@ def _slowed(timed: Timed, calls: DigestedCalls, compute: I64) -> I64:
     launched = timed.linked.launch_time
     rows = compute[np.argsort(launched[compute], kind="stable")]
     took = (ops.end - ops.start)[rows]
-    longer = np.append(0, np.cumsum(took - alone(timed.linked, rows)))
+    longer = np.append(0, np.cumsum(took - duration_without_collectives(timed.linked, rows)))
     until = longer[np.searchsorted(launched[rows], calls.launched)]
     order = np.argsort(calls.launched, kind="stable")
     slowed = np.empty(len(calls), np.int64)

@@ -55,25 +55,25 @@ class Iterations:
 def find_iterations(timed: Timed) -> Iterations | None:
     """The iterations of a recording; None where nothing marks one."""
     linked = timed.linked
-    found = iterations(linked)
-    if found is None:
+    host_steps = iterations(linked)
+    if host_steps is None:
         return None
     marks = linked.memo(iteration_marks)
-    told = [iteration(name) or UNMARKED for name in found.names]
-    splits = [*map(split, found.names)]
-    _add_inner(linked, marks, told, splits)
-    host_start = host_end = np.full(len(told), -1, np.int64)
+    named = [iteration(name) or UNMARKED for name in host_steps.names]
+    splits = [*map(split, host_steps.names)]
+    _add_inner(linked, marks, named, splits)
+    host_start = host_end = np.full(len(named), -1, np.int64)
     if len(marks):
         host_start = linked.trace.host_ranges.start[marks]
         host_end = linked.trace.host_ranges.end[marks]
-    of_op = by_launch(linked, found) if found.of_op is None else found.of_op
-    rows = _rows_of_each(timed, of_op, len(told))
+    of_op = by_launch(linked, host_steps) if host_steps.of_op is None else host_steps.of_op
+    rows = _rows_of_each(timed, of_op, len(named))
     ops = linked.trace.device_ops
     busy = tuple(union(ops.start[of], ops.end[of]) for of in rows)
     spans = np.array([*map(_span, busy)], np.int64).reshape(-1, 2)
     return Iterations(
-        framework=framework_of(told, linked.trace.strings) or None,
-        told=tuple(told),
+        framework=framework_of(named, linked.trace.strings) or None,
+        told=tuple(named),
         splits=tuple(splits),
         host_start=host_start,
         host_end=host_end,

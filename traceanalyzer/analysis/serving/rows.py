@@ -68,37 +68,37 @@ class IterationRow:
 
 def iteration_rows(timed: Timed) -> list[IterationRow]:
     """A row for each iteration; none where nothing marks one."""
-    found = timed.memo(find_iterations)
-    if found is None:
+    cut = timed.memo(find_iterations)
+    if cut is None:
         return _of_log(timed.trace.step_timings) if timed.trace.only_step_times else []
     log = timed.memo(found_in_log)
-    gap, cause = _gaps(timed.linked, found)
-    before = found.before.tolist()
-    origin = int(found.host_start.min())
-    graphs, plain = _launches(timed.linked, found)
+    gap, cause = _gaps(timed.linked, cut)
+    before = cut.before.tolist()
+    origin = int(cut.host_start.min())
+    graphs, plain = _launches(timed.linked, cut)
     rows = []
-    for i, iteration in enumerate(found.told):
-        on_host = found.host_start[i] >= 0
-        on_device = len(found.busy[i].start) > 0
-        late = _late(timed.linked, found, i, before[i])
+    for i, iteration in enumerate(cut.told):
+        on_host = cut.host_start[i] >= 0
+        on_device = len(cut.busy[i].start) > 0
+        late = _late(timed.linked, cut, i, before[i])
         rows.append(
             IterationRow(
                 iteration=i,
-                start_ms=ms(found.host_start[i] - origin) if on_host else None,
+                start_ms=ms(cut.host_start[i] - origin) if on_host else None,
                 phase=None if iteration.phase == "iteration" else iteration.phase,
                 requests=iteration.requests,
-                context_tokens=found.splits[i].context_tokens,
-                generation_tokens=found.splits[i].generation_tokens,
+                context_tokens=cut.splits[i].context_tokens,
+                generation_tokens=cut.splits[i].generation_tokens,
                 kv_tokens=iteration.kv_tokens,
-                host_ms=ms(found.host_end[i] - found.host_start[i]) if on_host else None,
-                gpu_span_ms=ms(found.end[i] - found.start[i]) if on_device else None,
-                gpu_busy_ms=ms(found.busy[i].total) if on_device else None,
-                period_ms=_in_ms(found.period_ns[i]),
+                host_ms=ms(cut.host_end[i] - cut.host_start[i]) if on_host else None,
+                gpu_span_ms=ms(cut.end[i] - cut.start[i]) if on_device else None,
+                gpu_busy_ms=ms(cut.busy[i].total) if on_device else None,
+                period_ms=_in_ms(cut.period_ns[i]),
                 host_idle_ms=ms(late) if on_device else None,
                 gap_ms=_in_ms(gap.get(i)),
                 gap_cause=cause.get(i),
-                graph=_graph(timed.linked, found.rows[i], graphs[i]) if on_device else None,
-                gpu_ops=len(found.rows[i]),
+                graph=_graph(timed.linked, cut.rows[i], graphs[i]) if on_device else None,
+                gpu_ops=len(cut.rows[i]),
                 launches=plain[i],
                 graph_launches=graphs[i],
                 logged_ms=None if log is None else _in_ms(log.time_ns[i]),

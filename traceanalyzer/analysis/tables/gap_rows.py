@@ -17,7 +17,7 @@ from traceanalyzer.analysis.algebra import (
     isin_few,
     largest,
 )
-from traceanalyzer.analysis.algebra.made import rows_made
+from traceanalyzer.analysis.algebra.lazy_rows import lazy_rows
 from traceanalyzer.analysis.causes.asleep import asleep_in
 from traceanalyzer.analysis.causes.causes import Causes
 from traceanalyzer.analysis.causes.details import OF_NO_CALL, IdleDetail
@@ -353,7 +353,7 @@ def _recorded_places(causes: Causes, min_us: float, left: IdleLeft | None) -> Se
             unprofiled_idle_ms=None if left_ms is None else float(left_ms[group]),
         )
 
-    return rows_made(np.argsort(-total, kind="stable").tolist(), row)
+    return lazy_rows(np.argsort(-total, kind="stable").tolist(), row)
 
 
 def _steady_gaps(timed: Timed, gaps: Gaps, min_us: float) -> tuple[I32, I32 | I64]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from traceanalyzer.analysis.algebra import Groups, blockwise, compact, flatnonzero32, weighted_mode
-from traceanalyzer.analysis.algebra.made import MadeRows, rows_made
+from traceanalyzer.analysis.algebra.lazy_rows import LazyRows, lazy_rows
 from traceanalyzer.analysis.joined.joined import HostAttribution
 from traceanalyzer.analysis.joined.linked import owner_nodes
 from traceanalyzer.analysis.joined.origins import places_of
@@ -144,9 +144,9 @@ class KernelGroups:
         """The first device op of each group."""
         return self.rows[self.groups.first]
 
-    def each(self, make: Callable[[int], Any]) -> MadeRows[Any]:
+    def each(self, make: Callable[[int], Any]) -> LazyRows[Any]:
         """What this makes of each group."""
-        return MadeRows(range(len(self.groups)), make)
+        return LazyRows(range(len(self.groups)), make)
 
     def name(self, group: int) -> str:
         """The name of a group as recorded."""
@@ -165,24 +165,24 @@ class KernelGroups:
         return origins_of(self.rated.joined, self.groups, nodes, self.length)
 
 
-def _classes(kernels: KernelGroups) -> MadeRows[Any]:
+def _classes(kernels: KernelGroups) -> LazyRows[Any]:
     names = kernels.rated.linked.classes.names
     numbers = kernels.rated.linked.op_class[kernels.first]
     return kernels.each(lambda group: names[numbers[group]])
 
 
-def _a_step(kernels: KernelGroups, values: I64 | F64) -> MadeRows[Any]:
+def _a_step(kernels: KernelGroups, values: I64 | F64) -> LazyRows[Any]:
     steps = kernels.rated.timed.steps.steady_count
     return kernels.each(lambda group: values[group].item() / steps)
 
 
-def _total_ms(kernels: KernelGroups) -> MadeRows[Any]:
+def _total_ms(kernels: KernelGroups) -> LazyRows[Any]:
     steps = kernels.rated.timed.steps.steady_count
     total = kernels.total
     return kernels.each(lambda group: ms(total[group].item()) / steps)
 
 
-def _share_of_device(kernels: KernelGroups) -> MadeRows[Any]:
+def _share_of_device(kernels: KernelGroups) -> LazyRows[Any]:
     all_ns = max(float(kernels.length.sum()), 1.0)
     total = kernels.total
     return kernels.each(lambda group: total[group].item() / all_ns)
@@ -192,15 +192,15 @@ def _in_us(ns: F64) -> list[Any]:
     return (ns / NS_PER_US).tolist()
 
 
-def _operators(kernels: KernelGroups) -> MadeRows[Any]:
+def _operators(kernels: KernelGroups) -> LazyRows[Any]:
     return _most_common_text(kernels, kernels.rated.trace.host_ranges.name)
 
 
-def _launch_options(kernels: KernelGroups) -> MadeRows[Any]:
+def _launch_options(kernels: KernelGroups) -> LazyRows[Any]:
     return _most_common_text(kernels, kernels.rated.trace.host_ranges.launch)
 
 
-def _most_common_text(kernels: KernelGroups, codes: I32) -> MadeRows[Any]:
+def _most_common_text(kernels: KernelGroups, codes: I32) -> LazyRows[Any]:
     """The text that most of each group have in this column of the operators that launched them."""
     of_rows = _of_operators(kernels.rated.joined, kernels.rows, codes)
     text = kernels.rated.trace.text
@@ -208,7 +208,7 @@ def _most_common_text(kernels: KernelGroups, codes: I32) -> MadeRows[Any]:
     return kernels.each(lambda group: text(int(commonest[group])))
 
 
-def _tensor_cores(kernels: KernelGroups) -> MadeRows[Any]:
+def _tensor_cores(kernels: KernelGroups) -> LazyRows[Any]:
     tensor = kernels.rated.roofline.tensor[kernels.first]
     return kernels.each(lambda group: None if tensor[group] < 0 else bool(tensor[group]))
 
@@ -221,7 +221,7 @@ def _occupancy(kernels: KernelGroups) -> list[Any]:
     return _mean(kernels, partial(occupancy_of, kernels.rated.linked))
 
 
-def _occupancy_limits(kernels: KernelGroups) -> MadeRows[Any]:
+def _occupancy_limits(kernels: KernelGroups) -> LazyRows[Any]:
     limits = kernels.rated.linked.memo(residence_of).limits[kernels.rows]
     commonest = kernels.groups.most_common(limits)
     return kernels.each(lambda group: _limit(int(commonest[group])))
@@ -238,7 +238,7 @@ def _graph_nodes(kernels: KernelGroups) -> list[Any]:
     return [number or None for number in count.tolist()]
 
 
-def _launch_shapes(kernels: KernelGroups) -> MadeRows[Any]:
+def _launch_shapes(kernels: KernelGroups) -> LazyRows[Any]:
     ops = kernels.rated.trace.device_ops
     first = kernels.first
     return kernels.each(lambda group: _launch_shape(ops, int(first[group])))
@@ -290,7 +290,7 @@ def kernel_stats(rated: WithRoofline) -> Sequence[KernelStats]:
             rank=rated.trace.rank, **entry(columns, group), **measures.columns(group)
         )
 
-    return rows_made(np.argsort(-kernels.total, kind="stable").tolist(), row)
+    return lazy_rows(np.argsort(-kernels.total, kind="stable").tolist(), row)
 
 
 def class_stats(timed: Timed) -> list[ClassStats]:

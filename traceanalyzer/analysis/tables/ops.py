@@ -20,7 +20,7 @@ from traceanalyzer.analysis.algebra import (
     scatter,
     stable_order,
 )
-from traceanalyzer.analysis.algebra.made import MadeRows, rows_made
+from traceanalyzer.analysis.algebra.lazy_rows import LazyRows, lazy_rows
 from traceanalyzer.analysis.joined.backward import backward_time
 from traceanalyzer.analysis.joined.host_tree import HostTree
 from traceanalyzer.analysis.joined.linked import owner_nodes
@@ -139,7 +139,7 @@ def op_stats(rated: WithRoofline, *, by_shape: bool = False) -> Sequence[OpStats
     device_ms = [*times["device_total_ms"], *([left.device_total_ms] if left else [])]
     host_ms = [*times["host_self_ms"], *([left.host_self_ms] if left else [])]
     by_time = np.lexsort((-np.array(host_ms), -np.array(device_ms)))
-    return rows_made(by_time.tolist(), row)
+    return lazy_rows(by_time.tolist(), row)
 
 
 def _unattributed(rated: WithRoofline, device_self_ns: int) -> OpStats | None:
@@ -374,9 +374,9 @@ def _columns(rated: WithRoofline, calls: _Calls, groups: Groups) -> Columns:
     module, line = origins_of(rated.joined, groups, calls.node, alike_calls)
     every = range(len(groups))
     return {
-        "name": MadeRows(every, lambda group: _shown_name(trace.strings[name[group]])),
-        "kind": MadeRows(every, lambda group: "op" if is_operator[group] else "annotation"),
-        "shapes": MadeRows(every, lambda group: trace.text(int(shapes[group]))),
+        "name": LazyRows(every, lambda group: _shown_name(trace.strings[name[group]])),
+        "kind": LazyRows(every, lambda group: "op" if is_operator[group] else "annotation"),
+        "shapes": LazyRows(every, lambda group: trace.text(int(shapes[group]))),
         "module": module,
         "python": line,
         **_against_roofline(rated, calls, groups),

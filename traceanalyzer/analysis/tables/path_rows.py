@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from traceanalyzer.analysis.algebra import Column, at, blockwise, isin_few, run_lengths, texts_where
-from traceanalyzer.analysis.algebra.made import rows_made
+from traceanalyzer.analysis.algebra.lazy_rows import lazy_rows
 from traceanalyzer.analysis.causes.critical_path import CriticalPath, PathKind, SegmentPart
 from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.names.kernel_names import short_name
@@ -147,7 +147,7 @@ def _rows(timed: Timed, sums: _Sums) -> Sequence[PathRow]:
         )
 
     cells = np.argsort(-total, kind="stable")
-    return rows_made(cells[count[cells] > 0].tolist(), row)
+    return lazy_rows(cells[count[cells] > 0].tolist(), row)
 
 
 def _longest_nodes(sums: _Sums, codes: I64, name: I32, names: int) -> I64:

@@ -68,17 +68,17 @@ class CollectiveCalls:
 def collective_calls(linked: TraceJoins, steps: Steps) -> CollectiveCalls:
     """Find the collectives of a trace."""
     ops = linked.trace.device_ops
-    found = _told_of_kernels(linked)
-    kernels = found.kernels
+    known = _told_of_kernels(linked)
+    kernels = known.kernels
     first, entry = _group(
-        np.where(found.record >= 0, found.record, -2 - kernels), ops.device[kernels]
+        np.where(known.record >= 0, known.record, -2 - kernels), ops.device[kernels]
     )
     rows = kernels[first]
     end = ops.end[rows]
     np.maximum.at(end, entry, ops.end[kernels])
-    kind = found.kind[first]
-    metadata = found.metadata[first]
-    grouped = entry[found.grouped_in]
+    kind = known.kind[first]
+    metadata = known.metadata[first]
+    grouped = entry[known.grouped_in]
     alone = _but(np.ones(len(first), bool), grouped)
     return CollectiveCalls(
         start=ops.start[rows],
@@ -90,13 +90,13 @@ def collective_calls(linked: TraceJoins, steps: Steps) -> CollectiveCalls:
         step=steps.of_op[rows],
         kind=kind,
         metadata=metadata,
-        bytes=found.bytes[first],
+        bytes=known.bytes[first],
         kernels=kernels,
         of_kernel=entry,
         parts=Parts(
             np.concatenate((alone, grouped)),
-            np.concatenate((metadata[alone], found.grouped_metadata)),
-            np.concatenate((kind[alone], found.grouped_kind)),
+            np.concatenate((metadata[alone], known.grouped_metadata)),
+            np.concatenate((kind[alone], known.grouped_kind)),
         ),
     )
 

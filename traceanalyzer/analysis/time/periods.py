@@ -51,25 +51,25 @@ def periodic(linked: TraceJoins) -> HostSteps | None:
     if not len(ops) or linked.memo(inference_only):
         return None
     devices, count = np.unique(ops.device, return_counts=True)
-    found = find_period(
+    period = find_period(
         linked, np.flatnonzero(ops.device == int(devices[count.argmax()])), unsplit=True
     )
     if (
-        found is None
-        or _share(linked, found) < MIN_COVERAGE
-        or numbered_part(linked, found) is not None
+        period is None
+        or _share(linked, period) < MIN_COVERAGE
+        or numbered_part(linked, period) is not None
     ):
         return None
     of_op = np.full(len(ops), -1, np.int32)
-    inside = found.rows[found.bounds[0] : found.bounds[-1]]
-    of_op[inside] = np.repeat(np.arange(found.count), np.diff(found.bounds))
+    inside = period.rows[period.bounds[0] : period.bounds[-1]]
+    of_op[inside] = np.repeat(np.arange(period.count), np.diff(period.bounds))
     time = np.maximum.accumulate(
-        np.where(linked.launch_time >= 0, linked.launch_time, ops.start)[found.rows]
+        np.where(linked.launch_time >= 0, linked.launch_time, ops.start)[period.rows]
     )
-    start = time[found.bounds[:-1]]
-    end = np.append(start[1:], time[found.bounds[-1] - 1] + 1)
+    start = time[period.bounds[:-1]]
+    end = np.append(start[1:], time[period.bounds[-1] - 1] + 1)
     return HostSteps(
-        "periodicity", tuple(f"period {i}" for i in range(found.count)), start, end, of_op
+        "periodicity", tuple(f"period {i}" for i in range(period.count)), start, end, of_op
     )
 
 

@@ -65,17 +65,17 @@ def repeats(timed: Timed) -> Repeats | None:
         return None
     index = steps.warmup + int(steps.duration[steps.steady].argmax())
     rows = np.flatnonzero((steps.of_op == index) & (ops.device == timed.device))
-    found = find_period(timed.linked, rows, unsplit=False) if len(rows) else None
-    if found is None or found.count < MIN_COUNT:
+    period = find_period(timed.linked, rows, unsplit=False) if len(rows) else None
+    if period is None or period.count < MIN_COUNT:
         return None
-    length = int(ops.end[rows[: found.bounds[-1]]].max()) - int(
-        ops.start[rows[found.bounds[:-1]]][0]
+    length = int(ops.end[rows[: period.bounds[-1]]].max()) - int(
+        ops.start[rows[period.bounds[:-1]]][0]
     )
     share = length / int(steps.duration[index]) if steps.duration[index] else 0.0
     if share < MIN_SHARE:
         return None
-    count = found.count
-    ops_of_one = int(found.bounds[1] - found.bounds[0])
+    count = period.count
+    ops_of_one = int(period.bounds[1] - period.bounds[0])
     return Repeats(
-        count, ms(length / count), ops_of_one, min(share, 1.0), numbered_part(timed.linked, found)
+        count, ms(length / count), ops_of_one, min(share, 1.0), numbered_part(timed.linked, period)
     )

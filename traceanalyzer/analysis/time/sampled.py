@@ -103,24 +103,27 @@ def sampled_ops(timed: Timed) -> SampledOps | None:
         if samples is None:
             continue
         any_ = True
-        found = {}
-        for role, time in samples.time.items():
-            owner = alone_through(
-                timed, timed.trace.device_ops.device == device, time - samples.period_ns, time
-            )
-            claimed = owner >= 0
-            own = np.bincount(owner[claimed], minlength=size).astype(np.int64)
-            found[role] = (
-                own,
-                np.bincount(owner[claimed], samples.value[role][claimed], size).astype(np.float64),
-            )
-        if "dram" not in found and {"dram_read", "dram_write"} <= found.keys():
-            times, read = found["dram_read"]
-            found["dram"] = (times, read + found["dram_write"][1])
-        count += np.max([own for own, _ in found.values()], axis=0)
-        for role in SHOWN & found.keys():
-            total[role] = total.get(role, np.zeros(size)) + found[role][1]
+        counted = _by_role(timed, timed.trace.device_ops.device == device, samples)
+        if "dram" not in counted and {"dram_read", "dram_write"} <= counted.keys():
+            times, read = counted["dram_read"]
+            counted["dram"] = (times, read + counted["dram_write"][1])
+        count += np.max([own for own, _ in counted.values()], axis=0)
+        for role in SHOWN & counted.keys():
+            total[role] = total.get(role, np.zeros(size)) + counted[role][1]
     return SampledOps(count, total) if any_ else None
+
+
+def _by_role(timed: Timed, on_device: Bool, samples: Samples) -> dict[str, tuple[I64, F64]]:
+    """For each op of a device how many samples are its own, and the sum of their values."""
+    size = len(on_device)
+    result = {}
+    for role, time in samples.time.items():
+        owner = alone_through(timed, on_device, time - samples.period_ns, time)
+        claimed = owner >= 0
+        count = np.bincount(owner[claimed], minlength=size).astype(np.int64)
+        total = np.bincount(owner[claimed], samples.value[role][claimed], size)
+        result[role] = (count, total.astype(np.float64))
+    return result
 
 
 def alone_through(timed: Timed, on_device: Bool, start: I64, end: I64) -> I64:

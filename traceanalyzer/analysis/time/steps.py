@@ -156,19 +156,19 @@ def find_steps(linked: TraceJoins) -> Steps:
     return next((one for one in steps if one is not None), None) or whole_recording(linked)
 
 
-def _assemble(linked: TraceJoins, found: HostSteps) -> Steps | None:
-    of_op = found.of_op if found.of_op is not None else by_launch(linked, found)
-    if found.by_device:  # the steps that launched device work
-        kept = np.bincount(of_op[of_op >= 0], minlength=len(found.names)) > 0
+def _assemble(linked: TraceJoins, host_steps: HostSteps) -> Steps | None:
+    of_op = host_steps.of_op if host_steps.of_op is not None else by_launch(linked, host_steps)
+    if host_steps.by_device:  # the steps that launched device work
+        kept = np.bincount(of_op[of_op >= 0], minlength=len(host_steps.names)) > 0
         moved = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)
         of_op = moved[of_op].astype(np.int32)
         if not kept.any():
             return None
-        found = _chosen(found, np.flatnonzero(kept))
-    start, end = _windows(linked, found, of_op)
-    first, stop = whole_steps(linked, found, of_op, end - start)
+        host_steps = _chosen(host_steps, np.flatnonzero(kept))
+    start, end = _windows(linked, host_steps, of_op)
+    first, stop = whole_steps(linked, host_steps, of_op, end - start)
     incomplete = len(start) - (stop - first)
-    if found.source == "periodicity":
+    if host_steps.source == "periodicity":
         length = end - start
         # the last one of the recording lacks the pause behind it if it is so much shorter: how long
         # is not recorded
@@ -179,23 +179,23 @@ def _assemble(linked: TraceJoins, found: HostSteps) -> Steps | None:
     if first == stop:
         return replace(whole_recording(linked), incomplete=incomplete)
     if stop - first < len(start):
-        found = _chosen(found, np.arange(first, stop))
+        host_steps = _chosen(host_steps, np.arange(first, stop))
         start = start[first:stop]
         end = end[first:stop]
         inside = (of_op >= first) & (of_op < stop)
         of_op = np.where(inside, of_op - first, -1).astype(np.int32)
-    warmup = 0 if found.unlike else count_warmup(end - start)
+    warmup = 0 if host_steps.unlike else count_warmup(end - start)
     return Steps(
-        found.source,
-        found.names,
-        found.start,
-        found.end,
+        host_steps.source,
+        host_steps.names,
+        host_steps.start,
+        host_steps.end,
         start,
         end,
         warmup,
         narrowed(of_op),
         incomplete=incomplete,
-        unlike=found.unlike,
+        unlike=host_steps.unlike,
     )
 
 
@@ -255,28 +255,28 @@ def _windows(linked: TraceJoins, found: HostSteps, of_op: I32) -> tuple[I64, I64
     return np.concatenate((np.array([begin], np.int64), end[:-1])), end
 
 
-def _without_shutdown(linked: TraceJoins, found: HostSteps) -> I64:
+def _without_shutdown(linked: TraceJoins, host_steps: HostSteps) -> I64:
     """Ends of the host ranges, the last one's at most as long after its last operator or call as
     any earlier one's."""
-    if len(found.names) < 2:
-        return found.end
+    if len(host_steps.names) < 2:
+        return host_steps.end
     calls = linked.trace.api_calls
     ranges = linked.trace.host_ranges
     closing = closing_waits(linked)
     # A program that waits so before is taken to do so itself.
     recorders = closing & ~(device_waits(linked) & ~closing).any()
-    active = np.full(len(found.names), -1, np.int64)
+    active = np.full(len(host_steps.names), -1, np.int64)
 
     def inside(time: I64, counted: Bool) -> tuple[I64, I64]:
         ended = time[counted]
-        index = local_searchsorted(found.start, ended, side="right") - 1
-        within = (index >= 0) & (ended <= found.end[np.maximum(index, 0)])
+        index = local_searchsorted(host_steps.start, ended, side="right") - 1
+        within = (index >= 0) & (ended <= host_steps.end[np.maximum(index, 0)])
         return index[within], ended[within]
 
     scatter(np.maximum, active, inside, calls.end, ~recorders)
     scatter(np.maximum, active, inside, ranges.end, ranges.kind == RangeKind.OP)
-    tails = (found.end - active)[:-1][active[:-1] >= 0]
-    end = found.end.copy()
+    tails = (host_steps.end - active)[:-1][active[:-1] >= 0]
+    end = host_steps.end.copy()
     if len(tails) and active[-1] >= 0:
         end[-1] = min(end[-1], active[-1] + tails.max())
     return end

@@ -198,7 +198,7 @@ def _left_by_report(
 def _worked_out(run: "Run", scope: Scope, parts: Sequence[tuple[str, RowFilter]]) -> _Answer:
     """The answer that the recordings give."""
     from traceanalyzer.diagnosis.question import Query
-    from traceanalyzer.report.kept import kept_rows
+    from traceanalyzer.report.kept_answers import kept_rows
 
     asked = Query(run, *scope)
     rows, *totals = kept_rows(asked, *parts)

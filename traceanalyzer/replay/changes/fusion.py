@@ -135,7 +135,7 @@ def find_runs(
     follows = wanted & (np.diff(event, prepend=-2) <= 1) & ~tape.waits[event]
     follows &= (tape.work[event] == 0) & (tape.loading[event] == 0)
     follows &= ~where_changed(tape.stream) & ~where_changed(tape.step_of_op)
-    follows &= (tape.dependencies.on < 0) & (tape.dependencies.also_on < 0)
+    follows &= (tape.dependencies.awaited < 0) & (tape.dependencies.also_awaited < 0)
     follows[1:] &= wanted[:-1]
     number = np.where(wanted, np.cumsum(wanted & ~follows) - 1, -1)
     number = _split_by_period(

@@ -11,7 +11,7 @@ from traceanalyzer.analysis.tables.step_figures import Idle
 from traceanalyzer.base import dataclass
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.selection import MeasuredRanks
-from traceanalyzer.report.halves import with_roofline
+from traceanalyzer.report.in_parallel import with_roofline
 from traceanalyzer.report.timeline import distributions as of_events
 from traceanalyzer.report.timeline.icicle import IcicleBox, device_time, idle_time
 from traceanalyzer.report.timeline.lanes import Timeline

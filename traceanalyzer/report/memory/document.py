@@ -42,7 +42,7 @@ NO_OPERATORS = (
 
 def memory_document(report: MemoryReport, full: bool = True) -> Printed:
     """The report in order of interest; unless it is full a terminal gets one screen of it."""
-    found = [
+    sections = [
         Section(
             "Summary",
             [Verdict(report.headline), *report.notes, Facts.of(*_totals(report))],
@@ -53,28 +53,28 @@ def memory_document(report: MemoryReport, full: bool = True) -> Printed:
     ]
     for device in report.memory:
         where = f" on GPU {device.device}" if len(report.memory) > 1 else ""
-        found += _of_device(device, where)
+        sections += _of_device(device, where)
     if report.traced.operators:
         how = (
             "A step of the trace, by the operator that allocates: what is held sums to the "
             "peak at that time."
         )
-        found.append(
+        sections.append(
             Section("Operators by memory", [how, _rows(report.traced.operators[:TOP_LINES])])
         )
     elif report.traced != UNTRACED:
-        found.append(Section("Operators by memory", [NO_OPERATORS]))
+        sections.append(Section("Operators by memory", [NO_OPERATORS]))
     for pair in report.compared:
         text = (
             f"{_bytes(pair.other_peak_bytes)} at the peak of {report.other_path}: {_bytes(abs(pair.change_bytes))} "
             f"{'more' if pair.change_bytes >= 0 else 'less'} than the {_bytes(pair.peak_bytes)} here."
         )
-        found.append(
+        sections.append(
             Section(f"Compared on GPU {pair.device}", [text, _rows(pair.lines[:TOP_LINES])])
         )
     if report.findings:
         explained = EXPLAINED.format(report.findings[0].id)
-        found.append(
+        sections.append(
             Section(
                 "Findings",
                 [Items(list(map(_finding, report.findings))), Paragraph(explained, "dim")],
@@ -82,7 +82,7 @@ def memory_document(report: MemoryReport, full: bool = True) -> Printed:
         )
     screen = None if full else _screen(report)
     return Printed(
-        Document(f"GPU memory: {report.headline}", found, scripts=ZOOM),
+        Document(f"GPU memory: {report.headline}", sections, scripts=ZOOM),
         as_document(report),
         screen=screen,
     )

@@ -127,20 +127,24 @@ def tops(report: Report) -> list[Section]:
     """The first rows of the key tables. Their figures are the recording's, which the titles say
     where the report speaks of a step without the profiler."""
     recorded = " in the recording" if report.metrics.unprofiled is not None else ""
-    sections = []
-    for top in _tables():
-        rows = list(filter(top.is_shown, report.tables.get(top.table, [])))
-        if top.table == "ops":
-            own_ms = attrgetter("device_self_ms" if report.devices else "host_self_ms")
-            rows = sorted(filter(own_ms, rows), key=own_ms, reverse=True)
-        if rows:
-            cells = [[column.text(row) for column in top.columns] for row in rows[:TOP]]
-            headers = [column.header for column in top.columns]
-            numeric = [column.is_figure for column in top.columns]
-            table = TextTable(headers, numeric, cells, is_whole=True)
-            title = f"{top.title}{recorded}"
-            sections.append(Section(title, [table], is_minor=True, weight=Weight.METRICS))
-    return sections
+    tables = [(f"{top.title}{recorded}", _table(top, report)) for top in _tables()]
+    return [
+        Section(title, [table], is_minor=True, weight=Weight.METRICS)
+        for title, table in tables
+        if table.rows
+    ]
+
+
+def _table(top: Top, report: Report) -> TextTable:
+    """The first rows of a table; operators are those with most time of their own."""
+    rows = list(filter(top.is_shown, report.tables.get(top.table, [])))
+    if top.table == "ops":
+        own_ms = attrgetter("device_self_ms" if report.devices else "host_self_ms")
+        rows = sorted(filter(own_ms, rows), key=own_ms, reverse=True)
+    cells = [[column.text(row) for column in top.columns] for row in rows[:TOP]]
+    headers = [column.header for column in top.columns]
+    numeric = [column.is_figure for column in top.columns]
+    return TextTable(headers, numeric, cells, is_whole=True)
 
 
 def environment(report: Report) -> list[Section]:

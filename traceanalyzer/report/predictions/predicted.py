@@ -10,7 +10,7 @@ from traceanalyzer.diagnosis.remedies.advice import predictions_of
 from traceanalyzer.ingest.cache.answers import answered_once
 from traceanalyzer.ingest.cache.pages import CachedPage, keep_page
 from traceanalyzer.replay.prediction import WhatIf
-from traceanalyzer.report.kept import kept_question, kept_text
+from traceanalyzer.report.kept_answers import kept_question, kept_text
 
 _DECODER = msgspec.json.Decoder(WhatIf)
 

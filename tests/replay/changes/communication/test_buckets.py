@@ -94,7 +94,9 @@ def test_what_a_kernel_seems_to_wait_for_between_buckets_in_one_step_is_chance()
     awaited = [
         int(
             (
-                one.communication[one.dependencies.on] & one.compute & (one.dependencies.on >= 0)
+                one.communication[one.dependencies.awaited]
+                & one.compute
+                & (one.dependencies.awaited >= 0)
             ).sum()
         )
         for one in (tape, changed)

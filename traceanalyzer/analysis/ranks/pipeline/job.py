@@ -239,15 +239,13 @@ def pipeline_job(
         position_of = {one.rank: i for i, one in enumerate(digests)}
         position = np.array([[position_of[rank] for rank in row] for row in ops.worker.tolist()])
         names = digests[position[0, 0]].steps.names
-        found = PipelineJob(
-            pipeline(ops), position, tuple(names[step] for step in ops.step.tolist())
-        )
+        job = PipelineJob(pipeline(ops), position, tuple(names[step] for step in ops.step.tolist()))
     except TraceAnalyzerError as error:
         return None, f"The pipeline is not worked out: {error}."
-    if found.is_faithful or found.late:
-        return found, ""
-    took = f"{found.base_ms.mean():.3g} ms, recorded are {found.slowdown.recorded_ms:.3g}"
+    if job.is_faithful or job.late:
+        return job, ""
+    took = f"{job.base_ms.mean():.3g} ms, recorded are {job.slowdown.recorded_ms:.3g}"
     return (
-        found,
+        job,
         f"Steps worked out from the pipeline's operations take {took}: nobody is named by them.",
     )

@@ -137,12 +137,12 @@ def _runs(tape: Tape, size: I64) -> list[I64]:
     buckets = np.flatnonzero(size > 0)
     index = np.arange(len(tape.row))
     needed = np.full(len(tape.row), len(tape.row), np.int64)
-    for on in (tape.dependencies.on, tape.dependencies.also_on):
-        waits = (on >= 0) & ~tape.communication
-        np.minimum.at(needed, on[waits], index[waits])
-    on = tape.dependencies.on
+    for awaited in (tape.dependencies.awaited, tape.dependencies.also_awaited):
+        waits = (awaited >= 0) & ~tape.communication
+        np.minimum.at(needed, awaited[waits], index[waits])
+    awaited = tape.dependencies.awaited
     waited = np.cumsum(tape.waits)[tape.event]
-    for_compute = (on >= 0) & ~tape.communication[np.maximum(on, 0)]
+    for_compute = (awaited >= 0) & ~tape.communication[np.maximum(awaited, 0)]
     new = ~for_compute[buckets]
     for column in (tape.stream, tape.step_of_op, waited):
         new |= where_changed(column[buckets])
@@ -213,9 +213,9 @@ def _without_seeming_waits(tape: Tape, runs: list[I64]) -> Dependencies:
         last[run] = run[-1]
     index = np.where(tape.communication, len(tape.row), np.arange(len(tape.row)))
     waits = tape.dependencies
-    on = np.where(index < last[waits.on], -1, waits.on)
-    also_on = np.where(index < last[waits.also_on], -1, waits.also_on)
-    return Dependencies(on, waits.delay, also_on)
+    awaited = np.where(index < last[waits.awaited], -1, waits.awaited)
+    also_awaited = np.where(index < last[waits.also_awaited], -1, waits.also_awaited)
+    return Dependencies(awaited, waits.delay, also_awaited)
 
 
 def _less_dispatch(tape: Tape, runs: list[I64], buckets: list[_Buckets]) -> I64:
@@ -254,8 +254,8 @@ def _inserted(marked: Tape, tape: Tape, after: I64, like: I64, duration: I64) ->
     moved = np.empty(count + new, np.int64)
     moved[order] = np.arange(count + new)
 
-    def shifted(on: I64) -> I64:
-        return np.where(on >= 0, moved[np.maximum(on, 0)], -1)
+    def shifted(op: I64) -> I64:
+        return np.where(op >= 0, moved[np.maximum(op, 0)], -1)
 
     next_meeting = int(tape.meeting.max(initial=0)) + 1
     meeting = np.where(tape.meeting[like] >= 0, next_meeting + np.arange(new), -1)
@@ -267,9 +267,9 @@ def _inserted(marked: Tape, tape: Tape, after: I64, like: I64, duration: I64) ->
     waits = marked.dependencies
     nothing = np.zeros(new, np.int64)
     dependencies = Dependencies(
-        np.append(shifted(waits.on), moved[after])[order],
+        np.append(shifted(waits.awaited), moved[after])[order],
         np.append(waits.delay, nothing)[order],
-        np.append(shifted(waits.also_on), nothing - 1)[order],
+        np.append(shifted(waits.also_awaited), nothing - 1)[order],
     )
     return replace(
         marked, **columns, waits_for=shifted(marked.waits_for), dependencies=dependencies

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.analysis.build import TraceBuilder
-from traceanalyzer.analysis.algebra import made
-from traceanalyzer.analysis.algebra.made import MadeRows, rows_made
+from traceanalyzer.analysis.algebra import lazy_rows as module
+from traceanalyzer.analysis.algebra.lazy_rows import LazyRows, lazy_rows
 from traceanalyzer.analysis.tables.gap_rows import gap_places
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.trace import Trace
@@ -32,7 +32,7 @@ def test_only_rows_that_are_asked_for_are_made() -> None:
         asked.append(number)
         return str(number)
 
-    rows = MadeRows(range(9, 0, -1), make)
+    rows = LazyRows(range(9, 0, -1), make)
     assert (len(rows), asked) == (9, [])
     assert (rows[1], rows[-1], rows[:3]) == ("8", "1", ["9", "8", "7"])
     assert asked == [8, 1, 9, 8, 7]
@@ -40,7 +40,7 @@ def test_only_rows_that_are_asked_for_are_made() -> None:
 
 
 def test_few_rows_are_a_list() -> None:
-    assert rows_made([2, 1], str) == ["2", "1"]
+    assert lazy_rows([2, 1], str) == ["2", "1"]
 
 
 ROWS = {
@@ -57,9 +57,9 @@ def test_rows_are_the_same_whenever_they_are_made(
 ) -> None:
     trace = numbered(12)
     at_once = ROWS[table](measure(trace))
-    monkeypatch.setattr(made, "FEW", 1)
+    monkeypatch.setattr(module, "FEW", 1)
     rows = ROWS[table](measure(trace))
     assert len(at_once) > 1
     assert rows[:2] == at_once[:2]
     assert list(rows) == at_once
-    assert isinstance(rows, MadeRows)
+    assert isinstance(rows, LazyRows)

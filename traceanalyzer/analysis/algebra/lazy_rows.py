@@ -10,7 +10,7 @@ FEW = 1024
 """So many are made at once: what they are made from is let go of."""
 
 
-class MadeRows(Sequence[Row_co]):
+class LazyRows(Sequence[Row_co]):
     """So many rows; `make` makes that of a number. Nothing that was made is kept."""
 
     def __init__(self, numbers: Sequence[int], make: Callable[[int], Row_co]) -> None:
@@ -34,7 +34,7 @@ class MadeRows(Sequence[Row_co]):
         return self._make(self._numbers[place])
 
 
-def rows_made(numbers: Sequence[int], make: Callable[[int], Row]) -> Sequence[Row]:
+def lazy_rows(numbers: Sequence[int], make: Callable[[int], Row]) -> Sequence[Row]:
     """The rows of these numbers: a list of few, made when asked for of many."""
-    rows = MadeRows(numbers, make)
+    rows = LazyRows(numbers, make)
     return rows[:] if len(rows) <= FEW else rows

@@ -7,7 +7,7 @@ from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.trace import I64
 
 
-def alone(linked: TraceJoins, chosen: I64) -> I64:
+def duration_without_collectives(linked: TraceJoins, chosen: I64) -> I64:
     """Duration of each op, for compute beside a collective that of its like (same name, blocks and
     bytes) that no collective touched, ns: one that shares some of its time with a collective has
     fewer multiprocessors for all of it, as its blocks come in waves."""
