@@ -69,7 +69,7 @@ def compare_reports(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -
     metrics = metrics_between(a, b)
     each = per_unit(a, b)
     judged = judge(a, b, step, evidence, unit.per, unlike=are_unlike(conditions))
-    found = Comparison(
+    comparison = Comparison(
         a=sides[0],
         b=sides[1],
         verdict=judged.word,
@@ -93,9 +93,11 @@ def compare_reports(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -
         ranks=None if ranks is None else ranks.under(judged.word),
         memory=_memory(a.tables.get("memory", []), b.tables.get("memory", [])),
     )
-    if found.basis == "unprofiled" and unit == Unit():
-        found = replace(found, unprofiled=_without_profiler(a, b, parts, found.budget))
-    return replace(found, headline=_headline(a, b, found, judged))
+    if comparison.basis == "unprofiled" and unit == Unit():
+        comparison = replace(
+            comparison, unprofiled=_without_profiler(a, b, parts, comparison.budget)
+        )
+    return replace(comparison, headline=_headline(a, b, comparison, judged))
 
 
 def _without_profiler(
@@ -290,17 +292,17 @@ def predicted_for(
         return None
     largest = min(shrunk, key=attrgetter("difference_ms"))
     cls = largest.cls if largest.part == "idle" else CLASS_OF_PART.get(largest.part)
-    found = _advised(a, b, cls)
-    if found is None or found.predicted_step_ms is None:
+    advice = _advised(a, b, cls)
+    if advice is None or advice.predicted_step_ms is None:
         return None
     return Predicted(
-        id=found.id,
-        action=found.action,
-        step_ms=found.predicted_step_ms,
-        low_ms=found.low_ms,
-        high_ms=found.high_ms,
+        id=advice.id,
+        action=advice.action,
+        step_ms=advice.predicted_step_ms,
+        low_ms=advice.low_ms,
+        high_ms=advice.high_ms,
         measured_ms=after,
-        remedy=found.remedy,
+        remedy=advice.remedy,
     )
 
 

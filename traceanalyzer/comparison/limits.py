@@ -160,13 +160,19 @@ def _figure(limit: Limit, figure: Figure | None, figures: Mapping[str, Figure]) 
 
 def _verdict(limit: Limit, figure: Figure, before: Figure | None, *, noisy: bool) -> LimitVerdict:
     baseline = before.value if before else None
-    outcome: Outcome = "missing"
     relative = None if baseline is None else baseline * (1 + limit.value)
     allowed = relative if limit.relative else limit.value
-    if figure.value is not None and allowed is not None:
-        beyond = figure.value > allowed if limit.bound == "max" else figure.value < allowed
-        outcome = "noise" if beyond and noisy else "breach" if beyond else "ok"
+    outcome = _outcome(limit, figure.value, allowed, noisy=noisy)
     return LimitVerdict(limit, figure.unit, figure.value, baseline, allowed, outcome)
+
+
+def _outcome(limit: Limit, value: float | None, allowed: float | None, *, noisy: bool) -> Outcome:
+    if value is None or allowed is None:
+        return "missing"
+    beyond = value > allowed if limit.bound == "max" else value < allowed
+    if not beyond:
+        return "ok"
+    return "noise" if noisy else "breach"
 
 
 def _is_noise(limit: Limit, comparison: Comparison) -> bool:

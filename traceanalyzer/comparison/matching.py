@@ -41,6 +41,11 @@ class Link:
     b: tuple[StepPart, ...]
 
     @property
+    def parts(self) -> tuple[StepPart, ...]:
+        """The parts of both sides."""
+        return (*self.a, *self.b)
+
+    @property
     def difference_ms(self) -> float:
         """B less A."""
         return _time(self.b) - _time(self.a)
@@ -85,14 +90,9 @@ def match_parts(a: list[StepPart], b: list[StepPart]) -> list[LinkGroup]:
     """The changes: every part of both sides is in exactly one of them."""
     groups: list[LinkGroup] = []
     for part in dict.fromkeys(p.part for p in (*a, *b)):
-        own, theirs = ([p for p in side if p.part == part] for side in (a, b))
-        if part != "idle":
-            groups += _running(part, own, theirs)
-            continue
-        for cause in dict.fromkeys(p.cls for p in (*own, *theirs)):
-            of_a, of_b = ([p for p in side if p.cls == cause] for side in (own, theirs))
-            places = paired(of_a, of_b, lambda p: (p.op, p.kernel))
-            groups.append(LinkGroup(part, cause, [_link(How.SAME, *place) for place in places]))
+        of_a = [p for p in a if p.part == part]
+        of_b = [p for p in b if p.part == part]
+        groups += _idle(of_a, of_b) if part == "idle" else _running(part, of_a, of_b)
     return groups
 
 
@@ -106,14 +106,24 @@ def part_name(part: StepPart) -> str:
     return kernel.partition(" (")[0] if part.part == "exposed_copy" else part.op or kernel
 
 
+def _idle(a: list[StepPart], b: list[StepPart]) -> list[LinkGroup]:
+    """A change for each cause of idle time, linked place by place."""
+    groups: dict[str, LinkGroup] = {}
+    for of_a, of_b in paired(a, b, lambda p: (p.cls, p.op, p.kernel)):
+        cause = (*of_a, *of_b)[0].cls
+        group = groups.setdefault(cause, LinkGroup("idle", cause))
+        group.links.append(_link(How.SAME, of_a, of_b))
+    return list(groups.values())
+
+
 def _running(part: str, a: list[StepPart], b: list[StepPart]) -> list[LinkGroup]:
-    links, left_a, left_b = _by_name(a, b)
+    links = _by_name(a, b)
     groups: dict[str, LinkGroup] = {}
     for link in links:
         name = part_name(link.a[0])  # that of all its parts
         groups.setdefault(name, LinkGroup(part, name)).links.append(link)
     replaced: dict[Hashable, LinkGroup] = {}
-    for gone, added in _blocks(a, b, links, left_a, left_b):
+    for gone, added in _blocks(a, b, links):
         if gone and added:
             names = (frozenset(map(part_name, gone)), frozenset(map(part_name, added)))
             group = replaced.setdefault(names, LinkGroup(part, ""))
@@ -142,20 +152,26 @@ def _keys() -> tuple[tuple[How, Key], ...]:
     )
 
 
-def _by_name(
-    a: list[StepPart], b: list[StepPart]
-) -> tuple[list[Link], list[StepPart], list[StepPart]]:
-    """Links by operator, shapes and kernel, and the parts of both sides that are in none."""
+def _by_name(a: list[StepPart], b: list[StepPart]) -> list[Link]:
+    """Links by operator, shapes and kernel: what the closest key does not link, the next may."""
     links: list[Link] = []
     for how, key in _keys():
-        found = [pair for pair in paired(a, b, key) if all(pair)]
-        linked: set[int] = set()
-        for of_a, of_b in found:
+        on_both_sides = [pair for pair in paired(a, b, key) if all(pair)]
+        for of_a, of_b in on_both_sides:
             links += _one_by_one(how, of_a, of_b)
-            linked.update(id(p) for p in (*of_a, *of_b))
-        a = [p for p in a if id(p) not in linked]
-        b = [p for p in b if id(p) not in linked]
-    return links, a, b
+        linked = _linked(links)
+        a = _without(a, linked)
+        b = _without(b, linked)
+    return links
+
+
+def _linked(links: Iterable[Link]) -> set[int]:
+    """The ids of the parts of both sides that are in these links."""
+    return {id(p) for link in links for p in link.parts}
+
+
+def _without(parts: Iterable[StepPart], linked: set[int]) -> list[StepPart]:
+    return [p for p in parts if id(p) not in linked]
 
 
 def _one_by_one(how: How, a: list[StepPart], b: list[StepPart]) -> list[Link]:
@@ -178,28 +194,19 @@ def _by_shapes(parts: list[StepPart]) -> list[list[StepPart]]:
 
 
 def _blocks(
-    a: list[StepPart],
-    b: list[StepPart],
-    links: list[Link],
-    left_a: list[StepPart],
-    left_b: list[StepPart],
+    a: list[StepPart], b: list[StepPart], links: list[Link]
 ) -> Iterable[tuple[list[StepPart], list[StepPart]]]:
-    """What is left between the same neighbours on both sides. An operator on other shapes is no
-    such neighbour: its namesake may stand anywhere."""
-    number: dict[int, int] = {}
-    for i, link in enumerate(links):
-        if link.how is not How.OPERATOR:
-            number |= dict.fromkeys((id(p) for p in (*link.a, *link.b)), i)
-    every = enumerate((*a, *b))
-    order = [number.get(id(p), -1 - i) for i, p in every]
-    left = {id(p) for p in (*left_a, *left_b)}
+    """What no link has between the same neighbours on both sides. An operator on other shapes is
+    no such neighbour: its namesake may stand anywhere."""
+    neighbours = [link for link in links if link.how is not How.OPERATOR]
+    number = {id(p): i for i, link in enumerate(neighbours) for p in link.parts}
+    every = [*a, *b]
+    order = [number.get(id(p), -1 - i) for i, p in enumerate(every)]
+    linked = _linked(links)
     matcher = SequenceMatcher(None, order[: len(a)], order[len(a) :], autojunk=False)
     for tag, a_first, a_stop, b_first, b_stop in matcher.get_opcodes():
-        if tag == "equal":
-            continue
-        gone = [p for p in a[a_first:a_stop] if id(p) in left]
-        added = [p for p in b[b_first:b_stop] if id(p) in left]
-        yield gone, added
+        if tag != "equal":
+            yield _without(a[a_first:a_stop], linked), _without(b[b_first:b_stop], linked)
 
 
 def _other_work(part: str, groups: list[LinkGroup]) -> list[LinkGroup]:

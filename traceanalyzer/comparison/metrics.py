@@ -122,24 +122,23 @@ def _walk(prefix: str, kind: Any, value: Any) -> list[tuple[str, Figure]]:
     for f in dataclasses.fields(kind):
         inner = getattr(value, f.name, None)
         name = prefix + f.name
-        types = [
-            t
-            for t in (_types(kind)[f.name], *get_args(_types(kind)[f.name]))
-            if isinstance(t, type)
-        ]
-        nested = next((t for t in types if dataclasses.is_dataclass(t)), None)
+        types = _types(kind)[f.name]
+        nested = next(filter(dataclasses.is_dataclass, types), None)
         if nested is not None:
             rows += _walk(f"{name}.", nested, inner)
-        elif {int, float} & set(types):
-            rows.append(
-                (name, Figure(inner if is_figure(inner) else None, f.metadata.get("unit", "")))
-            )
+        elif not {int, float}.isdisjoint(types):
+            figure = Figure(inner if is_figure(inner) else None, f.metadata.get("unit", ""))
+            rows.append((name, figure))
     return rows
 
 
 @cache
-def _types(kind: Any) -> dict[str, Any]:
-    return get_type_hints(kind)
+def _types(kind: Any) -> dict[str, list[type]]:
+    """The types that the values of each field may have."""
+    return {
+        name: [t for t in (hint, *get_args(hint)) if isinstance(t, type)]
+        for name, hint in get_type_hints(kind).items()
+    }
 
 
 def metrics_between(a: Report, b: Report) -> list[MetricDifference]:
