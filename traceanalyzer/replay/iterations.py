@@ -45,9 +45,9 @@ class Served:
     def of(cls, rated: Rated) -> "Served | None":
         """None where nothing marks iterations, or where launches or device work were not recorded.
         The host is as fast as the server's log says, else as those of captures on any machine."""
-        found = rated.timed.memo(find_iterations)
+        cut = rated.timed.memo(find_iterations)
         steps = rated.timed.steps
-        if found is None or not steps.found:
+        if cut is None or not steps.found:
             return None
         chosen = np.zeros(len(steps), bool)
         chosen[max(len(steps) - MOST_ITERATIONS, 0) // 2 :][:MOST_ITERATIONS] = True
@@ -59,16 +59,16 @@ class Served:
         (fast,) = host_scaled((untraced,), share - spread)
         (usual,) = host_scaled((untraced,), share)
         (slow,) = host_scaled((tape,), share + spread)
-        served = cls(found, tape, fast, usual, slow, found.of_op[tape.row])
+        served = cls(cut, tape, fast, usual, slow, cut.of_op[tape.row])
         log = rated.timed.memo(found_in_log)
         decodes = [
             i
-            for i, one in enumerate(found.told)
-            if one.phase == "decode" and np.isfinite(found.period_ns[i])
+            for i, one in enumerate(cut.told)
+            if one.phase == "decode" and np.isfinite(cut.period_ns[i])
         ]
         if log is None or log.stretch is None or not decodes:
             return served
-        ms = float(np.median(found.period_ns[decodes])) / NS_PER_MS / log.stretch
+        ms = float(np.median(cut.period_ns[decodes])) / NS_PER_MS / log.stretch
         share = bisected(
             lambda one: served.median_ms(host_scaled((untraced,), one)[0], decodes) <= ms,
             LEAST_SHARE,

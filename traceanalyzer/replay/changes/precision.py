@@ -287,24 +287,27 @@ def _kept(joined: Joined) -> tuple[Bool, F64]:
     taken = set[Shape]()
     known = operators(joined.linked).of_nodes(outer)
     for node, operator in zip(outer.tolist(), known, strict=True):
-        if operator.shapes and operator.named(TO_16_BITS):
+        if not operator.shapes:
+            continue
+        if operator.named(TO_16_BITS):
             taken = wide or taken
             wide = set()
             if operator.shapes[0] in taken:
                 cast[node] = math.prod(operator.shapes[0]) * CAST_BYTES
-        elif operator.shapes and operator.named(PASSES):
+        elif operator.named(PASSES):
             largest = max(operator.shapes, key=math.prod)
-            # A parameter is the same for all items of the other tensor's batch.
-            second = operator.shapes[1] if len(operator.shapes) > 1 else ()
-            large, small = sorted((operator.shapes[0], second), key=math.prod, reverse=True)
-            promoted = (
-                operator.named(PROMOTES)
-                and is_shared(small, large)
-                and 1 < math.prod(small) < math.prod(large)
-            )
-            if promoted:
+            if _takes_a_parameter(operator):
                 wide.add(largest)
             stays[node] = largest in wide
             taken = set()
     stays[:-1] |= made_by(joined.linked, stays[:-1])
     return stays, cast
+
+
+def _takes_a_parameter(operator: Operator) -> bool:
+    """Whether the operator combines data with a parameter, which is in fp32 and makes the result so:
+    a parameter is the same for all items of the other tensor's batch."""
+    if len(operator.shapes) < 2 or not operator.named(PROMOTES):
+        return False
+    large, small = sorted(operator.shapes[:2], key=math.prod, reverse=True)
+    return is_shared(small, large) and 1 < math.prod(small) < math.prod(large)

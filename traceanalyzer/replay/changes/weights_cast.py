@@ -18,15 +18,20 @@ CONVOLUTION = re.compile(r"^aten::conv(olution|\dd)$")
 def fp32_weights_of(operator: Operator) -> frozenset[Shape]:
     """Shapes of a product's weights and bias in fp32; empty where its data has one of these, which then
     tells nothing, and of other operators."""
-    tensors = [one for one in operator.typed if isinstance(one, Tensor)]
-    data = next((place for named, place, *_ in PRODUCTS if operator.named(named)), None)
-    if data is None and operator.named(CONVOLUTION):
-        data = 0
-    if data is None or data >= len(tensors):
+    tensors = [operand for operand in operator.typed if isinstance(operand, Tensor)]
+    place = _place_of_data(operator)
+    if place is None or place >= len(tensors):
         return frozenset()
-    others = [one for place, one in enumerate(tensors) if place != data]
-    weights = frozenset(one.shape for one in others if one.dtype is FLOAT)
-    return frozenset() if tensors[data].shape in weights else weights
+    data = tensors.pop(place)
+    weights = frozenset(tensor.shape for tensor in tensors if tensor.dtype is FLOAT)
+    return frozenset() if data.shape in weights else weights
+
+
+def _place_of_data(operator: Operator) -> int | None:
+    """Which of a product's tensors is its data; None of other operators."""
+    if operator.named(CONVOLUTION):
+        return 0
+    return next((place for named, place, *_ in PRODUCTS if operator.named(named)), None)
 
 
 def weights_cast_once(tape: Tape) -> Tape | None:

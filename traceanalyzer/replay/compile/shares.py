@@ -43,6 +43,7 @@ BASIS = (
     "replayed without the profiler: the host goes from the graph before the break to the one after it in no time, "
     "without the waits and copies between them; kernels stay as they are"
 )
+RECORD_LOG = "record the log (TORCH_TRACE=FOLDER) to see the line and the reason"
 NO_CODE = "The trace holds no compiled code: the steps that were recorded ran eager."
 COMPILED_AGAIN = (
     "Region {} ran: that function was compiled at least {} times. Record the log to see why."
@@ -68,29 +69,25 @@ def priced(rows: list[BreakRow], log: CompileLog | None, traced: TracedCompile) 
     """The graph breaks of a log with what each costs in a step; without a log those that the trace
     shows."""
     left = graph_break_windows(traced.code)
-    result = []
     if log is None:
-        remedy = "record the log (TORCH_TRACE=FOLDER) to see the line and the reason"
-        for seam in left:
-            detail = f"compiled region {seam.before} goes on as {seam.after}"
-            result.append(
-                _with_price(
-                    BreakRow("a graph break", detail, "", 1, "", False, remedy), [seam], traced
-                )
-            )
-        return result
+        return [_with_price(_without_reason(seam), [seam], traced) for seam in left]
+    result = []
     for row in rows:
         own = [seam for seam in left if _is_seam_of(seam, row, log)]
         left = [seam for seam in left if seam not in own]
         if own:
             result.append(_with_price(row, own, traced))
+        elif row.whole_function_eager:
+            result.append(_whole_function(row, traced))
         else:
-            result.append(
-                _whole_function(row, traced)
-                if row.whole_function_eager
-                else _rest_eager(row, log, traced)
-            )
+            result.append(_rest_eager(row, log, traced))
     return result
+
+
+def _without_reason(seam: Seam) -> BreakRow:
+    """A graph break that the trace shows, and of which only the log would tell line and reason."""
+    detail = f"compiled region {seam.before} goes on as {seam.after}"
+    return BreakRow("a graph break", detail, "", 1, "", False, RECORD_LOG)
 
 
 def _is_seam_of(seam: Seam, row: BreakRow, log: CompileLog) -> bool:

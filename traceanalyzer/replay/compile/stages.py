@@ -5,6 +5,7 @@ import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import chain, filterfalse
 
 from traceanalyzer.replay.compile.model import CacheUse
@@ -89,12 +90,13 @@ def stage_seconds(log: CompileLog) -> list[dict[str, float]]:
     for span in log.spans:
         if span.name in FRAMES:
             starts[span.compile_id].append(span.start_ns)
-    for span, compile_id, stage, own_ns in _own_times(log.spans):
-        places = place.get(compile_id)
+    for staged in _own_times(log.spans):
+        places = place.get(staged.compile_id)
         if places:
-            timed.add(compile_id)
-            index = bisect_right(starts[compile_id], span.start_ns) - 1
-            result[places[min(max(index, 0), len(places) - 1)]][stage] += own_ns * _S
+            timed.add(staged.compile_id)
+            index = bisect_right(starts[staged.compile_id], staged.span.start_ns) - 1
+            nearest = places[min(max(index, 0), len(places) - 1)]
+            result[nearest][staged.stage] += staged.own_ns * _S
     for index in chain.from_iterable(map(place.__getitem__, place.keys() - timed)):
         result[index] = stages_of_metrics(log.compilations[index].metrics)
     return [{stage: each[stage] for stage in STAGES if each.get(stage)} for each in result]
@@ -104,74 +106,90 @@ def stages_of_metrics(metrics: Iterable[CompileMetrics]) -> dict[str, float]:
     """Seconds by stage as dynamo's own metrics of a compilation have them."""
     result: dict[str, float] = defaultdict(float)
     for entry in metrics:
-        logged = (
-            entry.duration_s,
-            entry.inductor_s,
-            entry.triton_s,
-            entry.autotune_s,
-            entry.cudagraph_s,
-        )
-        total, inductor, triton, autotune, graphs = (seconds or 0.0 for seconds in logged)
-        backend = (
-            total
-            if entry.kind == "backward"
-            else min(inductor if entry.backend_s is None else entry.backend_s, total)
-        )
-        inductor = min(inductor, backend)
-        triton = min(triton, inductor)
-        parts = {
-            "dynamo": total - backend,
-            "aot": backend - inductor,
-            "inductor": inductor - triton,
-            "triton": triton,
-        }
-        if entry.kind.endswith("_runtime"):
-            parts = {
-                "autotune": autotune,
-                "cudagraphs": graphs,
-                "other": max(total - (autotune + graphs), 0.0),
-            }
+        parts = _of_running(entry) if entry.kind.endswith("_runtime") else _of_compiling(entry)
         for stage, seconds in parts.items():
             result[stage] += seconds
     return result
+
+
+def _of_running(entry: CompileMetrics) -> dict[str, float]:
+    """Seconds by stage of what compiles while the program runs."""
+    total = entry.duration_s or 0.0
+    autotune = entry.autotune_s or 0.0
+    graphs = entry.cudagraph_s or 0.0
+    return {
+        "autotune": autotune,
+        "cudagraphs": graphs,
+        "other": max(total - (autotune + graphs), 0.0),
+    }
+
+
+def _of_compiling(entry: CompileMetrics) -> dict[str, float]:
+    """Seconds by stage of a compilation: dynamo calls the backend, that inductor, that Triton."""
+    total = entry.duration_s or 0.0
+    inductor = entry.inductor_s or 0.0
+    backend = min(inductor if entry.backend_s is None else entry.backend_s, total)
+    if entry.kind == "backward":
+        backend = total
+    inductor = min(inductor, backend)
+    triton = min(entry.triton_s or 0.0, inductor)
+    return {
+        "dynamo": total - backend,
+        "aot": backend - inductor,
+        "inductor": inductor - triton,
+        "triton": triton,
+    }
 
 
 def outside_seconds(log: CompileLog) -> float:
     """Work of no compilation that the log has (a compiler tried out, kernels built in advance),
     s."""
     place = _places(log.compilations)
-    return (
-        sum(own for _, compile_id, _, own in _own_times(log.spans) if compile_id not in place) * _S
-    )
+    own_ns = (span.own_ns for span in _own_times(log.spans) if span.compile_id not in place)
+    return sum(own_ns) * _S
 
 
-def _own_times(spans: Sequence[CompileSpan]) -> Iterable[tuple[CompileSpan, str, str, int]]:
-    """Each span with the compilation it belongs to, its stage, and the time that is not of a span
-    in it, ns. Spans of a thread are nested; one that names no compilation or stage goes by the one
-    around it."""
-    open_: dict[int, list[tuple[CompileSpan, str, str, list[int]]]] = defaultdict(list)
-    done: list[tuple[CompileSpan, str, str, int]] = []
+@dataclass
+class _StagedSpan:
+    """A span with the compilation it belongs to and its stage."""
 
-    def close(thread: int, until_ns: int) -> None:
-        stack = open_[thread]
-        while stack and stack[-1][0].end_ns <= until_ns:
-            span, compile_id, stage, inner = stack.pop()
-            own = (
-                0 if span.name in NOT_COMPILING else max(span.end_ns - span.start_ns - inner[0], 0)
-            )
-            done.append((span, compile_id, stage, own))
+    span: CompileSpan
+    compile_id: str
+    stage: str
+    inner_ns: int = 0  # of the spans directly in it
 
+    @property
+    def own_ns(self) -> int:
+        """The time that is not of a span in it."""
+        if self.span.name in NOT_COMPILING:
+            return 0
+        return max(self.span.end_ns - self.span.start_ns - self.inner_ns, 0)
+
+
+def _own_times(spans: Iterable[CompileSpan]) -> list[_StagedSpan]:
+    """The spans in the order in which they end. Spans of a thread are nested; one that names no
+    compilation or stage goes by the one around it."""
+    open_: dict[int, list[_StagedSpan]] = defaultdict(list)
+    ended: list[_StagedSpan] = []
     for span in spans:
-        close(span.thread, span.start_ns)
         stack = open_[span.thread]
-        id_around, stage_around = stack[-1][1:3] if stack else ("", "other")
-        if stack:
-            around, _, _, inner = stack[-1]
-            inner[0] += min(span.end_ns, around.end_ns) - span.start_ns
-        stack.append((span, span.compile_id or id_around, stage_of(span.name) or stage_around, [0]))
-    for thread in list(open_):
-        close(thread, 1 << 62)
-    return done
+        while stack and stack[-1].span.end_ns <= span.start_ns:
+            ended.append(stack.pop())
+        around = stack[-1] if stack else None
+        if around is not None:
+            around.inner_ns += min(span.end_ns, around.span.end_ns) - span.start_ns
+        stack.append(_staged(span, around))
+    for stack in open_.values():
+        ended += reversed(stack)
+    return ended
+
+
+def _staged(span: CompileSpan, around: _StagedSpan | None) -> _StagedSpan:
+    if around is None:
+        return _StagedSpan(span, span.compile_id, stage_of(span.name) or "other")
+    return _StagedSpan(
+        span, span.compile_id or around.compile_id, stage_of(span.name) or around.stage
+    )
 
 
 def _places(compilations: Sequence[Compilation]) -> dict[str, list[int]]:

@@ -16,7 +16,7 @@ from traceanalyzer.analysis.time.steps import WARMUP_RATIO
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_MS, dataclass, ms
 from traceanalyzer.replay.compile.model import Compiled, FirstStepPart, StepsUse
-from traceanalyzer.trace import distinct
+from traceanalyzer.trace import F64, distinct
 from traceanalyzer.trace.compile_log import CompileLog
 
 MAX_CALLS = 4  # calls of the driver that a first step is taken apart by
@@ -29,6 +29,7 @@ NO_STOPWATCH = (
 """An estimate of the step without the profiler does not do: the two steps differ by less than it
 may be wrong."""
 NOT_FASTER = "The eager step is no longer than the compiled one: compilation never pays for itself."
+NO_STEPS = "The trace has no steps."
 WARM = "The recording begins after warm-up: collect torch --first shows what it cost."
 PAYS = "{:.3g} s of compilation over {:.4g} ms saved in each step."
 
@@ -53,39 +54,59 @@ def with_steps(
     """What was measured, with the steps of a trace beside the compile time; `step_ms` is without
     the profiler."""
     use = with_stopwatch(compiled, stopwatch).steps
+    if use.step_ms is None:
+        use = replace(use, step_ms=step_ms)
     steps = timed.steps
-    use = replace(use, step_ms=step_ms if use.step_ms is None else use.step_ms)
     if not steps.found:
-        return replace(
-            compiled, steps=replace(use, basis=f"{use.basis} The trace has no steps.".lstrip())
-        )
-    durations = steps.duration / NS_PER_MS
-    steady = float(durations[steps.steady].mean())
-    durations[0] = (steps.end[0] - begin_of_first(timed)) / NS_PER_MS
-    use = replace(use, recorded_step_ms=steady)
+        return replace(compiled, steps=_noted(use, NO_STEPS))
+    times_ms = steps.duration / NS_PER_MS
+    steady_ms = float(times_ms[steps.steady].mean())
+    times_ms[0] = (steps.end[0] - begin_of_first(timed)) / NS_PER_MS
+    use = replace(use, recorded_step_ms=steady_ms)
+    first_step = _first_step(timed, log)
+    warmup = steps.warmup
+    if not warmup and _warms_up(times_ms, first_step):
+        warmup = 1
+    if not warmup:
+        return replace(compiled, steps=_noted(use, WARM))
+    warmup_ms = times_ms[:warmup]
+    use = replace(
+        use,
+        first_step_ms=float(times_ms[0]),
+        first_step=first_step,
+        warmup_ms=float(warmup_ms.sum()),
+        warmup_excess_ms=float((warmup_ms - steady_ms).sum()),
+        warmup_steps=warmup,
+    )
+    return replace(compiled, steps=use)
+
+
+def _noted(use: StepsUse, note: str) -> StepsUse:
+    return replace(use, basis=f"{use.basis} {note}".lstrip())
+
+
+def _first_step(timed: Timed, log: CompileLog | None) -> list[FirstStepPart]:
+    """What the first step does, and how much of each a steady one has."""
+    steps = timed.steps
     first = union(np.array([begin_of_first(timed)]), steps.end[:1])
-    each = union(steps.start[steps.steady], steps.end[steps.steady])
-    parts = [
+    steady = union(steps.start[steps.steady], steps.end[steps.steady])
+    return [
         FirstStepPart(
             what,
-            ms(intersect(found, first).total),
-            ms(intersect(found, each).total) / steps.steady_count,
+            ms(intersect(time, first).total),
+            ms(intersect(time, steady).total) / steps.steady_count,
         )
-        for what, found in _parts(timed, log, first)
+        for what, time in _parts(timed, log, first)
     ]
-    # A long first step is the program's own if most of what it takes more than a steady one has a
-    # name: the rest may be the recorder's start-up.
-    more = {part.what: part.ms - part.steady_ms for part in parts}
-    long = len(durations) > 1 and durations[0] > WARMUP_RATIO * float(np.median(durations[1:]))
-    warmup = steps.warmup or int(long and more[OTHER] < NAMED_SHARE * sum(more.values()))
-    if not warmup:
-        return replace(compiled, steps=replace(use, basis=f"{use.basis} {WARM}".lstrip()))
-    times = float(durations[:warmup].sum())
-    excess = float((durations[:warmup] - steady).sum())
-    use = replace(use, first_step_ms=float(durations[0]), first_step=parts)
-    return replace(
-        compiled, steps=replace(use, warmup_ms=times, warmup_excess_ms=excess, warmup_steps=warmup)
-    )
+
+
+def _warms_up(times_ms: F64, first_step: list[FirstStepPart]) -> bool:
+    """Whether a long first step is the program's own: most of what it takes more than a steady one
+    has a name. The rest may be the recorder's start-up."""
+    if len(times_ms) < 2 or times_ms[0] <= WARMUP_RATIO * float(np.median(times_ms[1:])):
+        return False
+    more_ms = {part.what: part.ms - part.steady_ms for part in first_step}
+    return more_ms[OTHER] < NAMED_SHARE * sum(more_ms.values())
 
 
 def with_stopwatch(compiled: Compiled, stopwatch: StopwatchTimes) -> Compiled:

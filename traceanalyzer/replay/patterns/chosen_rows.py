@@ -87,15 +87,11 @@ def _follows(run: Sequence[Operator], before: int, begin: int) -> bool:
 def _made(nodes: I64, run: Sequence[Operator], begins: Sequence[int]) -> Iterator[ChosenRows]:
     """The loop with turns from these places on, where each has a network of the same weights'
     shapes and adds what it gives to rows."""
-    if len(begins) < FEWEST_TURNS:
+    turns = [_turn(run, begin) for begin in begins]
+    if len(turns) < FEWEST_TURNS or not all(turns):
         return
-    ends = [_end(run, begin) for begin in begins]
-    if None in ends:
-        return
-    pairs = zip(begins, ends, strict=True)
-    turns = [range(begin, end) for begin, end in pairs if end is not None]
     weights = [_weights(run, turn) for turn in turns]
-    if not weights[0] or any(one != weights[0] for one in weights):
+    if not weights[0] or weights.count(weights[0]) < len(turns):
         return
     around = [[int(nodes[i]) for i in _around(run, turn)] for turn in turns]
     others = [node for turn in around[1:] for node in turn]
@@ -106,10 +102,11 @@ def _weights(run: Sequence[Operator], turn: range) -> list[list[Shape]]:
     return [run[i].shapes[1:] for i in turn if has_weights(run[i])]
 
 
-def _end(run: Sequence[Operator], begin: int) -> int | None:
-    """The place after the operator that adds a turn's rows; None without one."""
+def _turn(run: Sequence[Operator], begin: int) -> range:
+    """The places of a turn, up to the operator that adds its rows; empty without one."""
     places = range(begin, min(begin + LONGEST_TURN_OPERATORS, len(run)))
-    return next((i + 1 for i in places if run[i].named(ADDS_ROWS)), None)
+    last = next((i for i in places if run[i].named(ADDS_ROWS)), None)
+    return range(0) if last is None else range(begin, last + 1)
 
 
 def _around(run: Sequence[Operator], turn: range) -> Iterator[int]:

@@ -155,18 +155,27 @@ def _parts(operator: Operator) -> int:
 def _batches(tape: Tape, least_dimensions: int) -> Iterator[list[int]]:
     """For each batch of a step that is taken apart, when the host takes its items, ns."""
     for forward in tape.memo(_of_steps):
-        for batch, count in sorted(Counter(forward.shapes[forward.apart].tolist()).items()):
-            shape = _shape(forward, batch)
-            takes = np.flatnonzero(forward.takes).tolist()
-            items = [i for i in takes if forward.operator[i].first == shape[1:]]
-            if len(shape) > 1 and len(items) == shape[0] * count >= FEWEST_ITEMS * count:
-                yield forward.start[items].tolist()
-        # Batches whose items are picked by their numbers.
-        for batch in distinct(forward.shapes[forward.picks]).tolist():
-            shape = _shape(forward, batch)
-            picked = np.flatnonzero(forward.picks & (forward.shapes == batch))
-            if len(shape) >= least_dimensions and shape[0] >= FEWEST_ITEMS:
-                yield forward.start[picked[_next_ones(forward, picked, shape[0])]].tolist()
+        yield from _taken_apart(forward)
+        yield from _picked_by_number(forward, least_dimensions)
+
+
+def _taken_apart(forward: _Forward) -> Iterator[list[int]]:
+    """Batches that one operator splits into their items."""
+    takes = np.flatnonzero(forward.takes).tolist()
+    for batch, count in sorted(Counter(forward.shapes[forward.apart].tolist()).items()):
+        shape = _shape(forward, batch)
+        items = [i for i in takes if forward.operator[i].first == shape[1:]]
+        if len(shape) > 1 and len(items) == shape[0] * count >= FEWEST_ITEMS * count:
+            yield forward.start[items].tolist()
+
+
+def _picked_by_number(forward: _Forward, least_dimensions: int) -> Iterator[list[int]]:
+    """Batches whose items are picked one by one."""
+    for batch in distinct(forward.shapes[forward.picks]).tolist():
+        shape = _shape(forward, batch)
+        picked = np.flatnonzero(forward.picks & (forward.shapes == batch))
+        if len(shape) >= least_dimensions and shape[0] >= FEWEST_ITEMS:
+            yield forward.start[picked[_next_ones(forward, picked, shape[0])]].tolist()
 
 
 def _shape(forward: _Forward, batch: int) -> tuple[int, ...]:

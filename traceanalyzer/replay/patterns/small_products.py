@@ -100,19 +100,34 @@ def _described(rated: Rated, order: I64, run: I64) -> Iterator[_Run]:
     products = operators(rated.linked).of_rows(rated.roofline.row[order[first]])
     nodes = np.split(rated.joined.launch_node[order], first[1:])
     for product, name, launched in zip(products, number.tolist(), nodes, strict=True):
-        base = 1 if product.named(ADDED_TO) else 0
-        linear = product.named(LINEAR)
-        data = _shape(product, base)
-        weights = _shape(product, base + 1)
-        if product.named(PRODUCT) and data and len(weights) in {1, 2, len(data)}:
-            columns = 1 if len(weights) == 1 else weights[0 if linear else -1]
-            size = math.prod(data[:-1]) * columns
-            taken = (
-                [data]
-                if linear or (base and len(product.shapes[0]) < len(data))
-                else product.shapes[: base + 2]
-            )
-            yield _Run(name, launched, size, list(map(math.prod, taken)).count(size))
+        size = _size_of_result(product)
+        if size is not None:
+            operands = [math.prod(shape) for shape in _operands(product)]
+            yield _Run(name, launched, size, operands.count(size))
+
+
+def _place_of_data(product: Operator) -> int:
+    return 1 if product.named(ADDED_TO) else 0
+
+
+def _size_of_result(product: Operator) -> int | None:
+    """How many elements a product gives; None where its shapes do not say so."""
+    place = _place_of_data(product)
+    data = _shape(product, place)
+    weights = _shape(product, place + 1)
+    if not product.named(PRODUCT) or not data or len(weights) not in {1, 2, len(data)}:
+        return None
+    if len(weights) == 1:
+        return math.prod(data[:-1])
+    return math.prod(data[:-1]) * weights[0 if product.named(LINEAR) else -1]
+
+
+def _operands(product: Operator) -> Sequence[Shape]:
+    """The operands that may be results of products: no weights, and no bias."""
+    place = _place_of_data(product)
+    data = product.shapes[place]
+    adds_bias = place > 0 and len(product.shapes[0]) < len(data)
+    return [data] if product.named(LINEAR) or adds_bias else product.shapes[: place + 2]
 
 
 def _independent(rated: Rated, order: I64, run: I64) -> list[int]:

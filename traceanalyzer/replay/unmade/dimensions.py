@@ -115,17 +115,25 @@ def forward_nodes(rated: Rated) -> I64:
 def _roots(found: list[Operator], parameters: Parameters) -> Iterator[Root]:
     """What operators with weights say, in their order."""
     for operator in found:
-        typed = [t for t in operator.typed if isinstance(t, Tensor)]
-        if EMBEDDING.match(operator.name) and len(typed) > 1:
-            yield from _of_indices(typed[1])
-        elif CONVOLUTION.match(operator.name) and typed and not parameters.has(typed[0]):
-            yield from _of_images(typed[0].shape)
-        elif RECURRENT.match(operator.name) and typed and len(typed[0].shape) == SEQUENCE:
-            yield _of_sequence(typed[0].shape, operator.values)
-        elif (LINEAR.match(operator.name) or MATMUL.match(operator.name)) and typed:
-            first = 1 if ADDED.match(operator.name) and len(typed) > 1 else 0
-            data = typed[first]
-            yield from _of_features(data, typed[-1], parameters)
+        tensors = [t for t in operator.typed if isinstance(t, Tensor)]
+        if tensors:
+            yield from _roots_of(operator, tensors, parameters)
+
+
+def _roots_of(operator: Operator, tensors: list[Tensor], parameters: Parameters) -> Iterator[Root]:
+    """What an operator that takes these tensors says; nothing where it has no weights."""
+    name = operator.name
+    first = tensors[0]
+    if EMBEDDING.match(name) and len(tensors) > 1:
+        yield from _of_indices(tensors[1])
+    elif CONVOLUTION.match(name) and not parameters.has(first):
+        yield from _of_images(first.shape)
+    elif RECURRENT.match(name) and len(first.shape) == SEQUENCE:
+        yield _of_sequence(first.shape, operator.values)
+    elif ADDED.match(name) and len(tensors) > 1:
+        yield from _of_features(tensors[1], tensors[-1], parameters)
+    elif LINEAR.match(name) or MATMUL.match(name):
+        yield from _of_features(first, tensors[-1], parameters)
 
 
 def _of_indices(indices: Tensor) -> Iterator[Root]:

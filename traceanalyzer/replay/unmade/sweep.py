@@ -25,20 +25,20 @@ def questions_of(
 ) -> list[Question]:
     """A question for each combination of these, with commas between several values of one. Raises
     ValueError for what makes no sense, or for too many."""
-    axes = [_values(one) for one in (batch, length, precision, gpu, ranks)]
+    axes = [_values(values) for values in (batch, length, precision, gpu, ranks)]
     combinations = list(product(*axes))
     if len(combinations) > MOST_SETTINGS:
         raise ValueError(f"{len(combinations)} settings are more than {MOST_SETTINGS}")
     return [
         question_of(
-            batch=one[0],
-            length=one[1],
-            precision=one[2],
-            gpu=one[3],
-            ranks=None if one[4] is None else _whole(one[4]),
+            batch=values[0],
+            length=values[1],
+            precision=values[2],
+            gpu=values[3],
+            ranks=None if values[4] is None else _whole(values[4]),
             batch_now=batch_now,
         )
-        for one in combinations
+        for values in combinations
     ]
 
 

@@ -11,25 +11,27 @@ def gpu_named(name: str, table: HardwareTable) -> Hardware:
     """The GPU of the table that a name means: its own, one that recordings have, or the beginning
     of one (`H200`; of several the first, which is the largest of its kind). Raises
     QuestionError."""
-    wanted = name.strip().casefold()
-    for gpu in table.gpus:
-        if gpu.name.casefold() == wanted:
-            return gpu
-        if any(pattern.fullmatch(name.strip()) for pattern in gpu.match):
-            return gpu
+    recorded = name.strip()
+    wanted = recorded.casefold()
     words = wanted.split()
     for gpu in table.gpus:
-        known = gpu.name.casefold().split()
-        if words and words == [one for one in known if one in words] and words[0] in known:
+        if gpu.name.casefold() == wanted or any(p.fullmatch(recorded) for p in gpu.match):
             return gpu
-    names = [gpu.name for gpu in table.gpus]
-    beginning = wanted[:2]
-    near = [one for one in names if beginning and beginning in one.casefold()]
-    listed = ", ".join((near or names)[:SHOWN])
+    for gpu in table.gpus:
+        if words and words == [word for word in gpu.name.casefold().split() if word in words]:
+            return gpu
     raise QuestionError(
-        f"--gpu {name}: no such GPU in the table; there are {listed}, ... "
+        f"--gpu {name}: no such GPU in the table; there are {_near(wanted, table)}, ... "
         "(--hardware adds your own)"
     )
+
+
+def _near(wanted: str, table: HardwareTable) -> str:
+    """Names of GPUs that have the first letters in common with what was wanted, else any."""
+    names = [gpu.name for gpu in table.gpus]
+    beginning = wanted[:2]
+    near = [name for name in names if beginning and beginning in name.casefold()]
+    return ", ".join((near or names)[:SHOWN])
 
 
 def memory_bytes(gpu: Hardware) -> float | None:

@@ -178,23 +178,23 @@ def updated_on_host(tape: Tape) -> Updated:
 def updated_on_device(tape: Tape) -> Tape | None:
     """The GPU updates them: a pass over the data instead of each copy, one launch for every few
     dozen, and no wait or work of the host; None where the host updates nothing so."""
-    found = tape.memo(updated_on_host)
-    if not found.copies.any():
+    updated = tape.memo(updated_on_host)
+    if not updated.copies.any():
         return None
     moved = _passes_ns(tape, UPDATE_PASSES)
-    kept = found.copies & (np.cumsum(found.copies) % TENSORS_A_LAUNCH == 1)
+    kept = updated.copies & (np.cumsum(updated.copies) % TENSORS_A_LAUNCH == 1)
     least = np.where(kept, np.maximum(moved, LEAST_COPY_NS), moved)
     updating = np.minimum(least, tape.duration)
-    left = tape.retimed(np.where(found.copies, updating, tape.duration))
-    rest = 1.0 - tape.share_within(union(found.start, found.end))
+    left = tape.retimed(np.where(updated.copies, updating, tape.duration))
+    rest = 1.0 - tape.share_within(union(updated.start, updated.end))
     dispatch = np.rint(tape.dispatch * rest).astype(np.int64)
     dispatch[tape.events_of(kept)] = int(tape.usual_dispatch_ns(tape.compute))
     work = np.rint(tape.work * rest).astype(np.int64)
     left = replace(
         left,
-        gap=np.where(found.copies & ~kept, 0, left.gap),
+        gap=np.where(updated.copies & ~kept, 0, left.gap),
         work=work,
-        waits=left.waits & ~waiting_for(tape, found.copies),
+        waits=left.waits & ~waiting_for(tape, updated.copies),
         tail=_tail_as_between_steps(tape, dispatch, work),
     )
     return left.with_dispatch(dispatch)

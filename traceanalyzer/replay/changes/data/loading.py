@@ -4,7 +4,7 @@ not allocated."""
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -341,22 +341,31 @@ def _first_use(outermost: Outermost, place: int, uses: int, *, turned: bool) -> 
     """Whether the first of so many operators that calculate takes what the one at this place moves
     (`turned`: with its dimensions in another order, too) as something that stays, and whether as a
     parameter of a layer."""
-    order: Callable[[Shape], object] = tuple
     following = outermost.follow(place, FARTHEST_OPERATORS)
     mover = next(following)
     moved = _without_ones(mover.first_tensor) if mover.named(MOVES) else ()
+    if not moved:
+        return False, False
     passes = (TURNS, *GIVES_THE_SAME) if turned else GIVES_THE_SAME
-    for operator in following if moved else ():
+    order: Callable[[Shape], object] = tuple
+    for operator in _until_used(following, uses):
         sizes = [order(_without_ones(shape)) for shape in operator.shapes]
-        taken = sizes.index(order(moved)) if order(moved) in sizes else -1
-        if taken > 0 or (taken == 0 and not operator.named(*passes)):
-            return _stays(operator, taken), taken > 0 and operator.named(PARAMETERS)
-        order = sorted if taken == 0 and operator.named(TURNS) else order
+        operand = sizes.index(order(moved)) if order(moved) in sizes else None
+        if operand == 0 and operator.named(*passes):
+            order = sorted if operator.named(TURNS) else order
+        elif operand is not None:
+            return _stays(operator, operand), operand > 0 and operator.named(PARAMETERS)
+    return False, False
+
+
+def _until_used(following: Iterable[Operator], uses: int) -> Iterator[Operator]:
+    """The operators up to the last of so many that calculate."""
+    for operator in following:
+        yield operator
         if not operator.named(MOVES):
             uses -= 1
         if not uses:
-            break
-    return False, False
+            return
 
 
 def _looked_up_in_part(outermost: Outermost, place: int) -> bool:

@@ -176,25 +176,25 @@ class Members(NamedTuple):
 def ensembles_joined(tape: Tape) -> Tape | None:
     """Each ensemble is one network with batched products, forward and backward; None without
     any."""
-    found = members(tape)
-    if found is None:
+    ensembles = members(tape)
+    if ensembles is None:
         return None
     of_outer = (
         np.append(some, False)[tape.source.linked.tree.outer_operator]
-        for some in (found.first, found.others)
+        for some in (ensembles.first, ensembles.others)
     )
     kept, gone = (tape.of_launches(inside) | tape.backward_of(inside) for inside in of_outer)
     if not mostly_small(tape, gone):
         return None
     gone |= after_each(gone) & launched_within(tape, JOINING)
-    left = joined(tape, kept & ~gone, gone, found.number, first_is_usual=True)
+    left = joined(tape, kept & ~gone, gone, ensembles.number, first_is_usual=True)
     first = tape.events_of(kept & ~gone)
-    usual = np.where(first, _usual_of_first(tape, first, gone, found.number), 1.0)
+    usual = np.where(first, _usual_of_first(tape, first, gone, ensembles.number), 1.0)
     # The optimizer goes through the weights of one member instead of all, as far as these are the
     # model's.
     matrix = tape.source.linked.is_matrix[tape.row]
     of_members = float((matrix & (kept | gone)).sum() / max(matrix.sum(), 1))
-    rest = usual * _left_of_optimizer(left, of_members * (1.0 - 1.0 / found.number))
+    rest = usual * _left_of_optimizer(left, of_members * (1.0 - 1.0 / ensembles.number))
     return replace(left, work=np.rint(left.work * rest).astype(np.int64)).with_dispatch(
         left.dispatch * rest
     )
