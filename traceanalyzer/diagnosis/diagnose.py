@@ -128,15 +128,17 @@ def allocate_headroom(m: Measurements, rules: Sequence[Rule] = RULES) -> Settled
     result: Settled = []
     for rule in rules:
         for draft in rule(m, free):
-            if draft.claim_ms is not None and draft.claim_ms <= 0:
+            claim_ms = draft.claim_ms
+            if claim_ms is not None and claim_ms <= 0:
                 continue
             if draft.rows is not None:
                 free = free & ~draft.rows
-            headroom = (
-                None if draft.claim_ms is None else min(draft.claim_ms, left.get(draft.part, 0.0))
-            )
-            left[draft.part] = left.get(draft.part, 0.0) - (headroom or 0.0)
-            result.append((draft, headroom))
+            headroom_ms = None
+            if claim_ms is not None:
+                left_ms = left.get(draft.part, 0.0)
+                headroom_ms = min(claim_ms, left_ms)
+                left[draft.part] = left_ms - headroom_ms
+            result.append((draft, headroom_ms))
     return result
 
 

@@ -159,13 +159,10 @@ def _of_work(
     recorded: dict[tuple[Kind, str, str | None], float] = {}
     totals = dict.fromkeys(KINDS, 0.0)
     for part in parts:
-        if part.part not in KIND_OF_PART:
-            continue
-        kind = KIND_OF_PART[part.part]
-        place = part.kernel if kind != "compute" else part.op or part.kernel
-        key = (kind, part.cls, place)
-        recorded[key] = recorded.get(key, 0.0) + part.ms
-        totals[kind] += part.ms
+        if part.part in KIND_OF_PART:
+            key = _work_key(part)
+            recorded[key] = recorded.get(key, 0.0) + part.ms
+            totals[key[0]] += part.ms
     now = totals if without is None else _work_without(without)
     entries = []
     for (kind, cls, place), recorded_ms in recorded.items():
@@ -174,6 +171,13 @@ def _of_work(
     unseen = [kind for kind in KIND_OF_PART.values() if not totals[kind] and now[kind]]
     entries += [_Spent(kind, kind, None, None, now[kind], 0.0, basis) for kind in unseen]
     return _longest(entries)
+
+
+def _work_key(part: StepPart) -> tuple[Kind, str, str | None]:
+    """Kind, class and place of device work."""
+    kind = KIND_OF_PART[part.part]
+    place = part.op or part.kernel if kind == "compute" else part.kernel
+    return kind, part.cls, place
 
 
 def _work_without(without: StepWithoutProfiler) -> dict[Kind, float]:

@@ -71,28 +71,31 @@ def _where(found: Loading) -> list[str]:
     ]
 
 
-def evidence(m: Measurements, found: Loading) -> Iterator[Evidence]:
+def evidence(m: Measurements, loading: Loading) -> Iterator[Evidence]:
     """What the recording shows of the loader."""
-    if found.workers is not None:
+    if loading.workers is not None:
         yield Evidence(
             "loaded by",
-            "worker processes" if found.workers else "the launching thread",
+            "worker processes" if loading.workers else "the launching thread",
             "",
             "DataLoader",
         )
-    if found.workers and found.waiting_steps < found.steps:
+    if loading.workers and loading.waiting_steps < loading.steps:
         yield Evidence(
-            "steps that wait for input", found.waiting_steps, "", f"of {found.steps} steady steps"
+            "steps that wait for input",
+            loading.waiting_steps,
+            "",
+            f"of {loading.steps} steady steps",
         )
-    for stage, share in found.stages:
+    for stage, share in loading.stages:
         if share >= LARGE_STAGE:
             yield Evidence(
                 f"loading time in {stage}", share, "share", "of the loading, by names of functions"
             )
-    if found.os_share is not None:
+    if loading.os_share is not None:
         yield Evidence(
             "loading time in calls that read",
-            found.os_share,
+            loading.os_share,
             "share",
             "of the loading, calls to the OS",
         )

@@ -51,21 +51,22 @@ def measured(
 
 def _measured(run: Run, selection: Selection, knowledge: Knowledge | None) -> MeasuredRanks:
     chosen = _of_rank(run, selection.rank)
-    traces = [
-        only_device(t, selection.device) if i in chosen else t for i, t in enumerate(run.traces)
-    ]
+    traces = list(run.traces)
+    for i in chosen:
+        traces[i] = only_device(traces[i], selection.device)
     every = measure_ranks(traces, knowledge, selection.step)
     each = [every[i] for i in chosen]
-    refuse_several_runs([one.trace for one in each])
-    unread = [failure.rank for failure in run.failures if failure.rank is not None]
-    digests = [one.timed.memo(digest_of) for one in each]
+    measured_traces = [m.trace for m in each]
+    refuse_several_runs(measured_traces)
+    digests = [m.timed.memo(digest_of) for m in each]
     if not why_not_one_run([digest.claim for digest in digests]):
-        refuse_other_jobs([one.trace for one in each], digests)
+        refuse_other_jobs(measured_traces, digests)
     matches = match_collectives(digests) if len(each) == len(every) and each[0].peers else None
     if matches is not None:
-        refuse_apart([one.trace for one in each], matches.clocks)
+        refuse_apart(measured_traces, matches.clocks)
+    unread = [failure.rank for failure in run.failures if failure.rank is not None]
     ranks = compare_ranks(digests, unread, matches)
-    return MeasuredRanks(run, [replace(one, ranks=ranks, matches=matches) for one in each], ranks)
+    return MeasuredRanks(run, [replace(m, ranks=ranks, matches=matches) for m in each], ranks)
 
 
 def _steps_ms(trace: Trace, knowledge: Knowledge | None) -> list[float]:

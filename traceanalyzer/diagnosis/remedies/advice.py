@@ -64,11 +64,11 @@ def predictions_of(
         *(one.offer.scenario for one in advised),
         *(faster(name, factor) for name, factor in speedups),
     ]
-    found = m.replay.what_if([*more, *(buckets_of(size) for size in bucket_mb)])
+    answer = m.replay.what_if([*more, *(buckets_of(size) for size in bucket_mb)])
     small = _too_little(m.replay, m.memo(_offers)) if m.replay.faithful else ""
-    scenarios = [replace(one, mfu=_mfu(m, one)) for one in found.scenarios]
-    notes = [note for note in (why, *found.notes, small) if note]
-    return replace(found, scenarios=scenarios, notes=notes)
+    scenarios = [replace(one, mfu=_mfu(m, one)) for one in answer.scenarios]
+    notes = [note for note in (why, *answer.notes, small) if note]
+    return replace(answer, scenarios=scenarios, notes=notes)
 
 
 def _mfu(m: Measurements, scenario: Prediction) -> float | None:

@@ -475,6 +475,18 @@ def _more_launches(work: _Work, slow: int) -> float:
     return more if more > SAME_WORK * usual else 0.0
 
 
+def _times_longer(late: Sequence[Tape], others: Sequence[Tape]) -> float:
+    """How many times longer the same kernels take on GPUs that do not pause, at the median: what
+    their clocks do. Infinite without a kernel that both run."""
+    late_times = _times_of_kernels(late)
+    other_times = _times_of_kernels(others)
+    ratios = [
+        float(np.median(late_times[kernel]) / np.median(other_times[kernel]))
+        for kernel in late_times.keys() & other_times.keys()
+    ]
+    return float(np.median(ratios)) if ratios else math.inf
+
+
 def without_ranks(
     tapes: Sequence[Tape], late: Sequence[int], slower: float | None = None
 ) -> Scenario:
@@ -483,16 +495,9 @@ def without_ranks(
     `slower`: as those of the late ranks, unless their GPUs are slow themselves."""
     ranks = {_rank(tapes[i]) for i in late}
     if slower is None:
-        # How many times longer the same kernels take on GPUs that do not pause, at the median: what
-        # their clocks do.
-        late_times = _times_of_kernels([tapes[i] for i in late])
-        other_times = _times_of_kernels([tape for i, tape in enumerate(tapes) if i not in late])
-        ratios = [
-            float(np.median(late_times[one]) / np.median(other_times[one]))
-            for one in late_times.keys() & other_times.keys()
-        ]
-        slower = float(np.median(ratios)) if ratios else math.inf
-        slower = slower if slower > EQUAL_GPUS else 1.0
+        others = [tape for i, tape in enumerate(tapes) if i not in late]
+        ratio = _times_longer([tapes[i] for i in late], others)
+        slower = ratio if ratio > EQUAL_GPUS else 1.0
 
     def change(tape: Tape) -> Tape:
         return without_work(tape) if _rank(tape) in ranks else tape

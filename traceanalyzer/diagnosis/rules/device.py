@@ -103,23 +103,23 @@ def optimizer_passes(m: Measurements, free: Bool) -> Iterator[Draft]:
 def memory_chains(m: Measurements, free: Bool) -> Iterator[Draft]:
     """Runs of memory-bound kernels one after the other, which one kernel could do in a single
     pass."""
-    found = passes.chains(m.rated, free)
-    if found is None:
+    chains = passes.chains(m.rated, free)
+    if chains is None:
         return
-    total = found.kernels.total_ms
-    rows = found.kernels.rows
+    total = chains.kernels.total_ms
+    rows = chains.kernels.rows
     evidence = [
         share(m, total, "runs of memory-bound kernels"),
         Evidence(
-            f"runs {m.timed.steps.per}", found.runs_per_step, "", f"of at least {passes.MIN_CHAIN}"
+            f"runs {m.timed.steps.per}", chains.runs_per_step, "", f"of at least {passes.MIN_CHAIN}"
         ),
-        Evidence("kernels per run", found.kernels_per_run, "", "mean"),
+        Evidence("kernels per run", chains.kernels_per_run, "", "mean"),
     ]
-    if found.bytes_saved is not None:
+    if chains.bytes_saved is not None:
         where = f"{m.timed.steps.per}, each run moving as much as its kernel with the most"
-        evidence.append(Evidence("traffic saved", found.bytes_saved, "bytes", where))
-    evidence += times(found.kernels.top)
-    claim = total - found.longest_ms
+        evidence.append(Evidence("traffic saved", chains.bytes_saved, "bytes", where))
+    evidence += times(chains.kernels.top)
+    claim = total - chains.longest_ms
     basis = (
         "each run taking as long as its longest kernel; kernels that work on different data "
         "save less"

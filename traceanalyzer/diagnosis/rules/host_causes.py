@@ -148,21 +148,23 @@ def _longest(m: Measurements, detail: IdleDetail) -> list[Evidence]:
 def new_shapes(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """cuDNN's operators get inputs of other shapes from step to step, and the GPU idles while the
     host is in them."""
-    found = find_new_shapes(m.causes, PREPARED)
-    if found is None or m.step.idle is None or m.idle is None or m.idle.host <= 0:
+    changing = find_new_shapes(m.causes, PREPARED)
+    if changing is None or m.step.idle is None or m.idle is None or m.idle.host <= 0:
         return
-    idle_ms = found.idle_ms * m.step.idle.host / m.idle.host
+    idle_ms = changing.idle_ms * m.step.idle.host / m.idle.host
     setting = next((c.value for c in m.trace.conditions if c.name == CUDNN_BENCHMARK), "not known")
     evidence = [
-        Evidence("operators whose shapes change", ", ".join(found.operators), "", "steady state"),
-        Evidence("idle during CPU work in them", found.idle_ms, "ms", "per recorded step"),
+        Evidence(
+            "operators whose shapes change", ", ".join(changing.operators), "", "steady state"
+        ),
+        Evidence("idle during CPU work in them", changing.idle_ms, "ms", "per recorded step"),
         Evidence(
             "steps with other shapes than the one before",
-            found.changed,
+            changing.changed,
             "",
-            f"of {found.steps} steady steps",
+            f"of {changing.steps} steady steps",
         ),
-        Evidence("shapes", found.shapes, "", "in the steady steps"),
+        Evidence("shapes", changing.shapes, "", "in the steady steps"),
         Evidence(CUDNN_BENCHMARK, setting, "", "conditions of the recording"),
     ]
     keep = Proposal(said("new-shapes"), PREPARED_BEFORE.basis, name="fixed_shapes")

@@ -30,19 +30,19 @@ TOPK = Scenario(
 
 def written_out_attention(m: Measurements, free: Bool) -> Iterator[Draft]:
     """Softmax and its neighbours between two batched products, forward or backward."""
-    found = find_attention(m.rated, free)
-    if found is None:
+    attention = find_attention(m.rated, free)
+    if attention is None:
         return
-    total = found.passes.total_ms
-    rows = found.passes.rows
+    total = attention.passes.total_ms
+    rows = attention.passes.rows
     evidence = [
         share(m, total, "passes over the scores between the two products of attention"),
-        Evidence("attentions", found.attentions, "", "forward and backward each"),
+        Evidence("attentions", attention.attentions, "", "forward and backward each"),
     ]
-    if found.bytes_saved is not None:
+    if attention.bytes_saved is not None:
         where = f"scores read and written by these passes, {m.timed.steps.per}"
-        evidence.append(Evidence("traffic saved", found.bytes_saved, "bytes", where))
-    evidence += times(found.passes.top)
+        evidence.append(Evidence("traffic saved", attention.bytes_saved, "bytes", where))
+    evidence += times(attention.passes.top)
     basis = (
         "without the passes between the products; the products' own traffic with the scores "
         "goes too"

@@ -133,18 +133,18 @@ def device_copies(m: Measurements, _free: Bool) -> Iterator[Draft]:
 def many_small_copies(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """The step sends many small tensors to the GPU one by one. What they cost is idle time that
     other findings have, so no headroom is claimed."""
-    found = small_copies(m.timed)
-    if found is None or m.mean_step_ms <= 0:
+    copies = small_copies(m.timed)
+    if copies is None or m.mean_step_ms <= 0:
         return
-    host = found.host_ms / m.mean_step_ms
+    host = copies.host_ms / m.mean_step_ms
     unit = m.timed.steps.unit
     evidence = [
         Evidence("CPU time in small copies", host, "share", f"of the recorded {unit}"),
         Evidence(
-            "small copies to the GPU", found.a_step, "", f"{m.timed.steps.per}, up to 64 kB", MANY
+            "small copies to the GPU", copies.a_step, "", f"{m.timed.steps.per}, up to 64 kB", MANY
         ),
-        Evidence("median size", found.median_bytes, "bytes", found.operator or "API calls"),
-        Evidence("their time on the GPU", found.device_ms, "ms", m.timed.steps.per),
+        Evidence("median size", copies.median_bytes, "bytes", copies.operator or "API calls"),
+        Evidence("their time on the GPU", copies.device_ms, "ms", m.timed.steps.per),
     ]
     yield finding(
         "small-copies",

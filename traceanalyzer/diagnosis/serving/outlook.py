@@ -264,36 +264,31 @@ def _in_flags(m: Measurements, advice: Recommendation) -> Recommendation:
 
 def _switches(m: Measurements, drafts: Sequence[Draft]) -> Iterator[Recommendation]:
     """Each against the finding of its class, or another one on the host."""
+    on_host = [draft for draft in drafts if draft.cls in HOST_CLASSES]
+    if not on_host:
+        return
     cut = m.timed.memo(find_iterations)
     engine = cut.framework if cut else None
-    gains = m.memo(outlook).gains
     for change in CHANGES:
-        switch = switches()[change]
-        own_gains = [gain for gain in gains if gain.change == change]
-        found = sorted(
-            (d for d in drafts if d.cls in HOST_CLASSES), key=lambda d: d.cls != switch.cls
-        )
-        if not own_gains or not found:
+        gains = [gain for gain in m.memo(outlook).gains if gain.change == change]
+        if not gains:
             continue
-        step = m.step.step_ms * own_gains[0].mean_share
-        share = own_gains[0].mean_share
-        text = "; ".join(map(_gained, own_gains))
-        low = step * (1 - SCENARIO_SPREAD)
-        high = step * (1 + SCENARIO_SPREAD)
-        if (
-            change == "cuda_graphs" and own_gains[0].phase != "decode"
-        ):  # decodes replay graphs already
+        switch = switches()[change]
+        finding = min(on_host, key=lambda draft: draft.cls != switch.cls)
+        if change == "cuda_graphs" and gains[0].phase != "decode":  # decodes replay graphs already
             switch = switches()["piecewise_graphs"]
+        share = gains[0].mean_share
+        step_ms = m.step.step_ms * share
         yield Recommendation(
-            found[0].id,
-            found[0].cls,
-            f"{switch.said(engine)}: {text}.",
-            step,
+            finding.id,
+            finding.cls,
+            f"{switch.said(engine)}: {'; '.join(map(_gained, gains))}.",
+            step_ms,
             1 / share,
             "replayed without the profiler: all recorded iterations",
             switch.remedy,
-            low,
-            high,
+            step_ms * (1 - SCENARIO_SPREAD),
+            step_ms * (1 + SCENARIO_SPREAD),
         )
 
 
@@ -330,22 +325,22 @@ def guessed(m: Measurements, count: int, acceptance: float) -> Guesses | str:
         each = (row.generation_tokens or 0) / row.requests if row.requests else 0.0
         if each > 1 and _time(row):
             verifying[each - 1].append(row)
-    found = _recorded(m, verifying, count) if verifying else _predicted(m, count)
-    if isinstance(found, str):
-        return found
+    verified = _recorded(m, verifying, count) if verifying else _predicted(m, count)
+    if isinstance(verified, str):
+        return verified
     tokens = sum(acceptance**i for i in range(count + 1))
-    now = found.now_ms
+    now = verified.now_ms
     return Guesses(
         count,
         acceptance,
-        found.source,
-        found.requests,
+        verified.source,
+        verified.requests,
         tokens,
-        found.ms,
-        found.low_ms,
-        found.high_ms,
-        found.requests * tokens / found.ms * MS_PER_S,
-        now and tokens * now / found.ms,
+        verified.ms,
+        verified.low_ms,
+        verified.high_ms,
+        verified.requests * tokens / verified.ms * MS_PER_S,
+        now and tokens * now / verified.ms,
     )
 
 
