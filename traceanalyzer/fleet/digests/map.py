@@ -1,7 +1,7 @@
 """The map: digests of all recordings that have none yet, by processes of this machine or those of a
 cluster."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -36,14 +36,8 @@ def make_all(
     many. Raises TraceAnalyzerError."""
     arrow()
     by_stem = stems_in(folder)
-    by_place: dict[RecordingPlace, Made | None] = {}
-    for place in places:
-        stem = digest_name(place.url, place.stamp)
-        names = by_stem.get(stem, ())
-        is_complete = any(name.endswith(f"-0{SUFFIX}") for name in names)
-        is_known = is_complete or refusal_name(stem) in names
-        by_place[place] = Made(place.url, tuple(sorted(names)), found=True) if is_known else None
-    todo = [place for place, one in by_place.items() if one is None]
+    by_place = {place: _made_before(place, by_stem) for place in places}
+    todo = [place for place, made in by_place.items() if made is None]
 
     def report(more: int) -> None:
         if done is not None:
@@ -52,7 +46,17 @@ def make_all(
     outcomes = (via or _by_processes)(todo, folder, report) if todo else []
     by_place.update(zip(todo, outcomes, strict=True))
     _remove_older(folder, dict(zip(todo, outcomes, strict=True)), by_stem)
-    return [one for one in by_place.values() if one is not None]
+    return [made for made in by_place.values() if made is not None]
+
+
+def _made_before(place: RecordingPlace, by_stem: Mapping[str, Iterable[str]]) -> Made | None:
+    """The digests in the folder that are of this recording; None where they are not all there."""
+    stem = digest_name(place.url, place.stamp)
+    names = by_stem.get(stem, ())
+    is_complete = any(name.endswith(f"-0{SUFFIX}") for name in names)
+    if not is_complete and refusal_name(stem) not in names:
+        return None
+    return Made(place.url, tuple(sorted(names)), found=True)
 
 
 def stems_in(folder: str) -> dict[str, list[str]]:

@@ -310,20 +310,21 @@ def _causes(flight: Flight, blame: Blame) -> list[Blame]:
 
 def _stopped_in_flight(flight: Flight, waits: Sequence[Wait], known: set[int]) -> Iterable[Blame]:
     """CPUs that stopped with operations in flight on which peers of the same program went on."""
+    least = 1 if known else 2  # peers that have to say it
     for wait in waits:
         few = min(COMPARED, max(1.0, MOST_SHARE * len(wait.waiting)))
         if wait.op.peer >= 0 or len(wait.absent) > few:  # a collective that few have not issued
             continue
+        peers = set(wait.waiting) - known
         for rank in set(wait.absent) - known:
             pending = flight.dumps[rank].pending
-            peers = set(wait.waiting) - known
-            same = (
-                peer
-                for peer in peers
-                if all(_stands_at(flight, flight.dumps[peer], *one) for one in pending)
-            )
-            if pending and len(list(islice(same, 2))) > (not known):  # alone, two have to say it
+            same = (peer for peer in peers if _stands_at_all(flight, flight.dumps[peer], pending))
+            if pending and len(list(islice(same, least))) == least:
                 yield Blame(rank, "cpu_stopped", wait, not known)
+
+
+def _stands_at_all(flight: Flight, peer: RankDump, pending: Iterable[tuple[int, Op]]) -> bool:
+    return all(_stands_at(flight, peer, index, op) for index, op in pending)
 
 
 def _stands_at(flight: Flight, peer: RankDump, index: int, op: Op) -> bool:
@@ -352,15 +353,15 @@ def unexplained_waits(waits: Sequence[Wait], found: Iterable[Blame]) -> list[Wai
     reached = set(culprits)
     left = list(waits)
     while True:
-        led = [
-            not reached.isdisjoint((*w.blockers, *culprits.intersection(w.waiting))) for w in left
-        ]
-        if not any(led):
+        explained: list[Wait] = []
+        unexplained: list[Wait] = []
+        for wait in left:
+            is_open = reached.isdisjoint(wait.blockers) and culprits.isdisjoint(wait.waiting)
+            (unexplained if is_open else explained).append(wait)
+        if not explained:
             return left
-        reached.update(
-            rank for wait, leads in zip(left, led, strict=True) if leads for rank in wait.waiting
-        )
-        left = [wait for wait, leads in zip(left, led, strict=True) if not leads]
+        reached.update(*(wait.waiting for wait in explained))
+        left = unexplained
 
 
 def odd_ones(flight: Flight, waits: Sequence[Wait], wait: Wait) -> tuple[int, ...] | None:
@@ -412,18 +413,17 @@ def _of_late_gpus(flight: Flight, standing: Sequence[Wait]) -> list[Blame]:
     """The few GPUs that have not begun an operation to which all CPUs have come, and that others
     have begun."""
     for wait in standing:
-        pending = (
-            (rank, op)
-            for rank in wait.waiting
-            for op in flight.dumps[rank].groups[wait.group].pending
-        )
-        begun = {
-            rank for rank, op in pending if op.started and (op.peer >= 0) == (wait.op.peer >= 0)
-        }
-        late = set(wait.waiting) - begun
+        late = {rank for rank in wait.waiting if not _has_begun(flight.dumps[rank], wait)}
         if 0 < len(late) <= max(1.0, MOST_SHARE * len(wait.waiting)):
             return [Blame(rank, "gpu_stopped", wait, True) for rank in wait.waiting if rank in late]
     return []
+
+
+def _has_begun(dump: RankDump, wait: Wait) -> bool:
+    """Whether the rank's GPU has begun what it stands at."""
+    in_pair = wait.op.peer >= 0
+    pending = dump.groups[wait.group].pending
+    return any(op.started for op in pending if (op.peer >= 0) == in_pair)
 
 
 def _of_lost_members(flight: Flight, standing: Sequence[Wait]) -> list[Blame]:
@@ -446,22 +446,28 @@ def _of_order(flight: Flight, left: Sequence[Wait]) -> list[Blame]:
     """Ranks that wait for each other: who came to an operation after fewer of them than most left
     one out, or issued it too early."""
     for wait in left:
-        records = {
-            rank: getattr(flight.dumps[rank].groups[wait.group].head, "record", -1)
-            for rank in wait.waiting
-        }
-        # The place in the program of most.
-        usual, count = Counter(records.values()).most_common(1)[0]
-        is_majority = count > len(records) / 2
-        odd = {rank for rank, record in records.items() if record < usual and is_majority}
+        early = _early(flight, wait)
         found = [
             Blame(rank, "order", other, False)
             for other in left
-            for rank in sorted(odd.intersection((*other.absent, *other.elsewhere)))
+            for rank in sorted(early.intersection((*other.absent, *other.elsewhere)))
         ]
         if found:
             return _best(found)
     return []
+
+
+def _early(flight: Flight, wait: Wait) -> set[int]:
+    """The ranks that came to an operation after fewer others than most did; none where there is no
+    such majority."""
+    record_of = {
+        rank: getattr(flight.dumps[rank].groups[wait.group].head, "record", -1)
+        for rank in wait.waiting
+    }
+    usual, count = Counter(record_of.values()).most_common(1)[0]
+    if count <= len(record_of) / 2:
+        return set()
+    return {rank for rank, record in record_of.items() if record < usual}
 
 
 def _of_most_waited_for(_: Flight, left: Sequence[Wait]) -> list[Blame]:

@@ -141,23 +141,23 @@ def hang_of(flight: Flight) -> Hang:
     waits = waits_in(flight)
     mismatches = list(_mismatches(flight, waits))
     waited = _waited_s(flight, waits)
-    found: list[Blame] = []
+    culprits: list[Blame] = []
     left: list[Wait] = []
     if waited >= SHORTEST_HANG_S or mismatches:
-        found, left = culprits_of(flight, waits)
-    situation, confidence = _situation(flight, waits, found, left, bool(mismatches))
+        culprits, left = culprits_of(flight, waits)
+    situation, confidence = _situation(flight, waits, culprits, left, bool(mismatches))
     # Their GPU has not completed what its peers could not without it.
     gpu_behind = _every(wait.waiting for wait in waits if wait.passed and wait.both_sided)
     empty = [rank for rank, dump in flight.dumps.items() if not dump.entries]
     return Hang(
         situation=situation,
-        verdict=_verdict(flight, waits, found, left, situation, confidence),
-        culprits=list(_culprits(flight, found)),
+        verdict=_verdict(flight, waits, culprits, left, situation, confidence),
+        culprits=list(_culprits(flight, culprits)),
         silent=_every((flight.missing, empty)),
         cpu_behind=_every(wait.absent for wait in waits if wait.op.peer < 0),
         gpu_behind=gpu_behind,
         mismatches=mismatches,
-        groups=list(_groups(flight, waits, found)),
+        groups=list(_groups(flight, waits, culprits)),
         inputs=_inputs(flight),
         dead=list(flight.clues.dead),
         cells=_cells(flight, waits, gpu_behind),
@@ -204,12 +204,10 @@ def _situation(
     left: Sequence[Wait],
     mismatched: bool,
 ) -> tuple[str, str]:
+    """What happened (a key of SITUATIONS), and how sure that is."""
     if found:
         sure = not left and all(blame.sure for blame in found)
-        kind = mode(blame.kind for blame in found)
-        if kind == "gpu_stopped" and not any(blame.wait.passed for blame in found):
-            kind = "gpu_not_begun"
-        return kind, "sure" if sure else "likely"
+        return _situation_of(found), "sure" if sure else "likely"
     if not waits and 0 < len(flight.lost) <= MOST_SHARE * len(flight.expected):
         return "ended", "likely"
     if mismatched:
@@ -221,6 +219,13 @@ def _situation(
     if waits:
         return "early", "likely"
     return "nothing_wrong", "likely" if flight.missing else "sure"
+
+
+def _situation_of(found: Sequence[Blame]) -> str:
+    """What most culprits are blamed for."""
+    kind = mode(blame.kind for blame in found)
+    was_passed = any(blame.wait.passed for blame in found)
+    return "gpu_not_begun" if kind == "gpu_stopped" and not was_passed else kind
 
 
 def _verdict(

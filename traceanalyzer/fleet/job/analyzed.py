@@ -31,13 +31,13 @@ def analyzed(ranks: Sequence[DigestedRank], digests: Sequence[RecordingPlace]) -
     try:
         ranks_measured = measured(load([Path(path) for path in paths]))
         critical = ranks_measured.critical
-        found = diagnose(critical)
+        diagnosis = diagnose(critical)
     except SeveralRunsError:
         raise
     except TraceAnalyzerError:
         return None
-    named = held_up(critical, found)
-    report = report_without_tables(ranks_measured, found)
+    named = held_up(critical, diagnosis)
+    report = report_without_tables(ranks_measured, diagnosis)
     return Analyzed(
         report.summary,
         named.costs,

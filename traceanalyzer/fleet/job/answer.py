@@ -182,15 +182,31 @@ def _culprits(
         if late_rank.stage is not None:
             return [_costing(replace(culprit, cause="heavy_stage"), costs)]
         culprit = _with_cause(job, late_rank.position, culprit, explained)
-        # One that the job may gain nothing without is not named, unless its recording says why.
-        gains = culprit.low_ms is None or culprit.low_ms > 0.0
-        if gains if costs is None else culprit.rank in costs:
+        if _is_named(culprit, costs):
             found.append(_costing(culprit, costs))
-    known = {culprit.rank for culprit in found}
-    for position, digest in enumerate(job.digests):
-        if costs and digest.rank in costs and digest.rank not in known:
-            found.append(_by_analysis(job, position, costs[digest.rank], explained))
-    return found
+    return found + _by_analysis_alone(job, found, explained, costs or {})
+
+
+def _is_named(culprit: JobCulprit, costs: Mapping[int | None, float] | None) -> bool:
+    """Whether the analysis names the culprit; without one, whether the job gains without it."""
+    if costs is None:
+        return culprit.low_ms is None or culprit.low_ms > 0.0
+    return culprit.rank in costs
+
+
+def _by_analysis_alone(
+    job: JobRanks,
+    named: Sequence[JobCulprit],
+    explained: Explain | None,
+    costs: Mapping[int | None, float],
+) -> list[JobCulprit]:
+    """Culprits by the analysis of their recordings that came late by no collective."""
+    known = {culprit.rank for culprit in named}
+    return [
+        _by_analysis(job, position, costs[digest.rank], explained)
+        for position, digest in enumerate(job.digests)
+        if digest.rank in costs and digest.rank not in known
+    ]
 
 
 def _by_analysis(
@@ -341,15 +357,15 @@ def _median_ms(times_ns: Sequence[float]) -> float:
 def cause_of(late: DigestedRank, others: Sequence[DigestedRank], gain_ns: float) -> Cause | None:
     """Why `late` costs so much of a step; None where stretches between collectives and steps tell
     less than half."""
-    for what in (_before_calls, _in_steps):
-        own = what(late)
-        theirs = np.median([what(one) for one in others], axis=0)
-        compute, host, loading = (own - theirs).tolist()
+    least_ns = EXPLAINED * gain_ns
+    for times_of in (_before_calls, _in_steps):
+        theirs = np.median([times_of(other) for other in others], axis=0)
+        compute_ns, host_ns, input_ns = (times_of(late) - theirs).tolist()
         # A device that idles that much longer has no more to do: compute is only counted next,
         # because it takes longer beside a collective that waits.
-        if max(host, loading) >= EXPLAINED * gain_ns:
-            return "input" if loading > host else "slow_host"
-        if compute >= EXPLAINED * gain_ns:
+        if max(host_ns, input_ns) >= least_ns:
+            return "input" if input_ns > host_ns else "slow_host"
+        if compute_ns >= least_ns:
             return "slow_gpu" if _same_work(late, others) else "more_work"
     return None
 

@@ -118,16 +118,21 @@ def _links_of(culprit: JobCulprit) -> str:
 def _worst_places(job: JobRanks) -> Iterator[tuple[str, list[int]]]:
     """The host, and the rack, whose ranks come last by most together, of several with more than a
     rank; and these."""
+    gain_ms = [row.gain_ms or 0.0 for row in job.compared.rows]
     for what, of_rank in (("host", job.hosts[0]), ("rack", job.racks)):
-        ranks: dict[str, list[int]] = defaultdict(list)
-        for i, name in enumerate(of_rank):
-            if name is not None:
-                ranks[name].append(i)
+        ranks = _by_name(of_rank)
         if len(ranks) > 1 and max(map(len, ranks.values())) > 1:
-            rows = job.compared.rows
-            gains_ms = {name: sum(rows[i].gain_ms or 0.0 for i in ranks[name]) for name in ranks}
-            worst = max(ranks, key=gains_ms.__getitem__)
+            worst = max(ranks, key=lambda name: sum(gain_ms[i] for i in ranks[name]))
             yield f"without {what} {worst}", ranks[worst]
+
+
+def _by_name(name_of_rank: Sequence[str | None]) -> dict[str, list[int]]:
+    """The ranks of each host or rack; those of which it is not known are left out."""
+    ranks: dict[str, list[int]] = defaultdict(list)
+    for rank, name in enumerate(name_of_rank):
+        if name is not None:
+            ranks[name].append(rank)
+    return ranks
 
 
 def _explaining(rows: list[JobChange], step_ms: float) -> list[JobChange]:

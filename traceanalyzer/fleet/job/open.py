@@ -58,52 +58,66 @@ def job_of(
     """The answer about a job, from digests and recordings of its ranks; digests are made of the
     recordings and kept in `folder`. With `hidden`, paths, hosts and names that match it are
     removed; `racks` is a file that says in which rack each host is. Raises TraceAnalyzerError."""
-    digests, recordings, lines = _sorted(paths, folder)
+    places, recordings, unread = _sorted(paths, folder)
     if recordings:
-        digests += _digests(make_all(recordings, folder, done, via), folder, lines)
-    if not digests and len(lines) == 1:
-        raise UnreadableInputError(lines[0].why)
-    found = list(read_digests(digests))
-    where = {
-        one.path: place
-        for one, place in zip(found, digests, strict=True)
-        if isinstance(one, DigestedRank)
-    }
+        places += _digests(make_all(recordings, folder, done, via), folder, unread)
+    if not places and len(unread) == 1:
+        raise UnreadableInputError(unread[0].why)
+    digests = _JobDigests(places, hides_hosts=hidden is not None)
+    ranks = chosen([*digests.read, *unread])
+    ranks = replace(ranks, notes=(*iterations_in(paths, recordings), *ranks.notes))
+    rack_of = racks_in(racks) if racks else {}
+    job = job_answer(ranks, digests.explained, rack_of, digests.analyzed)
+    return job if hidden is None else _redacted(job, hidden)
 
-    def explained(ranks: Sequence[DigestedRank]) -> list[DigestedRank]:
-        read = read_digests([where[one.path] for one in ranks], why=True)
-        return [unnamed(one) for one in read if isinstance(one, DigestedRank)]
 
-    hosts: dict[str, str] = {}
+class _JobDigests:
+    """The digests of a job, read; of ranks that turn out to matter more is read when asked for."""
 
-    def unnamed(rank: DigestedRank) -> DigestedRank:
-        if hidden is None or rank.digest.host is None:
-            return rank
-        host = hosts.setdefault(rank.digest.host, f"host-{len(hosts) + 1}")
-        return replace(rank, digest=replace(rank.digest, host=host))
+    def __init__(self, places: Sequence[RecordingPlace], *, hides_hosts: bool) -> None:
+        """`hides_hosts`: hosts are called host-1, host-2, ..."""
+        self._aliases: dict[str, str] | None = {} if hides_hosts else None
+        self._places: dict[str, RecordingPlace] = {}
+        self.read: list[DigestedRank | LeftOut] = []
+        for digest, place in zip(read_digests(places), places, strict=True):
+            if isinstance(digest, DigestedRank):
+                self._places[digest.path] = place
+            self.read.append(self._named(digest))
 
-    def seen(ranks: Sequence[DigestedRank]) -> Analyzed | None:
+    def explained(self, ranks: Sequence[DigestedRank]) -> list[DigestedRank]:
+        """The ranks with what their digests say of why they take their time."""
+        read = map(self._named, read_digests(self._places_of(ranks), why=True))
+        return [rank for rank in read if isinstance(rank, DigestedRank)]
+
+    def analyzed(self, ranks: Sequence[DigestedRank]) -> Analyzed | None:
+        """What the analysis of the ranks' recordings says; None where they are not there."""
         # What reads and diagnoses recordings takes as long to load as the answer.
         from traceanalyzer.fleet.job.analyzed import analyzed
 
-        return analyzed(ranks, [where[one.path] for one in ranks])
+        return analyzed(ranks, self._places_of(ranks))
 
-    every = [unnamed(one) if isinstance(one, DigestedRank) else one for one in found]
-    ranks = chosen([*every, *lines])
-    ranks = replace(ranks, notes=(*iterations_in(paths, recordings), *ranks.notes))
-    job = job_answer(ranks, explained, racks_in(racks) if racks else {}, seen)
-    if hidden is None:
-        return job
-    from traceanalyzer.report.privacy.redact import (
-        redact_rows,
-    )  # reports take as long to load as the answer
+    def _places_of(self, ranks: Sequence[DigestedRank]) -> list[RecordingPlace]:
+        return [self._places[rank.path] for rank in ranks]
+
+    def _named(self, rank: DigestedRank | LeftOut) -> DigestedRank | LeftOut:
+        """The rank with the alias of its host, where hosts are hidden."""
+        if self._aliases is None or isinstance(rank, LeftOut) or rank.digest.host is None:
+            return rank
+        alias = self._aliases.setdefault(rank.digest.host, f"host-{len(self._aliases) + 1}")
+        return replace(rank, digest=replace(rank.digest, host=alias))
+
+
+def _redacted(job: Job, hidden: Sequence[re.Pattern[str]]) -> Job:
+    # Reports take as long to load as the answer.
+    from traceanalyzer.report.privacy.redact import redact_rows
 
     cleaned: Job = redact_rows(job, Run(()), hidden)
     return cleaned
 
 
-def _digests(outcomes: Sequence[Made], folder: str, lines: list[LeftOut]) -> list[RecordingPlace]:
-    lines += [LeftOut(one.url, one.failure) for one in outcomes if not one.digests]
+def _digests(outcomes: Sequence[Made], folder: str, unread: list[LeftOut]) -> list[RecordingPlace]:
+    """The digests that were made; what could not be read is added to `unread`."""
+    unread += [LeftOut(one.url, one.failure) for one in outcomes if not one.digests]
     names = {name for one in outcomes for name in one.digests}
     return [
         place for place in places_in([folder], SUFFIX)[0] if place.name.rpartition("/")[2] in names

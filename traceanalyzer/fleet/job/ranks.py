@@ -182,13 +182,13 @@ def racks_in(path: Path) -> dict[str, str]:
 def stages_of(digests: Sequence[RankDigest]) -> list[int | None]:
     """The stage of each rank: its place in its group of the pipeline; None where no such group was
     recorded."""
-    found: list[int | None] = []
-    for rank, groups in ((one.rank, one.groups) for one in digests):
-        named = [
-            group.ranks
-            for group in groups
-            if _PIPELINE.search(group.name) and "..." not in group.ranks
-        ]
-        members = ([int(number) for number in re.findall(r"\d+", ranks)] for ranks in named)
-        found.append(next((ranks.index(rank) for ranks in members if rank in ranks), None))
-    return found
+    return [_stage_of(digest) for digest in digests]
+
+
+def _stage_of(digest: RankDigest) -> int | None:
+    for group in digest.groups:
+        if _PIPELINE.search(group.name) and "..." not in group.ranks:
+            members = [int(number) for number in re.findall(r"\d+", group.ranks)]
+            if digest.rank in members:
+                return members.index(digest.rank)
+    return None

@@ -74,19 +74,19 @@ def page(
     except TraceAnalyzerError as error:
         raise UnreadableInputError(f"{paths[0]}: {error}") from error
     ops = job.ops
-    (found, workers, steps) = slowdown(job)
-    causes = list(_causes(found))
+    (slow, workers, steps) = slowdown(job)
+    causes = list(_causes(slow))
     headline = (
-        f"{number(found.s)}x slower than with all operations of a type alike: {'; '.join(causes)}."
+        f"{number(slow.s)}x slower than with all operations of a type alike: {'; '.join(causes)}."
     )
     if not causes:
         headline = (
-            f"No straggler: a step takes {number(found.s)}x what it would with all "
+            f"No straggler: a step takes {number(slow.s)}x what it would with all "
             "operations of a type alike."
         )
     # The workers that explain the slowdown: what they gain is the gain of all of them together.
-    gain = dict(zip(("gain_ms", "low_ms", "high_ms"), found.without_worst_ms, strict=True))
-    ranks = found.s_worst_ranks if _explained_by(found)[0] else ()
+    gain = dict(zip(("gain_ms", "low_ms", "high_ms"), slow.without_worst_ms, strict=True))
+    ranks = slow.s_worst_ranks if _explained_by(slow)[0] else ()
     values = {
         "ranks": {
             "expected": ops.worker.size,
@@ -94,9 +94,9 @@ def page(
             "unreadable": [],
             "missing": [],
         },
-        "summary": {"headline": headline, "step_ms": found.recorded_ms, "basis": "recorded"},
+        "summary": {"headline": headline, "step_ms": slow.recorded_ms, "basis": "recorded"},
         "culprits": [{"rank": rank, "host": None, "cause": None, **gain} for rank in ranks],
-        "slowdown": found,
+        "slowdown": slow,
         "pipeline": {
             "dp": len(ops.worker),
             "pp": ops.stages,
@@ -107,7 +107,7 @@ def page(
         "steps": steps,
         "notes": ops.notes,
     }
-    return Printed(Document(headline, _sections(headline, ops, found, workers, steps)), values)
+    return Printed(Document(headline, _sections(headline, ops, slow, workers, steps)), values)
 
 
 def _explained_by(found: PipelineSlowdown) -> tuple[bool, bool, bool]:
