@@ -61,9 +61,9 @@ class TrialRun:
 def run_of(folder: Path, asked: TrialRun, failed: str | None, seconds: float) -> TrialRun:
     """The run that was asked for, whose results lie in the folder; `failed` says how the process ended, if badly. One
     that told all before has not failed: a launcher may mind that its workers end early."""
-    found = _results(folder)
-    first = found[0] if found else None
-    if found and all(one["whole"] for one in found):
+    results = _results(folder)
+    first = results[0] if results else None
+    if results and all(one["whole"] for one in results):
         failed = None
     if failed is None and (first is None or not first["timed"]):
         failed = _why_not_timed(first)
@@ -78,9 +78,9 @@ def run_of(folder: Path, asked: TrialRun, failed: str | None, seconds: float) ->
         low_ms=low_ms,
         high_ms=high_ms,
         steps=timed["timed_steps"],
-        peak_bytes=max(one["peak_bytes"] for one in found),
+        peak_bytes=max(one["peak_bytes"] for one in results),
         seconds=seconds,
-        ranks=[_rank(one) for one in found],
+        ranks=[_rank(one) for one in results],
         facts=first["facts"],
         unit=first["unit"],
     )

@@ -10,7 +10,7 @@ another seed does, or the next batch; its gradients and updates are those of oth
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, product
 
 from traceanalyzer.base import dataclass
 from traceanalyzer.trials.result import RankResult, TrialRun
@@ -77,6 +77,41 @@ class Sameness:
     why: str = ""
 
 
+@dataclass(frozen=True)
+class _Runs:
+    """A trial, and the runs of the unchanged program that it is compared with; `others` drew other
+    random numbers."""
+
+    trial: TrialRun
+    bases: Sequence[TrialRun]
+    others: Sequence[TrialRun]
+
+    def without_decided(self, nudged: TrialRun, shares: AllowedShares) -> "_Runs":
+        """Without what rounding alone decides, as a base run with moved weights shows it."""
+
+        def left(run: TrialRun) -> TrialRun:
+            return without_decided(run, self.bases[0], nudged, shares)
+
+        others = [left(run) for run in self.others]
+        return _Runs(left(self.trial), [left(run) for run in self.bases], others)
+
+    def with_the_next_batch(self) -> "_Runs":
+        """With base runs that take the next batch, too."""
+        next_batch = [_from_the_second_step(run) for run in self.bases]
+        return replace(self, others=[*self.others, *next_batch])
+
+    def closest(self, differences: Differences) -> LargestDifference:
+        """The largest difference from the base run that the trial differs from least."""
+        found = [_difference(self.trial, base, differences) for base in self.bases]
+        return min(found, key=lambda difference: difference.weight)
+
+    def own(self, differences: Differences) -> float:
+        """How far base runs differ by themselves, or from those that drew other numbers."""
+        pairs = [*combinations(self.bases, 2), *product(self.others, self.bases)]
+        weights = (_difference(run, other, differences).weight for run, other in pairs)
+        return max(weights, default=0.0)
+
+
 def compare(
     trial: TrialRun,
     bases: Sequence[TrialRun],
@@ -91,24 +126,28 @@ def compare(
     if why:
         return Sameness(same=False, numerics=False, why=why)
     allowed = _allowed(kinds)
+    runs = _Runs(trial, bases, others)
     if nudged is not None:
-        shares = _decided_above(allowed)
-        trial = without_decided(trial, bases[0], nudged, shares)
-        others = [without_decided(other, bases[0], nudged, shares) for other in others]
-        bases = [without_decided(base, bases[0], nudged, shares) for base in bases]
-        if not can_be_compared(trial):
+        runs = runs.without_decided(nudged, _decided_above(allowed))
+        if not can_be_compared(runs.trial):
             return Sameness(same=False, numerics=False, why="rounding alone decides its results")
     checks = _checks(allowed)
     if Numerics.DRAWN in kinds:
         checks = _checks_of_other_data(allowed)
-        others = [*others, *map(_from_the_second_step, bases)]
+        runs = runs.with_the_next_batch()
     for differences, share in checks:
-        found = _closest(trial, bases, differences)
-        own = _own(bases, others, differences)
-        if found.weight > max(OWN_FACTOR * own, share):
-            return _differs(found, own if len(bases) + len(others) > 1 else None)
-    values = _closest(trial, bases, _values)
-    exact = max(OWN_FACTOR * _own(bases, others, _values), ALLOWED[Numerics.EXACT].value)
+        largest = runs.closest(differences)
+        own = runs.own(differences)
+        if largest.weight > max(OWN_FACTOR * own, share):
+            return _differs(largest, own if len(runs.bases) + len(runs.others) > 1 else None)
+    return _same(runs, allowed)
+
+
+def _same(runs: _Runs, allowed: AllowedShares) -> Sameness:
+    """The result is the same; whether it differs by more than exact arithmetic does, as a lower
+    precision explains."""
+    values = runs.closest(_values)
+    exact = max(OWN_FACTOR * runs.own(_values), ALLOWED[Numerics.EXACT].value)
     if allowed.value > ALLOWED[Numerics.ORDER].value and values.weight > exact:
         return Sameness(same=True, numerics=True, why=values.described())
     return Sameness(same=True, numerics=False)
@@ -181,20 +220,6 @@ def _differs(found: LargestDifference, own: float | None) -> Sameness:
 def _percent(share: float) -> str:
     tiny = 0 < share < LEAST_WITH_DECIMALS
     return f"{100 * share:.1g} %" if tiny else f"{100 * share:.2f} %"
-
-
-def _closest(
-    trial: TrialRun, bases: Sequence[TrialRun], differences: Differences
-) -> LargestDifference:
-    """The largest difference from the base run that the trial differs from least."""
-    found = (_difference(trial, base, differences) for base in bases)
-    return min(found, key=lambda difference: difference.weight)
-
-
-def _own(bases: Sequence[TrialRun], others: Sequence[TrialRun], differences: Differences) -> float:
-    """How far base runs differ by themselves, or from those under other seeds."""
-    pairs = [*combinations(bases, 2), *((one, base) for one in others for base in bases)]
-    return max((_difference(one, two, differences).weight for one, two in pairs), default=0.0)
 
 
 def _difference(trial: TrialRun, base: TrialRun, differences: Differences) -> LargestDifference:

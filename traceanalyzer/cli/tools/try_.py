@@ -12,7 +12,8 @@ from traceanalyzer.cli.options import Number, help_all_option, help_of
 from traceanalyzer.cli.tools.collect import COMMAND
 
 if TYPE_CHECKING:
-    from traceanalyzer.trials.find import Search
+    from traceanalyzer.trials.answer import Answer
+    from traceanalyzer.trials.session import Options
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 BUDGET = "10m"
@@ -81,14 +82,14 @@ def try_(
     if listed and not words:
         click.echo(_all_switches())
         return
-    asked = tuple(as_command(words)) if words else ()
+    command = tuple(as_command(words)) if words else ()
     if resume is not None:
-        asked = command_of(Path(resume), asked)
-    if not asked:
+        command = command_of(Path(resume), command)
+    if not command:
         raise click.UsageError("give the command that runs the program: try -- python train.py")
     check_writable(Path(output) if output is not None else None)
     options = Options(
-        command=asked,
+        command=command,
         folder=Path(resume or folder or time.strftime("try-%Y%m%d-%H%M%S")),
         budget_s=budget,
         step_on=step_on,
@@ -96,43 +97,49 @@ def try_(
         without=_ids(without),
     )
     search = Search(options, echo_line, resume=resume is not None)
-    status = 0
+    ended_early = ""
     try:
         candidates, left = search.look()
         if listed:
             click.echo(_supported(candidates, left))
             return
         search.search()
-        ended = ""
     except KeyboardInterrupt:
         search.interrupted()
-        status = INTERRUPTED
-        ended = f"Ended early; go on: traceanalyzer try --resume {options.folder}"
+        ended_early = f"Ended early; go on: traceanalyzer try --resume {options.folder}"
         if not search.knows_base:
-            click.echo(f"Nothing is known yet. {ended}")
-            raise SystemExit(status) from None
-    _tell(search, options.folder, output, ended, shlex.join(asked))
-    answer = search.answer(ended)
-    if not status and fail_above is not None and answer.saved_share * 100 >= fail_above:
-        status = FOUND
-    raise SystemExit(status)
+            click.echo(f"Nothing is known yet. {ended_early}")
+            raise SystemExit(INTERRUPTED) from None
+    answer = search.answer(ended_early)
+    _show(answer, options)
+    if output is not None:
+        _write(answer, options, output)
+    if ended_early:
+        raise SystemExit(INTERRUPTED)
+    is_too_slow = fail_above is not None and answer.saved_share * 100 >= fail_above
+    raise SystemExit(FOUND if is_too_slow else 0)
 
 
-def _tell(search: "Search", folder: Path, output: str | None, ended: str, words: str) -> None:
+def _show(answer: "Answer", options: "Options") -> None:
+    """Print the answer, and keep it in the folder of the runs."""
     from traceanalyzer.cli.io.output import say
     from traceanalyzer.trials import find
-    from traceanalyzer.trials import words as told
+    from traceanalyzer.trials.words import screen
 
-    answer = search.answer(ended)
-    click.echo(told.screen(answer), nl=False)
-    path = find.save(answer, folder)
-    say(f"All of it: {path}")
-    if output is not None:
-        again = f"traceanalyzer try -- {words}"
-        try:
-            Path(output).write_text(told.markdown(answer, find.environment_of(folder), again))
-        except OSError as error:
-            raise TraceAnalyzerError(f"{output}: {error.strerror}") from error
+    click.echo(screen(answer), nl=False)
+    say(f"All of it: {find.save(answer, options.folder)}")
+
+
+def _write(answer: "Answer", options: "Options", output: str) -> None:
+    """Write the answer as Markdown, with the command that asks again."""
+    from traceanalyzer.trials.find import environment_of
+    from traceanalyzer.trials.words import markdown
+
+    again = f"traceanalyzer try -- {shlex.join(options.command)}"
+    try:
+        Path(output).write_text(markdown(answer, environment_of(options.folder), again))
+    except OSError as error:
+        raise TraceAnalyzerError(f"{output}: {error.strerror}") from error
 
 
 def _ids(text: str | None) -> tuple[str, ...]:
@@ -154,12 +161,13 @@ def _all_switches() -> str:
 
 
 def _supported(candidates: Any, left: Any) -> str:
-    widest = max(len(one.switch.id) for one in (*candidates, *left))
+    """The switches that the program supports, and those that it does not."""
+    widest = max(len(entry.switch.id) for entry in (*candidates, *left))
     lines = []
     for candidate in candidates:
         promise = (
             f"promised {candidate.promise.step_ms:.3g} ms" if candidate.promise else "no figure"
         )
         lines.append(f"{candidate.switch.id.ljust(widest)}  {promise}: {candidate.switch.write}")
-    lines += [f"{one.switch.id.ljust(widest)}{DOES_NOT_SUPPORT}{one.why}" for one in left]
+    lines += [f"{entry.switch.id.ljust(widest)}{DOES_NOT_SUPPORT}{entry.why}" for entry in left]
     return "\n".join(lines)
