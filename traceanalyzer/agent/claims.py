@@ -99,20 +99,31 @@ def _of_figures(
     measured = f"measured {before:.4g} \u2192 {after:.4g} ms ({before / after:.3g}x)"
     if claim.low_ms is not None and claim.high_ms is not None:
         return _of_range(claim.low_ms, claim.high_ms, after, measured)
-    change = (after - before) / before
     if claim.speedup is not None:
-        reached = before / after
-        if reached >= claim.speedup:
-            return "holds", measured
-        near = reached >= claim.speedup * (1 - RUN_NOISE_SHARE)
-        return ("cannot tell" if near else "does not hold"), measured
+        return _of_speedup(claim.speedup, before / after), measured
+    change = (after - before) / before
     if claim.direction == "faster":
-        if change < -noise:
-            return "holds", measured
-        return ("does not hold" if change > RUN_NOISE_SHARE else "cannot tell"), measured
+        return _of_faster(change, noise), measured
+    return _of_no_change(change, noise), measured
+
+
+def _of_speedup(claimed: float, reached: float) -> Verdict:
+    if reached >= claimed:
+        return "holds"
+    is_near = reached >= claimed * (1 - RUN_NOISE_SHARE)
+    return "cannot tell" if is_near else "does not hold"
+
+
+def _of_faster(change: float, noise: float) -> Verdict:
+    if change < -noise:
+        return "holds"
+    return "does not hold" if change > RUN_NOISE_SHARE else "cannot tell"
+
+
+def _of_no_change(change: float, noise: float) -> Verdict:
     if abs(change) <= RUN_NOISE_SHARE:
-        return "holds", measured
-    return ("does not hold" if abs(change) > noise else "cannot tell"), measured
+        return "holds"
+    return "does not hold" if abs(change) > noise else "cannot tell"
 
 
 def _of_range(low: float, high: float, after: float, measured: str) -> tuple[Verdict, str]:

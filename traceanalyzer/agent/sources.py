@@ -250,24 +250,20 @@ def _of_events(report: Report, m: Measurements) -> Iterator[Unknown]:
     """The questions that time alone would answer."""
     steps = report.metrics.step_time_ms
     unit = step_times.figure_unit(report)
+    has_few_steps = steps is not None and unit == "step" and steps.count < LEAST_STEPS
     has_events = not m.trace.only_step_times  # a log of step times has other questions
     collected = m.trace.collected
-    if not has_events:
-        yield WHERE_TIME_GOES
-    if has_events and not collected.device:
-        yield WHAT_THE_GPU_DOES
-    if has_events and not collected.api:
-        yield WHY_IT_IS_IDLE
-    if unit == "recording":
-        yield STEP_TIME
-    if steps is not None and unit == "step" and steps.count < LEAST_STEPS:
-        yield HOW_STEPS_VARY
-    if has_events and report.metrics.unprofiled_source != "measured":
-        yield UNPROFILED_STEP
-    if has_events and not collected.stacks:
-        yield SOURCE_LINES
-    if has_events and not collected.shapes:
-        yield SIZES
+    questions = (
+        (WHERE_TIME_GOES, not has_events),
+        (WHAT_THE_GPU_DOES, has_events and not collected.device),
+        (WHY_IT_IS_IDLE, has_events and not collected.api),
+        (STEP_TIME, unit == "recording"),
+        (HOW_STEPS_VARY, has_few_steps),
+        (UNPROFILED_STEP, has_events and report.metrics.unprofiled_source != "measured"),
+        (SOURCE_LINES, has_events and not collected.stacks),
+        (SIZES, has_events and not collected.shapes),
+    )
+    return (question for question, is_open in questions if is_open)
 
 
 def _of_sources(report: Report, m: Measurements) -> Iterator[Unknown]:

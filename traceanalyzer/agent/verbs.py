@@ -17,7 +17,7 @@ from traceanalyzer.base import TraceAnalyzerError, definitions
 from traceanalyzer.base.figures import Definition
 from traceanalyzer.comparison.compare import compare_reports
 from traceanalyzer.comparison.limits import Limit, check_limits
-from traceanalyzer.comparison.model import Comparison, Difference
+from traceanalyzer.comparison.model import Difference
 from traceanalyzer.comparison.verdicts import Checked
 from traceanalyzer.diagnosis.finding import Finding, Recommendation
 from traceanalyzer.diagnosis.pages import finding_page, finding_pages
@@ -264,19 +264,19 @@ def compare(sources: Sources, a: str, b: str) -> str:
         return fitted_answer(
             answer=quoted_sentence(other["headline"]), figures=rows, names=NAMES_ARE_DATA
         )
-    found = compare_reports(sources.report(a), sources.report(b), (a, b))
-    changes = found.judged.changes[:SHOWN_CHANGES]
+    comparison = compare_reports(sources.report(a), sources.report(b), (a, b))
+    changes = comparison.judged.changes[:SHOWN_CHANGES]
     parts = [{"name": one_line(c.title), **_difference(c)} for c in changes]
     return fitted_answer(
-        answer=quoted_sentence(found.headline),
-        verdict=found.verdict,
-        step=_difference(found.judged.step),
-        predicted=_promise(found.predicted),
+        answer=quoted_sentence(comparison.headline),
+        verdict=comparison.verdict,
+        step=_difference(comparison.judged.step),
+        predicted=_promise(comparison.predicted),
         parts=parts,
         how="means over steady-state steps; the parts sum to the difference; interval: 95 %, Welch over batches "
         "of steps; significant: outside the interval of noise and over 2 %",
-        not_like_for_like=[c.name for c in found.conditions if c.incomparable],
-        cannot_be_known=found.notes,
+        not_like_for_like=[c.name for c in comparison.conditions if c.incomparable],
+        cannot_be_known=comparison.notes,
         names=NAMES_ARE_DATA,
     )
 
@@ -310,29 +310,22 @@ def verify(
     change holds, does not, or cannot be told: path is the recording after it, baseline the one
     before, claim the step after it ("0.68 to 1.05 ms"), a speedup ("1.3x"), "faster" or "no
     change"; logs of step times may be the stopwatches of both."""
-    wanted = [] if claim else [("max", at_most or {}), ("min", at_least or {})]
-    before = baseline
-    after = path
     if claim:
-        before = stopwatch_before or baseline
-        after = stopwatch_after or path
-        if not before:
-            raise TraceAnalyzerError(
-                "a claim is about a change: give the recording before it as baseline"
-            )
-    elif not at_most and not at_least:
+        return _verified_claim(
+            sources, claim, stopwatch_before or baseline, stopwatch_after or path
+        )
+    if not at_most and not at_least:
         raise TraceAnalyzerError(
             "nothing to verify: give at_most or at_least, such as {'summary.idle_share': '10%'}"
         )
-    base = sources.report(before) if before else None
-    report = sources.report(after)
+    base = sources.report(baseline) if baseline else None
+    report = sources.report(path)
     try:
-        limits = []
-        for bound, texts in wanted:
-            limits += [Limit.of(name, bound, text) for name, text in texts.items()]  # type: ignore[arg-type]
-        comparison = compare_reports(base, report, (before, after)) if base else None
-        if claim and comparison is not None:
-            return _claimed(claim, comparison)
+        limits = [
+            *(Limit.of(name, "max", text) for name, text in (at_most or {}).items()),
+            *(Limit.of(name, "min", text) for name, text in (at_least or {}).items()),
+        ]
+        comparison = compare_reports(base, report, (baseline, path)) if base else None
         verdicts = check_limits(limits, report, base, comparison)
     except ValueError as error:
         raise TraceAnalyzerError(str(error)) from error
@@ -343,9 +336,19 @@ def verify(
     )
 
 
-def _claimed(claim: str, found: Comparison) -> str:
-    """Whether a claim about a change holds."""
-    judgement = judged_claim(StatedChange.of(claim), found)
+def _verified_claim(sources: Sources, claim: str, before: str, after: str) -> str:
+    """Whether a claim about the change between two recordings, or logs, holds."""
+    if not before:
+        raise TraceAnalyzerError(
+            "a claim is about a change: give the recording before it as baseline"
+        )
+    base = sources.report(before)
+    report = sources.report(after)
+    try:
+        comparison = compare_reports(base, report, (before, after))
+        judgement = judged_claim(StatedChange.of(claim), comparison)
+    except ValueError as error:
+        raise TraceAnalyzerError(str(error)) from error
     stopwatch = "stopwatch without the profiler"
     return fitted_answer(
         verdict=judgement.verdict,
