@@ -36,30 +36,41 @@ def begins_document(line: str) -> bool:
 def read_document(path: Path, found: FoundLines, *, probing: bool = False) -> None:
     """Add the steps of a document to `found`; nothing where it has none, or is too large.
     `probing`: only to see what it is."""
+    value = _document(path, probing=probing)
+    if isinstance(value, dict) and NOT_LOGS.intersection(value):
+        return
+    steps = max(_lists(value, 0), key=_worth, default=[])
+    if _worth(steps) == 0:
+        return
+    names = dict.fromkeys(name for row in steps for name in row)
+    columns = tables.known_columns((name, name) for name in names)
+    form = HF_TRAINER if "train_steps_per_second" in names else JSON
+    found.keys |= {column.field: column.name for column in columns}
+    found.factors |= {column.field: column.factor for column in columns}
+    for number, row in enumerate(steps):
+        values = _values(columns, row)
+        if values and not tables.is_of_evaluation(row):
+            found.of(form).add(number, values)
+    found.lines = len(steps)
+
+
+def _values(columns: tuple[tables.KnownColumn, ...], row: dict[str, Any]) -> dict[str, float]:
+    """The values of a step by field, of the columns that it has."""
+    present = tuple(column for column in columns if column.place in row)
+    fields = [column.field for column in present]
+    values = [value for (value,) in tables.take(present, [row])]
+    return dict(zip(fields, values, strict=True))
+
+
+def _document(path: Path, *, probing: bool) -> object:
+    """The document in a file; None where it is too large, or none."""
     data = bytearray()
     with open_stream(path, probing=probing) as stream:
         for piece in stream:
             data += piece
             if len(data) > limits().side:
-                return
-    value = decoded(bytes(data))
-    if isinstance(value, dict) and NOT_LOGS.intersection(value):
-        return
-    best = max(_lists(value, 0), key=_worth, default=[])
-    if _worth(best) == 0:
-        return
-    names = dict.fromkeys(name for row in best for name in row)
-    columns = tables.known_columns((name, name) for name in names)
-    form = HF_TRAINER if "train_steps_per_second" in names else JSON
-    found.keys |= {column.field: column.name for column in columns}
-    found.factors |= {column.field: column.factor for column in columns}
-    for number, row in enumerate(best):
-        present = tuple(column for column in columns if column.place in row)
-        if present and not tables.is_of_evaluation(row):
-            values = [value for (value,) in tables.take(present, [row])]
-            fields = [column.field for column in present]
-            found.of(form).add(number, dict(zip(fields, values, strict=True)))
-    found.lines = len(best)
+                return None
+    return decoded(bytes(data))
 
 
 def _worth(rows: list[dict[str, Any]]) -> int:
@@ -78,16 +89,25 @@ def _lists(value: Any, level: int) -> Iterator[list[dict[str, Any]]]:
         rows = [tables.flattened(row) for row in value if isinstance(row, dict)]
         if len(rows) >= FEWEST:
             yield rows
-        for run in value[:MOST_RUNS]:
-            yield from _lists(run, level + 1)
+        inside = value[:MOST_RUNS]
     elif isinstance(value, dict):
-        lists = {name: of for name, of in value.items() if _is_column(of)}
-        lengths = {len(of) for of in lists.values()}
-        if len(lists) > 1 and len(lengths) == 1:
-            cells = zip(*lists.values(), strict=True)
-            yield [dict(zip(lists, row, strict=True)) for row in cells]
-        for inner in value.values():
-            yield from _lists(inner, level + 1)
+        rows = _of_columns({name: of for name, of in value.items() if _is_column(of)})
+        if rows:
+            yield rows
+        inside = list(value.values())
+    else:
+        return
+    for inner in inside:
+        yield from _lists(inner, level + 1)
+
+
+def _of_columns(columns: dict[str, list[Any]]) -> list[dict[str, Any]]:
+    """The rows of several columns of one length; none of others."""
+    lengths = {len(column) for column in columns.values()}
+    if len(columns) < 2 or len(lengths) > 1:
+        return []
+    cells = zip(*columns.values(), strict=True)
+    return [dict(zip(columns, row, strict=True)) for row in cells]
 
 
 def _is_column(value: Any) -> bool:

@@ -46,6 +46,8 @@ MEMORY_UNITS = {
     "gib": 2.0**30,
 }
 """In bytes. Most programs that print GB divide by 1024^3: which one it is, a line does not say."""
+_UNITS_OF_NAMES = frozenset((*TIME_UNITS, "gb", "gib", "mb", "mib", "bytes"))
+"""Units that the name of a value may end with."""
 COUNT_UNITS = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
 UNKNOWN_UNIT = "?"
 """Ends the field of a time whose unit is not said."""
@@ -144,23 +146,28 @@ def _by_unit(name: _Name, unit: str) -> Meaning | None:
 
 def _of_base(base: str, unit: str, *, timed: bool) -> Meaning | None:
     if unit in TIME_UNITS:
-        return _of_time(base, f"{unit}", TIME_UNITS[unit])
-    if base in _RATES and (not unit or unit in COUNT_UNITS):
-        return Meaning(_RATES[base], COUNT_UNITS.get(unit, 1.0))
+        return _of_time(base, unit, TIME_UNITS[unit])
+    count_factor = COUNT_UNITS.get(unit) if unit else 1.0
+    if base in _RATES and count_factor is not None:
+        return Meaning(_RATES[base], count_factor)
     if base in _MEMORY:
-        if unit in MEMORY_UNITS:
-            return Meaning("peak_memory_bytes", MEMORY_UNITS[unit])
-        if "byte" in base or base.endswith("bytes"):
-            return Meaning("peak_memory_bytes")
-        return Meaning("memory" + UNKNOWN_UNIT) if not unit else None
+        return _of_memory(base, unit)
     if unit == "m" and _TIMES.get(base) == "time":
         return Meaning("time_s", 60.0)
     if base in _COUNTS and not timed:
         if unit == "%":
             return Meaning("mfu", 0.01) if _COUNTS[base].startswith("mfu") else None
-        if not unit or unit in COUNT_UNITS:
-            return Meaning(_COUNTS[base], COUNT_UNITS.get(unit, 1.0))
-    return _of_time(base, UNKNOWN_UNIT, 1.0) if not unit else None
+        if count_factor is not None:
+            return Meaning(_COUNTS[base], count_factor)
+    return None if unit else _of_time(base, UNKNOWN_UNIT, 1.0)
+
+
+def _of_memory(base: str, unit: str) -> Meaning | None:
+    if unit in MEMORY_UNITS:
+        return Meaning("peak_memory_bytes", MEMORY_UNITS[unit])
+    if "byte" in base:
+        return Meaning("peak_memory_bytes")
+    return None if unit else Meaning("memory" + UNKNOWN_UNIT)
 
 
 def _of_time(base: str, unit: str, factor: float) -> Meaning | None:
@@ -190,33 +197,40 @@ def _candidates(name: _Name) -> Iterator[str]:
 
 @cache
 def _spelled(key: str) -> _Name:
-    unit = ""
-    found = _IN_PARENTHESES.search(key)
-    if found:
-        inside = found[1].lower()
-        key = key[: found.start()]
-        if _is_unit(inside):
-            unit = inside
-        else:
-            key = f"{key}_{inside}"
+    key, unit_in_parentheses = _without_parentheses(key)
     text = _CAMEL.sub("_", key.strip().strip("'\"")).lower()
     text = re.sub(r"\s*\bper\b\s*", "_per_", text).replace("__", "_")
     text = _A_SECOND.sub("_per_s", _per_step(text))
-    parts = [_OTHER.sub("_", part).strip("_") for part in _PATH.split(text)]
-    base = parts[-1]
-    for part in parts[:-1]:
-        unit = unit or (part.rpartition("_")[2] if part in _TIME_GROUPS and "_" in part else "")
-    found = _LAST_WORD.search(base)
-    if found and found[1] in TIME_UNITS | {"gb": 1, "gib": 1, "mb": 1, "mib": 1, "bytes": 1}:
-        before = base[: found.start()]
-        is_alone = not before and (len(parts) > 1 or found[1] not in ("seconds", "secs", "sec"))
-        if not before.endswith("_per") and base not in _RATES and not is_alone:
-            unit = unit or found[1]
-            base = before
-    elif (first := _FIRST_WORD.search(base)) and first[1] in TIME_UNITS:
-        unit = unit or first[1]
-        base = "per_step"
-    return _Name(tuple(part for part in parts[:-1] if part), base, unit)
+    *path, last = (_OTHER.sub("_", part).strip("_") for part in _PATH.split(text))
+    base, unit_in_name = _without_unit(last, in_path=bool(path))
+    groups = (part for part in path if part in _TIME_GROUPS and "_" in part)
+    units = (unit_in_parentheses, *(group.rpartition("_")[2] for group in groups), unit_in_name)
+    unit = next(filter(None, units), "")
+    return _Name(tuple(part for part in path if part), base, unit)
+
+
+def _without_parentheses(key: str) -> tuple[str, str]:
+    """The key, and the unit that it has in parentheses; what else stands there is a part of it."""
+    found = _IN_PARENTHESES.search(key)
+    if found is None:
+        return key, ""
+    inside = found[1].lower()
+    before = key[: found.start()]
+    return (before, inside) if _is_unit(inside) else (f"{before}_{inside}", "")
+
+
+def _without_unit(name: str, *, in_path: bool) -> tuple[str, str]:
+    """The last part of a key without the unit that it ends with, or begins with, and this unit."""
+    last = _LAST_WORD.search(name)
+    if last and last[1] in _UNITS_OF_NAMES:
+        before = name[: last.start()]
+        is_alone = not before and (in_path or last[1] not in ("seconds", "secs", "sec"))
+        is_unit = not before.endswith("_per") and name not in _RATES and not is_alone
+        return (before, last[1]) if is_unit else (name, "")
+    first = _FIRST_WORD.search(name)
+    if first and first[1] in TIME_UNITS:
+        return "per_step", first[1]
+    return name, ""
 
 
 def _is_unit(text: str) -> bool:

@@ -138,14 +138,7 @@ class Objects:
     def _add_flat(
         self, keys: tuple[str, ...], numbers: list[int], values: list[dict[str, object]]
     ) -> None:
-        columns = self._known.get(keys)
-        if columns is None:
-            columns = tables.known_columns((key, key) for key in keys[: tables.MOST_KEYS])
-            if "host_ms" in keys:  # a line of this package's collector: its step includes its data
-                columns = (*columns, tables.KnownColumn("whole", 0.0, "host_ms", ""))
-            if len(self._known) < SHAPES:
-                self._known[keys] = columns
-            note_names(self._found, columns)
+        columns = self._columns_of(keys)
         if not any(column.field in TIMED for column in columns):
             self._read_messages(numbers, values)
         if _KINDS.intersection(keys):
@@ -153,6 +146,18 @@ class Objects:
             numbers = [numbers[i] for i in of_training]
             values = [values[i] for i in of_training]
         _add(self._found, JSON, columns, numbers, values)
+
+    def _columns_of(self, keys: tuple[str, ...]) -> tuple[tables.KnownColumn, ...]:
+        """The keys that are known, of objects with these."""
+        if keys in self._known:
+            return self._known[keys]
+        columns = tables.known_columns((key, key) for key in keys[: tables.MOST_KEYS])
+        if "host_ms" in keys:  # a line of this package's collector: its step includes its data
+            columns = (*columns, tables.KnownColumn("whole", 0.0, "host_ms", ""))
+        if len(self._known) < SHAPES:
+            self._known[keys] = columns
+        note_names(self._found, columns)
+        return columns
 
     def _read_messages(self, numbers: list[int], values: list[dict[str, object]]) -> None:
         """Read what a program printed through a logger that writes JSON."""

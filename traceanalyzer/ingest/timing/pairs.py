@@ -89,15 +89,18 @@ def line_plan(
         number = _Number.between(numbers[place], place, texts[i], texts[i + 1])
         if i and _OF_TOTAL.match(number.before):
             continue
-        is_date = i + 2 < len(texts) and texts[i + 2].startswith("/")  # `05/01/24`
-        has_total = (
-            i + 1 < len(places) and not is_date and _OF_TOTAL.match(number.after) is not None
-        )
-        is_named = values.take(number, places[i + 1] if has_total else None)
+        is_named = values.take(number, places[i + 1] if _has_total(texts, i) else None)
         if is_named and head is None:
             head = "".join(texts[: i + 1])
     found = values.found()
     return LinePlan(tuple(found.values()), _is_evaluation(head or ""))
+
+
+def _has_total(texts: Sequence[str], i: int) -> bool:
+    """Whether the number after this one is its total: `10/1000`, but not `05/01/24`."""
+    if i + 2 >= len(texts) or texts[i + 2].startswith("/"):
+        return False
+    return _OF_TOTAL.match(texts[i + 1]) is not None
 
 
 @dataclass(frozen=True)
@@ -209,18 +212,10 @@ def _unit_of(after: str) -> str:
 
 def _meant(before: str, unit: str, names: Mapping[str, str]) -> tuple[str, Meaning | None]:
     """The key before a number, and what it means there; the key is empty where there is none."""
-    cell = _CELL.search(before)
-    tail = cell[1] if cell else before.rstrip(_AFTER_KEY)
-    if tail.endswith("]"):  # `Epoch: [0]  [  10/1000]`: the key is that of the number before
-        tail = ""
-    words: list[str] = []
-    last = ""
-    if tail:
-        segment = _last_segment(tail)
-        words = [word for word in _WORDS.split(segment) if word]
-        last = segment
-    if not _LETTERS.search(last):
+    segment = _segment_with_key(before)
+    if not _LETTERS.search(segment):
         return "", meaning("", unit) if "/" in unit else None
+    words = [word for word in _WORDS.split(segment) if word]
     for count in range(min(MOST_WORDS, len(words)), 0, -1):
         key = " ".join(words[-count:]).strip("'\"-_ ")
         own = names.get(key)
@@ -229,7 +224,16 @@ def _meant(before: str, unit: str, names: Mapping[str, str]) -> tuple[str, Meani
         meant = meaning(key, unit if _is_known(unit) else "")
         if meant is not None and not _is_another(meant.field, words[:-count]):
             return key, meant
-    return last, None
+    return segment, None
+
+
+def _segment_with_key(before: str) -> str:
+    """The end of the text before a number, which its key is in; empty where it is of another."""
+    cell = _CELL.search(before)
+    tail = cell[1] if cell else before.rstrip(_AFTER_KEY)
+    if not tail or tail.endswith("]"):  # `Epoch: [0]  [  10/1000]`: the key is of the number before
+        return ""
+    return _last_segment(tail)
 
 
 def _is_another(field: str, before: Sequence[str]) -> bool:

@@ -111,24 +111,13 @@ def _pattern_of(texts: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     time."""
     columns = [[value_of(number) for number in column] for column in zip(*rows, strict=True)]
     step = next((i for i, values in enumerate(columns) if _counts(values)), None)
-    units = [_UNIT.match(texts[i + 1]) for i in range(len(columns))]
-    timed = [
-        i
-        for i, unit in enumerate(units)
-        if unit is not None and i != step and not _is_named_otherwise(texts[i])
-    ]
-    others = [
-        i
-        for i, values in enumerate(columns)
-        if i != step
-        and _varies(values)
-        and not _BYTES.match(texts[i + 1])
-        and not _is_named_otherwise(texts[i])
-    ]
-    time = next(iter([*timed, *others]), None)
-    if time is None:
+    free = [i for i in range(len(columns)) if i != step and not _is_named_otherwise(texts[i])]
+    timed = [i for i in free if _UNIT.match(texts[i + 1])]
+    others = [i for i in free if _varies(columns[i]) and not _BYTES.match(texts[i + 1])]
+    if not timed and not others:
         return ""
-    unit = units[time]
+    time = (timed or others)[0]
+    unit = _UNIT.match(texts[time + 1])
     name = f"iter_{unit[1]}" if unit is not None else "iter_s"
     groups = [(time, rf"(?P<{name}>[\d.]+)")]
     if step is not None:

@@ -1,7 +1,7 @@
 """From the lines that one rank wrote to a table of steps: lines of one step joined, repeats
 dropped, times worked out where lines have none."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -35,12 +35,26 @@ PHASES = ("forward", "backward", "optimizer")
 MOST_PHASES = 32  # by names of the program's own
 RATES = ("flops", "samples_per_s", "tokens_per_s", "mfu")
 _Column = I64 | F64
-_POSITIVE = ("iter_s", "its_per_s", "mean_s", *RATES, *AMOUNTS, "peak_memory_bytes")
+_POSSIBLE: tuple[tuple[tuple[str, ...], Callable[[F64], Bool]], ...] = (
+    (
+        ("iter_s", "its_per_s", "mean_s", *RATES, *AMOUNTS, "peak_memory_bytes"),
+        lambda values: values > 0,
+    ),
+    (("data_s", "compute_s", "step", "total"), lambda values: values >= 0),
+    (("step", "total"), lambda values: values < MAX_COUNT),
+)
+"""Which values columns may have: others are not known."""
 _UNITS = (1.0, 1e-3, 1e-6)  # s, ms, us
 _LIKELY = (0.4, 1.3)
 """A step takes this share of the time between lines, in parts: evaluation and printing take some."""
 _MEAN = "The only time in this log is a clock too coarse for single steps: all have their mean."
 _RUNNING = "The only times in this log are running means: single slow steps are smoothed."
+_DATA_IS_LONGER = "The log's data time is longer than its iteration time, so the two are taken to follow each other."
+_BY_LINES = "The log's iterations {} its data time: the time between its lines says so."
+_DATA_UNKNOWN = (
+    "Whether the log's iterations include its data time is not known; they are taken to. Where they do not, name "
+    "the iteration compute_ms (a key, a column, or a group of --pattern)."
+)
 _BETWEEN = "The log holds no step times: they are the time between its lines, divided by the steps between."
 _COUNTED = "Its times count up from the start: steps are their differences."
 _OF_EPOCH = "The times are means over an epoch: single slow steps are smoothed."
@@ -117,17 +131,17 @@ def _steps_of_run(
     """The steps of one run. `epochs`: a note where its steps are epochs. Raises UnitlessError."""
     lines = _joined(records)
     joined, unit_note = _with_units(_without_repeats(lines), factors)
-    found = _duration(joined, form, by_epoch=bool(epochs))
-    if form.is_mean and np.isfinite(found.each).any():
-        found = replace(found, each=np.full(len(joined), np.nanmean(found.each)))
-    timed = np.isfinite(found.each) | _said(joined, TIMED) | _said(joined, MOMENTS)
+    measured = _duration(joined, form, by_epoch=bool(epochs))
+    if form.is_mean and np.isfinite(measured.each).any():
+        measured = replace(measured, each=np.full(len(joined), np.nanmean(measured.each)))
+    timed = np.isfinite(measured.each) | _said(joined, TIMED) | _said(joined, MOMENTS)
     kept = joined.take(timed)
-    duration = found.each[timed].copy()
+    duration = measured.each[timed].copy()
     impossible = duration > MAX_STEP_S
     duration[impossible] = np.nan
-    total, data_note = _with_data(kept, duration, found)
-    of_epochs = bool(epochs) and not found.of_steps
-    noted = (unit_note, "" if epochs else _stride_note(kept), found.note, data_note)
+    total, data_note = _with_data(kept, duration, measured)
+    of_epochs = bool(epochs) and not measured.of_steps
+    noted = (unit_note, "" if epochs else _stride_note(kept), measured.note, data_note)
     notes = (epochs if of_epochs else "", _restarts(kept), *noted)
     return LoggedSteps(
         table=_table(kept, _ns(total), _ns(kept.column("data_s"))),
@@ -136,7 +150,7 @@ def _steps_of_run(
         lost=int(impossible.sum()),
         notes=tuple(filter(None, notes)),
         are_epochs=of_epochs,
-        are_means=found.note in (_RUNNING, _OF_EPOCH),
+        are_means=measured.note in (_RUNNING, _OF_EPOCH),
     )
 
 
@@ -182,15 +196,10 @@ def _mended(records: Records) -> Records:
     """Without impossible values; MFU as a share, moments in seconds. nanoGPT, for one, writes an
     MFU of -100 % for "not yet known"."""
     columns = dict(records.columns)
-    for name in _POSITIVE:
-        if name in columns:
-            columns[name] = np.where(columns[name] > 0, columns[name], np.nan)
-    for name in ("data_s", "compute_s", "step", "total"):
-        if name in columns:
-            columns[name] = np.where(columns[name] >= 0, columns[name], np.nan)
-    for name in ("step", "total"):
-        if name in columns:
-            columns[name] = np.where(columns[name] < MAX_COUNT, columns[name], np.nan)
+    for names, is_possible in _POSSIBLE:
+        for name in columns.keys() & names:
+            values = columns[name]
+            columns[name] = np.where(is_possible(values), values, np.nan)
     if "mfu" in columns:
         mfu = columns["mfu"]
         columns["mfu"] = np.where(mfu > MOST_MFU, mfu / 100, mfu)
@@ -198,13 +207,17 @@ def _mended(records: Records) -> Records:
         percent = columns.pop("mfu_percent")
         columns["mfu"] = np.where(percent > 0, percent / 100, np.nan)
     if "when_s" in columns:
-        when = columns["when_s"]
-        most = np.nanmax(when, initial=0.0)
-        while most > LATEST_S:
-            when = when / 1e3
-            most = most / 1e3
-        columns["when_s"] = when
+        columns["when_s"] = _in_seconds(columns["when_s"])
     return Records(records.line, columns)
+
+
+def _in_seconds(when: F64) -> F64:
+    """Moments in s, which a log may have in ms, us or ns."""
+    latest = np.nanmax(when, initial=0.0)
+    while latest > LATEST_S:
+        when = when / 1e3
+        latest = latest / 1e3
+    return when
 
 
 def _numbered(records: Records) -> tuple[Records, str]:
@@ -345,44 +358,60 @@ def _with_units(records: Records, factors: Mapping[str, float]) -> tuple[Records
     """With units for times that say none, where the log shows them, and a note on how. Raises
     UnitlessError where it shows none and no other time is known."""
     unknown = [name for name in records.columns if name.endswith(UNKNOWN_UNIT)]
+    rest = records.without(*unknown)
     times = [name for name in ("iter?", "time?", "compute?", "mean?") if name in unknown]
     known = _said(records, ("iter_s", "time_s", "its_per_s", "compute_s")).any()
     if not unknown or (known and "data?" not in unknown):
-        return records.without(*unknown), ""
+        return rest, ""
     if known:
         factor = next((factors[n] for n in ("iter_s", "time_s") if n in factors), None)
         note = ""
-    elif not times:
-        return records.without(*unknown), ""
     else:
-        factor, note = _shown_unit(records, times[0])
+        factor, note = _shown_unit(records, times)
     if factor is None:
-        others = _said(records, ("mean_s", "clock_s", "bare_s", *RATES, *BATCH)).any()
-        if known or others:
-            return records.without(*unknown), ""
-        raise UnitlessError(times[0])
-    columns = dict(records.without(*unknown).columns)
+        return rest, ""
+    columns = dict(rest.columns)
     for name in unknown:
         if name != "memory?":
             columns.setdefault(f"{name[:-1]}_s", records.column(name) * factor)
     return Records(records.line, columns), note
 
 
-def _shown_unit(records: Records, name: str) -> tuple[float | None, str]:
-    """The factor of a time's unit, as the log shows it, and a sentence that says so."""
+def _shown_unit(records: Records, times: Sequence[str]) -> tuple[float | None, str]:
+    """The factor of the unit of these times, as the log shows it, and a sentence that says so; None
+    where it does not. Raises UnitlessError where no other time is known either."""
+    if not times:
+        return None, ""
+    factor, note = _shown_by_log(records, times[0])
+    has_others = _said(records, ("mean_s", "clock_s", "bare_s", *RATES, *BATCH)).any()
+    if factor is None and not has_others:
+        raise UnitlessError(times[0])
+    return factor, note
+
+
+def _shown_by_log(records: Records, name: str) -> tuple[float | None, str]:
     time = records.column(name)
     step = records.column("step")
     for clock in ("when_s", "clock_s", "about_s"):
         if clock in records:
             passed = differences(records.column(clock), step).each
-            both = np.isfinite(passed) & np.isfinite(time) & (passed > 0)
-            share = float(np.median(time[both] / passed[both])) if both.sum() >= 2 else 0.0
-            for factor, unit in zip(_UNITS, ("s", "ms", "us"), strict=True):
-                if _LIKELY[0] <= share * factor <= _LIKELY[1]:
-                    return factor, f"Its times say no unit: {unit}, by the time between its lines."
+            found = _unit_of_time(time, passed)
+            if found is not None:
+                factor, unit = found
+                return factor, f"Its times say no unit: {unit}, by the time between its lines."
     if "data?" in records and np.isfinite(step).any() and name == "time?":
         return 1.0, "Its times say no unit: read as s, as most trainers print time and data time."
     return None, ""
+
+
+def _unit_of_time(time: F64, passed: F64) -> tuple[float, str] | None:
+    """The factor and name of the unit in which the times fill what `passed` between the lines, s."""
+    both = np.isfinite(passed) & np.isfinite(time) & (passed > 0)
+    share = float(np.median(time[both] / passed[both])) if both.sum() >= 2 else 0.0
+    for factor, unit in zip(_UNITS, ("s", "ms", "us"), strict=True):
+        if _LIKELY[0] <= share * factor <= _LIKELY[1]:
+            return factor, unit
+    return None
 
 
 def _duration(records: Records, form: LineFormat, *, by_epoch: bool = False) -> _Duration:
@@ -502,32 +531,17 @@ def _data_apart(iteration: F64, data: F64, between: F64) -> tuple[bool, str]:
     both = np.isfinite(iteration * data)
     share = float(np.median(data[both] / iteration[both])) if both.any() else 0.0
     if share > 1:
-        return (
-            True,
-            (
-                "The log's data time is longer than its iteration time, so the two are taken "
-                "to follow each other."
-            ),
-        )
+        return True, _DATA_IS_LONGER
     if share < TELLING_DATA:
         return False, ""
     timed = both & np.isfinite(between)
     if timed.sum() >= MIN_TIMED:
         passed = float(np.median(between[timed] / iteration[timed]))
-        for apart, expected in ((True, 1 + share), (False, 1.0)):
-            if abs(passed - expected) <= NEAR_SHARE * share:
-                what = "do not include" if apart else "include"
-                return (
-                    apart,
-                    (
-                        f"The log's iterations {what} its data time: the time between its "
-                        "lines says so."
-                    ),
-                )
-    return False, (
-        "Whether the log's iterations include its data time is not known; they are taken to. Where they do not, name "
-        "the iteration compute_ms (a key, a column, or a group of --pattern)."
-    )
+        if abs(passed - (1 + share)) <= NEAR_SHARE * share:
+            return True, _BY_LINES.format("do not include")
+        if abs(passed - 1.0) <= NEAR_SHARE * share:
+            return False, _BY_LINES.format("include")
+    return False, _DATA_UNKNOWN
 
 
 def between_lines(records: Records) -> F64:

@@ -154,38 +154,44 @@ def _scaled(values: list[Any], factor: float, field: str) -> list[float]:
 
 
 def _read(values: list[Any], factor: float, field: str) -> list[float]:
-    kinds = set(map(type, values))
-    if kinds <= {float, int}:
-        try:
-            read = list(map(float, values))
-        except OverflowError:
-            read = [quantity(value, field) for value in values]
-    elif kinds == {str} and max(map(len, values)) < limits().digits:
-        try:
-            read = list(map(float, values))
-        except ValueError:
-            read = [quantity(value, field) for value in values]
-    else:
+    read = _plain_numbers(values)
+    if read is None:
         read = [quantity(value, field) for value in values]
     return read if factor == 1.0 else [value * factor for value in read]
+
+
+def _plain_numbers(values: list[Any]) -> list[float] | None:
+    """The values as Python reads them, which is fast; None where one of them needs more."""
+    kinds = set(map(type, values))
+    are_short_texts = kinds == {str} and max(map(len, values)) < limits().digits
+    if not are_short_texts and not kinds <= {float, int}:
+        return None
+    try:
+        return list(map(float, values))
+    except (OverflowError, ValueError):
+        return None
 
 
 def quantity(value: object, field: str) -> float:
     """A number as exports write it: `0:01:30`, `3m 10s`, `5/100`, `41.2%`; NaN for what is none."""
     if not isinstance(value, str):
         read = printed_number(value)
-        return float("nan") if read is None else read
+        return math.nan if read is None else read
     text = value[: limits().digits].strip()
-    if field == "when_s":
-        moment = moment_of(text)
-        if moment is not None:
-            return moment[0] if moment[1] else float("nan")
+    moment = moment_of(text) if field == "when_s" else None
+    if moment is not None:
+        return moment[0] if moment[1] else math.nan
     found = _QUANTITY.fullmatch(text.partition("/")[0] if field == "step" else text)
     if found and (not found[2] or found[2] in ("%", "s")):
         read = value_of(found[1])
         return read / 100 if found[2] == "%" and field == "mfu" else read
+    return _seconds(text)
+
+
+def _seconds(text: str) -> float:
+    """A length of time by its parts: `0:01:30`, `3m 10s`; NaN for another text."""
     spent = _DURATION.fullmatch(text) if text else None
     if spent is None:
-        return float("nan")
+        return math.nan
     days, hours, minutes, seconds = (float(part or 0.0) for part in spent.groups())
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds

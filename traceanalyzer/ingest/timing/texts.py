@@ -120,14 +120,18 @@ class LineReader:
         numbers = list(zip(*some.numbers, strict=True))
         columns = [_column(taken, numbers[taken.number]) for taken in shape.plan.taken]
         if shape.has_rank:
-            ranks = [rank_in_line(line) for line in some.lines]
             fields.append("rank")
-            columns.append([_UNKNOWN if rank is None else float(rank) for rank in ranks])
+            columns.append(list(map(_rank, some.lines)))
         if shape.needs_moment:
             moments = [moment_of(line) or (_UNKNOWN, True) for line in some.lines]
             fields.append("when_s" if moments[0][1] else "about_s")
             columns.append([moment for moment, _ in moments])
         self._found.of(form).add_many(tuple(fields), some.places, columns)
+
+
+def _rank(line: str) -> float:
+    rank = rank_in_line(line)
+    return _UNKNOWN if rank is None else float(rank)
 
 
 def _may_be(form: LineFormat, text: str) -> bool:
