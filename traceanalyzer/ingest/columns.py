@@ -45,18 +45,20 @@ class Columns:
             column = values[name]
             if isinstance(column, np.ndarray):
                 self._buffers[name] += column.astype(code, copy=False).tobytes()
-                continue
-            try:
-                self._buffers[name] += struct.pack(f"{len(column)}{code}", *column)
-            except struct.error:
-                limits = np.iinfo(code)
-                unknown = 0 if code == "B" else -1
-                fitting = [
-                    v if isinstance(v, int) and limits.min <= v <= limits.max else unknown
-                    for v in column
-                ]
-                self.mended += sum(a is not b for a, b in zip(fitting, column, strict=True))
-                self._buffers[name] += struct.pack(f"{len(column)}{code}", *fitting)
+            else:
+                self._buffers[name] += self._packed(column, code)
+
+    def _packed(self, column: Sequence[int], code: str) -> bytes:
+        """The column's bytes; values that do not fit are unknown."""
+        try:
+            return struct.pack(f"{len(column)}{code}", *column)
+        except struct.error:
+            limits = np.iinfo(code)
+            fits = [isinstance(v, int) and limits.min <= v <= limits.max for v in column]
+            unknown = 0 if code == "B" else -1
+            fitting = [v if fit else unknown for v, fit in zip(column, fits, strict=True)]
+            self.mended += fits.count(False)
+            return struct.pack(f"{len(column)}{code}", *fitting)
 
     def __len__(self) -> int:
         """Rows that were appended."""

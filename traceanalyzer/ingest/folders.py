@@ -179,8 +179,8 @@ def read_files(
     `alone`: without help."""
     # files in the cache need no worker
     models = ((path, kept_traces(path)) for path in sizes if len(sizes) > 1)
-    found: dict[Path, Outcome] = {path: kept for path, kept in models if kept}
-    todo = sorted(sizes.keys() - found.keys(), key=str)
+    outcomes: dict[Path, Outcome] = {path: kept for path, kept in models if kept}
+    todo = sorted(sizes.keys() - outcomes.keys(), key=str)
     todo.sort(key=sizes.__getitem__, reverse=True)
     progress = progress or (lambda done, total: None)
     total = sum(sizes.values())
@@ -194,25 +194,25 @@ def read_files(
             progress(total - left + int(share * sizes[path]), total)
 
         try:
-            found[path] = read(path, done)
+            outcomes[path] = read(path, done)
         except TraceAnalyzerError as error:
-            found[path] = error
+            outcomes[path] = error
 
     readers = 1 if alone else readers_of(todo)
     with reading_as(jobs=max(reading().jobs // readers, 1)), shared_queue(len(todo)) as numbers:
         with children(partial(_read_apart, todo, numbers, read), readers - 1) as helpers:
             for number in numbers:
                 read_here(todo[number])
-            found |= {
+            outcomes |= {
                 note_read(todo[number]): made
                 for helper in helpers
                 for number, made in helper.values()
             }
         for path in todo:
-            if path not in found:
+            if path not in outcomes:
                 read_here(path)
     progress(total, total)
-    return [found[path] for path in sizes]
+    return [outcomes[path] for path in sizes]
 
 
 def _read_apart(

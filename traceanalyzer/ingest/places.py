@@ -255,15 +255,14 @@ def contents(
     """The content of small objects, or why it cannot be had; None of files of this machine."""
     for i in range(0, len(places), AT_ONCE):
         some = places[i : i + AT_ONCE]
-        away = [one for one in some if one.remote]
-        found = (
-            system_of(away[0].url)[0].cat([one.name for one in away], on_error="return")
-            if away
-            else {}
-        )
+        away = [place for place in some if place.remote]
+        content_of: dict[str, Any] = {}
+        if away:
+            system = system_of(away[0].url)[0]
+            content_of = system.cat([place.name for place in away], on_error="return")
         for place in some:
-            data = None if not place.remote else found.get(place.name, "it is gone")
-            yield place, data if data is None or isinstance(data, bytes | str) else _line(data)
+            data = content_of.get(place.name, "it is gone") if place.remote else None
+            yield place, _line(data) if isinstance(data, Exception) else data
 
 
 def write_to(folder: str, name: str, data: bytes) -> None:

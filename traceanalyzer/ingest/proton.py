@@ -182,19 +182,18 @@ def _devices(kinds: dict[str, Any]) -> Iterator[Device]:
         for number, about in mapping(devices).items():
             if not isinstance(about, dict) or not re.fullmatch(r"\d{1,4}", number):
                 continue
-            figures = {name: _figure(value) for name, value in about.items()}
-            width = figures.get("bus_width", 0.0)
-            memory = figures.get("memory_clock_rate", 0.0)
-            arch = str(about.get("arch", ""))
-            is_number = re.fullmatch(r"\d{2,3}", arch)
-            capability = (int(arch[:-1]), int(arch[-1])) if is_number else None
-            rate = 2 * memory * 1e3 * width / 8 or None
-            clock_hz = figures.get("clock_rate", 0.0) * 1e3 or None
-            sms = int(figures.get("num_sms", 0.0)) or None
-            yield Device(
-                int(number),
-                sm_count=sms,
-                compute_capability=capability,
-                bandwidth=rate,
-                clock_hz=clock_hz,
-            )
+            yield _device(int(number), about)
+
+
+def _device(number: int, about: dict[str, Any]) -> Device:
+    figures = {name: _figure(value) for name, value in about.items()}
+    arch = str(about.get("arch", ""))
+    is_number = re.fullmatch(r"\d{2,3}", arch)
+    memory_hz = figures.get("memory_clock_rate", 0.0) * 1e3
+    return Device(
+        number,
+        sm_count=int(figures.get("num_sms", 0.0)) or None,
+        compute_capability=(int(arch[:-1]), int(arch[-1])) if is_number else None,
+        bandwidth=2 * memory_hz * figures.get("bus_width", 0.0) / 8 or None,
+        clock_hz=figures.get("clock_rate", 0.0) * 1e3 or None,
+    )

@@ -53,25 +53,25 @@ def load(
     )
     traces: list[Trace] = []
     errors: list[TraceAnalyzerError] = []
-    for path, found in zip(files, outcomes, strict=True):
-        if isinstance(found, TraceAnalyzerError):
-            errors.append(found)
-            if states_conditions(path):
-                continue
-            reason = " ".join(str(found).split())
+    for path, outcome in zip(files, outcomes, strict=True):
+        if not isinstance(outcome, TraceAnalyzerError):
+            traces += outcome if len(files) == 1 else _named_by_file(outcome, path)
+            continue
+        errors.append(outcome)
+        if not states_conditions(path):
+            reason = " ".join(str(outcome).split())
             failures.append(Failure(str(path), reason, rank_in_name(path)))
-        else:
-            traces += (
-                [_ranked(trace, path) for trace in found]
-                if len(files) > 1 and len(found) == 1
-                else found
-            )
     if not traces:
         raise _nothing_read(paths, failures, errors)
     ordered = sorted(_numbered(traces), key=_place_in_run)
     first, *others = _with_rank_notes(ordered)
     nearby = captures_nearby(traces, partial(_read, progress=None, pattern=None))
     return with_side_files(Run((reduce(_noted, notes, first), *others, *nearby), tuple(failures)))
+
+
+def _named_by_file(traces: list[Trace], path: Path) -> list[Trace]:
+    """The traces of one of several files; one alone is of the rank in the file's name."""
+    return [_ranked(trace, path) for trace in traces] if len(traces) == 1 else traces
 
 
 def _place_in_run(trace: Trace) -> tuple[bool, int, str]:

@@ -180,10 +180,7 @@ class _Rows:
         """Take one event; one without a time is lost."""
         self.events += 1
         if event.ph == "M":
-            self.skipped += 1
-            name = event.args.get("name")
-            if event.name == "process_name" and isinstance(name, str):
-                self._named[event.pid] = name
+            self._take_name(event)
             return
         start = _ns(event.ts)
         duration = _ns(event.dur) if event.dur else 0
@@ -203,6 +200,12 @@ class _Rows:
             self._on_host(name, self._threads[event.tid], began, max(start, began))
         else:
             self.skipped += 1
+
+    def _take_name(self, event: _Event) -> None:
+        self.skipped += 1
+        name = event.args.get("name")
+        if event.name == "process_name" and isinstance(name, str):
+            self._named[event.pid] = name
 
     def _on_device(self, event: _Event, start: int, end: int) -> None:
         command = self._command(event.name)

@@ -77,14 +77,15 @@ def _files_of(inputs: Sequence[str]) -> tuple[Path, ...]:
     for path in map(Path, inputs):
         folder = path if path.is_dir() else path.parent
         names = list(islice(map(attrgetter("name"), os.scandir(folder)), MOST_NAMES))
-        if (
-            not path.exists()
-            or len(names) == MOST_NAMES
-            or not {COMPILED, CAPTURES}.isdisjoint(names)
-        ):
+        has_others = len(names) == MOST_NAMES or not {COMPILED, CAPTURES}.isdisjoint(names)
+        if has_others or not path.exists():
             return ()
-        beside_it = [name for name in names if may_be_beside(name) or named_like_a_capture(name)]
-        read = names if path.is_dir() else [path.name, *beside_it]
-        beside = (folder / name for name in read)
-        found.update(file.absolute() for file in beside if file.is_file())
+        if not path.is_dir():
+            names = [path.name, *filter(_is_read_beside_others, names)]
+        files = (folder / name for name in names)
+        found.update(file.absolute() for file in files if file.is_file())
     return tuple(sorted(found)) if len(found) <= MOST_FILES else ()
+
+
+def _is_read_beside_others(name: str) -> bool:
+    return may_be_beside(name) or named_like_a_capture(name)

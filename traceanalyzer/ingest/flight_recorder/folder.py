@@ -267,24 +267,25 @@ def _flight(
 def _ranks_of(folder: Path, found: Sequence[Read]) -> list[int | None]:
     """The rank of each file: what its groups leave no choice of, else the number in its name that
     suits most files."""
-    names = [
-        str(Path(one.path).relative_to(folder) if folder.is_dir() else Path(one.path).name)
-        for one in found
-    ]
-    numbers = [_numbers(name) for name in names]
-    dumps = [i for i, one in enumerate(found) if one.dump is not None]
+    paths = [Path(file.path) for file in found]
+    names = [path.relative_to(folder) if folder.is_dir() else path.name for path in paths]
+    numbers = [_numbers(str(name)) for name in names]
+    files = list(zip(found, numbers, strict=True))
+    dumps = [(file, own) for file, own in files if file.dump is not None]
 
     def suits(column: int | str) -> int:
-        named = [(found[i], numbers[i].get(column)) for i in dumps]
-        return len({rank for one, rank in named if _allowed(one, rank)})
+        named = [(file, own.get(column)) for file, own in dumps]
+        return len({rank for file, rank in named if _allowed(file, rank)})
 
     column = max(COLUMNS, key=suits)
-    ranks: list[int | None] = []
-    for file, number in zip(found, numbers, strict=True):
-        named = number.get(column)
-        sure = next(iter(file.candidates)) if len(file.candidates) == 1 else None
-        ranks.append(sure if sure is not None else named if _allowed(file, named) else None)
-    return ranks
+    return [_rank_of(file, own.get(column)) for file, own in files]
+
+
+def _rank_of(file: Read, named: int | None) -> int | None:
+    """The rank of a file whose name has this number."""
+    if len(file.candidates) == 1:
+        return next(iter(file.candidates))
+    return named if _allowed(file, named) else None
 
 
 def _allowed(file: Read, rank: int | None) -> bool:

@@ -12,7 +12,7 @@ from traceanalyzer.ingest.memory.opcodes import FAULTS, interpret
 from traceanalyzer.ingest.memory.shapes import Shapes, TakenSegment
 from traceanalyzer.ingest.side_files import mapping
 from traceanalyzer.ingest.stream import head_of, open_stream
-from traceanalyzer.trace import I64, Trace
+from traceanalyzer.trace import I32, I64, Trace
 from traceanalyzer.trace.snapshot import (
     AllocationEvents,
     DeviceMemory,
@@ -57,6 +57,11 @@ def read_snapshot(path: Path, progress: Callable[[float], None] | None = None) -
             ) from error
 
 
+def _are_sizes(column: I32 | I64) -> bool:
+    """Whether each may be a number of bytes of memory."""
+    return not len(column) or bool(0 <= column.min() <= column.max() <= MAX_BYTES_OF_MEMORY)
+
+
 def snapshot_of(path: str, top: Any, shapes: Shapes) -> Snapshot:
     """The snapshot that a pickle stated as `top`, and its shapes as columns. Raises
     RefusedSnapshotError."""
@@ -72,16 +77,8 @@ def snapshot_of(path: str, top: Any, shapes: Shapes) -> Snapshot:
         if sum(lengths) != len(events) or min(lengths, default=0) < 0 or len(lengths) > MAX_DEVICES:
             raise RefusedSnapshotError("damaged (events without a device)")
         blocks = shapes.block_columns([segment.blocks for segment in segments])
-        sizes = [
-            events.size,
-            blocks.size,
-            blocks.requested,
-            np.array([s.segment.size for s in segments], np.int64),
-        ]
-        if any(
-            len(column) and not 0 <= column.min() <= column.max() <= MAX_BYTES_OF_MEMORY
-            for column in sizes
-        ):
+        reserved = np.array([segment.segment.size for segment in segments], np.int64)
+        if not all(map(_are_sizes, (events.size, blocks.size, blocks.requested, reserved))):
             raise RefusedSnapshotError("damaged (a size that no memory has)")
         devices = tuple(_devices(lengths, events, segments, blocks))
         annotations = tuple(sorted(shapes.annotations, key=lambda annotation: annotation.time_us))

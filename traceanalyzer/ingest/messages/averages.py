@@ -103,14 +103,18 @@ def _notes(found: dict[str, float]) -> Iterator[str]:
         yield f"The slowest take {tail / typical:.1f} times as long: look at single steps."
 
 
+def _statistic(word: str) -> str:
+    """A statistic by its usual name: `mean`, `p90`."""
+    usual = _WORDS.get(word, word.replace("th percentile", "").strip())
+    return f"p{usual}" if usual.isdigit() else usual
+
+
 def _figures(text: str) -> dict[str, float]:
     """Figures by name: `time mean` and `data mean` in seconds, rates a second."""
     found = _timed_by_tools(text)
     for name, value, unit in _pairs(text):
         match = _STATISTIC.search(name)
-        word = match[1].lower() if match else "mean"
-        word = _WORDS.get(word, word.replace("th percentile", "").strip())
-        word = f"p{word}" if word.isdigit() else word
+        word = _statistic(match[1].lower()) if match else "mean"
         rest = f"{name[: match.start()]} {name[match.end() :]}".strip(" _") if match else name
         field, factor = _meaning(rest, unit)
         if field in _RATES and word == "mean":

@@ -279,38 +279,38 @@ class PacketReader:
         )
 
     def _stage(self, raw: bytes, time: int) -> None:
-        found = ProtoMessage(raw)
-        row = found.value(1)
+        message = ProtoMessage(raw)
+        row = message.value(1)
         members = [
             self._extra(raw[start:end]) for number, _, start, end in fields(raw) if number == 6
         ]
         members.append(
             b'"External id":%d' % row
         )  # the reader takes it out again: no operator has it
-        if 18 in found:
+        if 18 in message:
             self.edges += [
                 (row, as_int64(value)) for number, value, *_ in fields(raw) if number == 18
             ]
-        launch = self._launched(found.bytes(21)) if 21 in found else b""
+        launch = self._launched(message.bytes(21)) if 21 in message else b""
         if launch:
             members.append(launch)
         carried = b",".join(members)
         arch = _ARCH.search(carried) if self.arch is None else None
         if arch is not None:
             self.arch = int(arch[1]), int(arch[2])
-        stage = self.tables[STAGES].get(found.value(14), b"")
+        stage = self.tables[STAGES].get(message.value(14), b"")
         names = (
-            self.tables[KERNELS].get(found.value(19)),
-            self.tables[NAMES].get(found.value(20)),
+            self.tables[KERNELS].get(message.value(19)),
+            self.tables[NAMES].get(message.value(20)),
             stage,
         )
         name = next(filter(None, names), b"unnamed")
         self._span(
             _STAGES.get(stage, b""),
             name,
-            (found.value(11), -1),
+            (message.value(11), -1),
             time,
-            time + found.value(2),
+            time + message.value(2),
             carried,
         )
 

@@ -9,7 +9,7 @@ from traceanalyzer.ingest.foreign import SQLITE_MAGIC
 from traceanalyzer.ingest.rocm import rocprofv1, rpd, tables
 from traceanalyzer.ingest.rocm.rocpd import read_rocpd, suffixes_of
 from traceanalyzer.ingest.rocm.rocprofv3 import is_json, read_json
-from traceanalyzer.ingest.sqlite.database import open_database, sqlite_file
+from traceanalyzer.ingest.sqlite.database import Database, open_database, sqlite_file
 from traceanalyzer.ingest.stream import head_of
 from traceanalyzer.trace import Trace
 
@@ -48,27 +48,10 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
             sqlite_file(path, _refuse) as (file, share_there),
             open_database(file, str(path)) as database,
         ):
-            read_database = (
-                read_rocpd
-                if suffixes_of(database)
-                else rpd.read_rpd
-                if rpd.is_rpd(database)
-                else None
+            read_database = _reader_of(path, database)
+            traces = read_database(
+                path, database, progress or (lambda _: None), share_there=share_there
             )
-            if read_database:
-                traces = read_database(
-                    path, database, progress or (lambda _: None), share_there=share_there
-                )
-            elif any(name.startswith("compute_") for name in database.columns):
-                raise UnreadableInputError(
-                    f"{path}: a database of rocprof-compute: counters by kernel, and no times of single events; "
-                    f"{_RECORD}"
-                )
-            else:
-                raise UnreadableInputError(
-                    f"{path}: a database of AMD's profilers without a table of kernels (damaged, or of an unknown "
-                    "version); record or convert it again"
-                )
     else:
         traces = (_text_reader(head) or tables.read_tables)(path, progress)
     if not traces:
@@ -80,3 +63,20 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
 
 def _refuse(path: Path, _: Path) -> None:
     raise UnreadableInputError(f"{path}: neither a database nor a compressed one")
+
+
+def _reader_of(path: Path, database: Database) -> Callable[..., list[Trace]]:
+    """The reader of a database. Raises UnreadableInputError for one that has none."""
+    if suffixes_of(database):
+        return read_rocpd
+    if rpd.is_rpd(database):
+        return rpd.read_rpd
+    if any(name.startswith("compute_") for name in database.columns):
+        raise UnreadableInputError(
+            f"{path}: a database of rocprof-compute: counters by kernel, and no times of single events; "
+            f"{_RECORD}"
+        )
+    raise UnreadableInputError(
+        f"{path}: a database of AMD's profilers without a table of kernels (damaged, or of an unknown "
+        "version); record or convert it again"
+    )

@@ -26,29 +26,15 @@ def recognise(text: str) -> bool:
 
 def summarise(text: str, path: Path) -> PastedText | None:
     """The time of each stage."""
-    spent: dict[str, float] = defaultdict(float)
-    compiled: set[str] = set()
-    open_at: dict[tuple[Any, Any, str], list[float]] = defaultdict(list)
-    for event in mappings(decoded(text)):
-        name = str(event.get("name"))
-        at = event.get("ts")
-        key = (event.get("pid"), event.get("tid"), name)
-        if not isinstance(at, int | float):
-            continue
-        compile_id = mapping(event.get("args")).get("compile_id")
-        if isinstance(compile_id, str):
-            compiled.add(compile_id)
-        if event.get("ph") == "B":
-            open_at[key].append(float(at))
-        elif event.get("ph") == "E" and open_at[key]:
-            spent[name] += float(at) - open_at[key].pop()
-        elif event.get("ph") == "X" and isinstance(event.get("dur"), int | float):
-            spent[name] += float(event["dur"])
-    outermost = next((name for name in WHOLE if name in spent), None)
+    events = [e for e in mappings(decoded(text)) if isinstance(e.get("ts"), int | float)]
+    spent = _spent_us(events)
     if not spent:
         return None
     longest = sorted(spent.items(), key=lambda item: -item[1])
+    outermost = next((name for name in WHOLE if name in spent), None)
     total = spent[outermost] if outermost else longest[0][1]
+    ids = [mapping(event.get("args")).get("compile_id") for event in events]
+    compiled = {compile_id for compile_id in ids if isinstance(compile_id, str)}
     graphs = counted(len(compiled), "compilation") if compiled else "Compilation"
     return PastedText(
         what="Stages of torch.compile (chromium_events.json of tlparse)",
@@ -60,3 +46,20 @@ def summarise(text: str, path: Path) -> PastedText | None:
             if name != outermost
         ),
     )
+
+
+def _spent_us(events: list[dict[str, Any]]) -> dict[str, float]:
+    """Time by name: of events with a length, and from a begin to its end."""
+    spent: dict[str, float] = defaultdict(float)
+    begun: dict[tuple[Any, Any, str], list[float]] = defaultdict(list)
+    for event in events:
+        name = str(event.get("name"))
+        key = (event.get("pid"), event.get("tid"), name)
+        kind = event.get("ph")
+        if kind == "B":
+            begun[key].append(float(event["ts"]))
+        elif kind == "E" and begun[key]:
+            spent[name] += float(event["ts"]) - begun[key].pop()
+        elif kind == "X" and isinstance(event.get("dur"), int | float):
+            spent[name] += float(event["dur"])
+    return spent

@@ -60,6 +60,9 @@ _NAMES = {
 }
 """What columns are, as each tool calls them."""
 _BUSY = frozenset(name for name, what in _NAMES.items() if what == "busy")
+_IDS_IN_QUERIES = ("index", "DeviceId", "uuid", "pci.bus_id")
+_IDS_IN_COLUMNS = ("gpu", "Entity", "ID")
+"""Columns that say which GPU a row is of."""
 _WORDS = {
     "busy": "GPU utilisation {:.0%}",
     "graphics": "the GPU is active {:.0%} of the time",
@@ -67,6 +70,7 @@ _WORDS = {
     "tensor": "tensor cores {:.0%}",
     "dram": "memory {:.0%}",
 }
+_BUSY_TIMES = ("busy", "graphics", "sms")
 UNEVEN = 0.15
 """GPUs whose busy time differs by more of the time than this do not work alike."""
 RECORD = (
@@ -92,14 +96,10 @@ def summarise(text: str, path: Path) -> PastedText | None:
         values[sample.what][sample.gpu].append(sample.value * scale)
     if not values:
         return None
-    gpus = sorted({gpu for by_gpu in values.values() for gpu in by_gpu})
+    gpus = {gpu for by_gpu in values.values() for gpu in by_gpu}
     means = {what: {gpu: mean(of) for gpu, of in by.items()} for what, by in values.items()}
     samples = max(len(of) for by in values.values() for of in by.values())
-    figures = [
-        words.format(mean(means[what].values())) for what, words in _WORDS.items() if what in means
-    ]
-    if "power_w" in means:
-        figures.append(f"{digits(mean(means['power_w'].values()))} W")
+    figures = _figures({what: mean(by_gpu.values()) for what, by_gpu in means.items()})
     if not figures:
         return None
     sentence = f"{figures[0][0].upper()}{', '.join(figures)[1:]}"
@@ -112,6 +112,14 @@ def summarise(text: str, path: Path) -> PastedText | None:
     )
 
 
+def _figures(means: dict[str, float]) -> list[str]:
+    """The figures in words."""
+    figures = [words.format(means[what]) for what, words in _WORDS.items() if what in means]
+    if "power_w" in means:
+        figures.append(f"{digits(means['power_w'])} W")
+    return figures
+
+
 def _notes(
     means: dict[str, dict[str, float]], values: dict[str, dict[str, list[float]]]
 ) -> Iterator[str]:
@@ -120,13 +128,11 @@ def _notes(
             "This utilisation counts the time with any kernel at all: a GPU at 100 % may still use a "
             "tenth of its SMs."
         )
-    for what in ("busy", "graphics", "sms"):
-        by_gpu = means.get(what, {})
-        if len(by_gpu) > 1 and max(by_gpu.values()) - min(by_gpu.values()) > UNEVEN:
-            ordered = sorted(by_gpu.items(), key=lambda item: item[1])
-            shown = ", ".join(f"GPU {gpu} {share:.0%}" for gpu, share in ordered[:_MOST_GPUS])
-            yield f"The GPUs do not work alike: {shown}."
-            break
+    by_gpu = next(filter(_are_uneven, (means.get(what, {}) for what in _BUSY_TIMES)), None)
+    if by_gpu is not None:
+        ordered = sorted(by_gpu.items(), key=lambda item: item[1])
+        shown = ", ".join(f"GPU {gpu} {share:.0%}" for gpu, share in ordered[:_MOST_GPUS])
+        yield f"The GPUs do not work alike: {shown}."
     clocks = [clock for of in values.get("clock_mhz", {}).values() for clock in of]
     if clocks and max(clocks) > 0:
         lowest = digits(min(clocks))
@@ -136,6 +142,10 @@ def _notes(
     memory = [used for of in values.get("memory_mib", {}).values() for used in of]
     if memory:
         yield f"Most memory in use: {digits(max(memory) / 1024)} GiB."
+
+
+def _are_uneven(by_gpu: dict[str, float]) -> bool:
+    return len(by_gpu) > 1 and max(by_gpu.values()) - min(by_gpu.values()) > UNEVEN
 
 
 def _record(text: str) -> str:
@@ -170,7 +180,17 @@ def _sample(gpu: str, name: str, value: str) -> Iterator[Sample]:
 
 
 def _of_query(text: str) -> Iterator[Sample]:
-    """`nvidia-smi --query-gpu=... --format=csv`; a file may hold its header again."""
+    """`nvidia-smi --query-gpu=... --format=csv`."""
+    for row in _rows_of_query(text):
+        gpu = next(filter(None, map(row.get, _IDS_IN_QUERIES)), "0")
+        for name, cell in row.items():
+            number = _NUMBER.match(cell)
+            if number is not None:
+                yield from _sample(gpu, name, number[0])
+
+
+def _rows_of_query(text: str) -> Iterator[dict[str, str]]:
+    """The rows by column; a file may hold its header again."""
     header: list[str] = []
     for line in text.splitlines():
         try:
@@ -180,18 +200,7 @@ def _of_query(text: str) -> Iterator[Sample]:
         if _BUSY.intersection(cells):
             header = cells
         elif len(cells) == len(header):
-            row = dict(zip(header, cells, strict=True))
-            gpu = (
-                row.get("index")
-                or row.get("DeviceId")
-                or row.get("uuid")
-                or row.get("pci.bus_id")
-                or "0"
-            )
-            for name, cell in row.items():
-                number = _NUMBER.match(cell)
-                if number is not None:
-                    yield from _sample(gpu, name, number[0])
+            yield dict(zip(header, cells, strict=True))
 
 
 def _of_rows(text: str) -> Iterator[Sample]:
@@ -214,12 +223,11 @@ def _of_columns(text: str) -> Iterator[Sample]:
     for line in text.splitlines():
         cells = line.lstrip("# ").split()
         if line.startswith("#"):
-            is_names = any(cell in _NAMES for cell in cells)
-            names = cells if is_names else names
+            names = names if _NAMES.keys().isdisjoint(cells) else cells
             continue
-        if cells and cells[0] == "GPU":  # `GPU 0`
+        if cells[:1] == ["GPU"]:  # `GPU 0`
             cells = cells[1:]
-        first = next((i for i, cell in enumerate(names) if cell in ("gpu", "Entity", "ID")), 0)
         if names and len(cells) == len(names):
+            gpu = cells[next((i for i, name in enumerate(names) if name in _IDS_IN_COLUMNS), 0)]
             for name, cell in zip(names, cells, strict=True):
-                yield from _sample(cells[first], name, cell)
+                yield from _sample(gpu, name, cell)

@@ -136,10 +136,12 @@ def _with_fusion(logs: list[CompileLog], folder: Path) -> list[CompileLog]:
         accepted = ranks if rank is None else {rank, None}
         with open_stream(file) as stream:
             pairs = read_fusion(lines(stream, Counts()))
-        for i, log in enumerate(logs):
-            if log.rank in accepted:
-                logs[i] = replace(log, not_fused=(*(log.not_fused or ()), *pairs))
+        logs = [_with_pairs(log, pairs) if log.rank in accepted else log for log in logs]
     return logs
+
+
+def _with_pairs(log: CompileLog, pairs: Iterable[NotFused]) -> CompileLog:
+    return replace(log, not_fused=(*(log.not_fused or ()), *pairs))
 
 
 def _passes(file: Path, is_it: Callable[[Path], bool]) -> bool:
@@ -207,6 +209,9 @@ def is_log(path: Path) -> bool:
         return recognise(stream.read(), path)
 
 
+_Process = tuple[str, int | None]  # the prefix of its lines, and its rank
+
+
 class _Processes:
     """The processes that write into one file, told apart by their lines' prefix and by the rank
     that records carry. Before the process group is made there is no rank: the record belongs to
@@ -214,32 +219,32 @@ class _Processes:
 
     def __init__(self, path: str, rank: int | None) -> None:
         """`rank` is what the file's name says."""
-        self.folds: dict[tuple[str, int | None], CompileLogFold] = {}
+        self.folds: dict[_Process, CompileLogFold] = {}
         self._path = path
         self._rank = rank
-        self._of_thread: dict[tuple[str, int], tuple[str, int | None]] = {}
+        self._of_thread: dict[tuple[str, int], _Process] = {}
 
     def of(self, record: Record) -> CompileLogFold:
         """The process that a record is of."""
         rank = record.envelope.get("rank")
         thread = (record.prefix, record.thread)
         if isinstance(rank, int):
-            key: tuple[str, int | None] = (record.prefix, rank)
-            unnamed = (record.prefix, None)
-            if (
-                key not in self.folds and unnamed in self.folds
-            ):  # was written by the first one that is named
-                self.folds[key] = self.folds.pop(unnamed)
-                self._of_thread = {
-                    t: key if of == unnamed else of for t, of in self._of_thread.items()
-                }
-            self._of_thread[thread] = key
-        else:
-            known = [key for key in self.folds if key[0] == record.prefix]
-            key = self._of_thread.get(
-                thread, known[0] if len(known) == 1 else (record.prefix, None)
-            )
-        return self.folds.get(key) or self._begun(*key)
+            self._name(record.prefix, rank)
+            self._of_thread[thread] = (record.prefix, rank)
+        known = [process for process in self.folds if process[0] == record.prefix]
+        default = known[0] if len(known) == 1 else (record.prefix, None)
+        process = self._of_thread.get(thread, default)
+        return self.folds.get(process) or self._begun(*process)
+
+    def _name(self, prefix: str, rank: int) -> None:
+        """Give records without a rank to the first process of their prefix that has one."""
+        named: _Process = (prefix, rank)
+        unnamed: _Process = (prefix, None)
+        if named not in self.folds and unnamed in self.folds:
+            self.folds[named] = self.folds.pop(unnamed)
+            for thread, process in self._of_thread.items():
+                if process == unnamed:
+                    self._of_thread[thread] = named
 
     def _begun(self, prefix: str, rank: int | None) -> CompileLogFold:
         stated = _rank_in(prefix, _RANK_OF_PREFIX) if prefix else self._rank

@@ -95,9 +95,7 @@ def records(source: Iterable[bytes], wanted: frozenset[str], counts: Counts) -> 
     open_: dict[bytes, _Open] = {}
     for line in source:
         counts.lines += 1
-        launcher = _PREFIX.match(line)
-        prefix = launcher[0].rstrip() if launcher else b""
-        text = line[launcher.end() :] if launcher else line
+        prefix, text = _without_prefix(line)
         if text.startswith(b"\t"):
             _continue(open_.get(prefix), text, counts)
             continue
@@ -119,6 +117,14 @@ def records(source: Iterable[bytes], wanted: frozenset[str], counts: Counts) -> 
             open_[prefix] = _Open(record, expected, digest, record_kind(record) in wanted)
     for opened in open_.values():
         yield _closed(opened, counts)
+
+
+def _without_prefix(line: bytes) -> tuple[bytes, bytes]:
+    """What a launcher put before a line, and the line."""
+    launcher = _PREFIX.match(line)
+    if launcher is None:
+        return b"", line
+    return launcher[0].rstrip(), line[launcher.end() :]
 
 
 def lines(stream: ByteStream, counts: Counts) -> Iterator[bytes]:
