@@ -4,7 +4,7 @@ Times are ns on the recording's clock (int64), text is decoded, what was not rec
 Each frame has the row's number in the recording as its index."""
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import Field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -168,13 +168,11 @@ def _named(
     """Text by code as a categorical column; of many names only those that occur."""
     import pandas as pd
 
-    found, place = np.unique(np.asarray(codes[:], np.int64), return_inverse=True)
-    known = dict(zip(values, names, strict=True)) if values is not None else None
-    codes = found.tolist()
-    if known is not None:
-        texts = [known.get(code) if code >= 0 else None for code in codes]
-    else:
-        texts = [names[code] if code >= 0 else None for code in codes]
+    distinct, place = np.unique(np.asarray(codes[:], np.int64), return_inverse=True)
+    name_of: Callable[[int], str | None] = names.__getitem__
+    if values is not None:
+        name_of = dict(zip(values, names, strict=True)).get
+    texts = [name_of(code) if code >= 0 else None for code in distinct.tolist()]
     categories: list[Any] = list(dict.fromkeys(text for text in texts if text is not None))
     index = {text: i for i, text in enumerate(categories)}
     category_of = np.array([-1 if text is None else index[text] for text in texts], np.int64)

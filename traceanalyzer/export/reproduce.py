@@ -4,6 +4,7 @@ numbers, and times it."""
 import ast
 import json
 import re
+from collections.abc import Iterable
 from importlib.resources import files
 from operator import attrgetter
 from string import Template
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from traceanalyzer.analysis.tables.ops import op_stats
+from traceanalyzer.analysis.tables.ops import OpStats, op_stats
 from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.report.format import plain
@@ -48,18 +49,8 @@ def reproduction(m: Measurements, operator: str) -> str:
     rows = [row for row in op_stats(m.rated, by_shape=True) if row.shapes is not None]
     chosen = max((row for row in rows if row.name == operator), key=_DEVICE_MS, default=None)
     if chosen is None:
-        heaviest = list(
-            dict.fromkeys(
-                r.name for r in sorted(rows, key=_DEVICE_MS, reverse=True) if "::" in r.name
-            )
-        )
-        known = (
-            f"operators with shapes: {', '.join(heaviest[:8])}"
-            if heaviest
-            else "no operator has shapes in it"
-        )
         raise TraceAnalyzerError(
-            f"{m.trace.path}: {operator} was not recorded with its shapes; {known}"
+            f"{m.trace.path}: {operator} was not recorded with its shapes; {_with_shapes(rows)}"
         )
     if not _QUALIFIED.fullmatch(operator):
         raise TraceAnalyzerError(
@@ -82,6 +73,15 @@ def reproduction(m: Measurements, operator: str) -> str:
         namespace=namespace,
         operator=name,
     )
+
+
+def _with_shapes(rows: Iterable[OpStats]) -> str:
+    """Which operators were recorded with their shapes, those with most device time first."""
+    heaviest = sorted(rows, key=_DEVICE_MS, reverse=True)
+    names = list(dict.fromkeys(row.name for row in heaviest if "::" in row.name))
+    if not names:
+        return "no operator has shapes in it"
+    return f"operators with shapes: {', '.join(names[:8])}"
 
 
 def _inputs(m: Measurements, operator: str, shapes: str) -> list[str]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -52,14 +52,19 @@ def table_frames(
     aliases = Aliases(hidden)
     for name, frame in _frames(measured):
         for column in frame.select_dtypes(["object", "category", "string"]):
-            values = frame[column].astype(object)
-            clean = {text: secrets.clean(text) for text in values.unique() if isinstance(text, str)}
-            if column not in OWN:
-                clean = {text: aliases.in_name(cleaned) for text, cleaned in clean.items()}
-            shown = values.map(lambda value, clean=clean: clean.get(value, value))
-            shared = frame[column].dtype == "category"
-            frame[column] = shown.astype("category") if shared else shown
+            names = None if column in OWN else aliases
+            frame[column] = _cleaned(frame[column], secrets, names)
         yield name, frame.assign(path=secrets.inputs) if name == RECORDING else frame
+
+
+def _cleaned(values: "pd.Series[Any]", secrets: Secrets, aliases: Aliases | None) -> Any:
+    """A column without secrets in its texts, and with aliases for hidden names."""
+    texts = values.astype(object)
+    clean = {text: secrets.clean(text) for text in texts.unique() if isinstance(text, str)}
+    if aliases is not None:
+        clean = {text: aliases.in_name(cleaned) for text, cleaned in clean.items()}
+    shown = texts.map(lambda value: clean.get(value, value))
+    return shown.astype("category") if values.dtype == "category" else shown
 
 
 def _frames(measured: MeasuredRanks) -> "Iterator[tuple[str, pd.DataFrame]]":

@@ -71,17 +71,21 @@ def _of_groups(root: Path) -> Iterator[int]:
     """What each group that this process is in has left, where it has a limit."""
     for line in _lines(root / "proc/self/cgroup"):
         _, controllers, path = line.split(":", 2)
+        own = Path(path.lstrip("/"))
         for folder, limit, used in filter(None, map(_GROUPS.get, controllers.split(","))):
-            own = Path(path.lstrip("/"))
-            for group in (root / folder / one for one in (own, *own.parents)):
+            for group in (own, *own.parents):
                 with suppress(OSError, ValueError):  # `max`: it has no limit
-                    most, taken = (int((group / name).read_text()) for name in (limit, used))
-                    stat = dict(line.split() for line in _lines(group / "memory.stat"))
-                    yield (
-                        most
-                        - taken
-                        + max((int(stat[name]) for name in _CACHED if name in stat), default=0)
-                    )
+                    yield _left_in(root / folder / group, limit, used)
+
+
+def _left_in(group: Path, limit: str, used: str) -> int:
+    """What a group has left: the cache of files is given up when memory is needed. Raises OSError,
+    ValueError."""
+    most = int((group / limit).read_text())
+    taken = int((group / used).read_text())
+    stat = dict(line.split() for line in _lines(group / "memory.stat"))
+    cached = max((int(stat[name]) for name in _CACHED if name in stat), default=0)
+    return most - taken + cached
 
 
 def _lines(file: Path) -> list[str]:

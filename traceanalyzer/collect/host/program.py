@@ -54,29 +54,31 @@ def _describe(objects: Iterable[Any]) -> dict[str, Any]:
 
 def _model(modules: list[Any]) -> dict[str, Any] | None:
     """The module with most parameters, among those that are part of no other."""
-    import torch
-
-    children = [vars(one).get("_modules", {}).values() for one in modules]
+    children = [vars(module).get("_modules", {}).values() for module in modules]
     inner = {id(child) for each in children for child in each}
-    found = Counter[str]()
-    model = None
-    for module in modules:
-        parameters = Counter[str]()  # how many of each type
-        for parameter in _parameters(module) if id(module) not in inner else ():
-            dtype = torch.Tensor.dtype.__get__(parameter)
-            parameters[str(dtype).removeprefix("torch.")] += torch.Tensor.numel(parameter)
-        if parameters and (model is None or parameters.total() > found.total()):
-            found = parameters
-            model = module
-    if model is None:
+    outermost = [module for module in modules if id(module) not in inner]
+    counted = [(module, _parameters_by_type(module)) for module in outermost]
+    models = [(module, parameters) for module, parameters in counted if parameters]
+    if not models:
         return None
-    dtypes = [dtype for dtype, _ in found.most_common()]
+    model, parameters = max(models, key=lambda pair: pair[1].total())
     return {
         "name": _name(model),
-        "parameters": found.total(),
-        "dtypes": dtypes,
+        "parameters": parameters.total(),
+        "dtypes": [dtype for dtype, _ in parameters.most_common()],
         "training": vars(model).get("training") is not False,
     }
+
+
+def _parameters_by_type(module: Any) -> Counter[str]:
+    """How many numbers of each type the module's parameters hold."""
+    import torch
+
+    result = Counter[str]()
+    for parameter in _parameters(module):
+        dtype = torch.Tensor.dtype.__get__(parameter)
+        result[str(dtype).removeprefix("torch.")] += torch.Tensor.numel(parameter)
+    return result
 
 
 def _parameters(module: Any) -> Iterator[Any]:

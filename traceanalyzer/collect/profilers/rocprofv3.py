@@ -7,6 +7,7 @@ folder of its own, of which the scrubbed databases alone stay."""
 
 from collections.abc import Sequence
 from pathlib import Path
+from sqlite3 import Connection
 
 from traceanalyzer.collect.profilers.nsys import columns, rewritten, table_names
 
@@ -67,11 +68,15 @@ def scrub(path: Path) -> bool:
                 database.execute(f'DELETE FROM "{table}"')  # noqa: S608 names are the file's own
             if table.startswith("rocpd_kernel_dispatch"):
                 kernels += database.execute(f'SELECT count(*) FROM "{table}"').fetchone()[0]  # noqa: S608
-            present = columns(database, table)
             for prefix, emptied in _EMPTIED.items():
-                changed = [
-                    f'"{name}" = {value}' for name, value in emptied.items() if name in present
-                ]
-                if table.startswith(prefix) and changed:
-                    database.execute(f'UPDATE "{table}" SET {", ".join(changed)}')  # noqa: S608
+                if table.startswith(prefix):
+                    _empty(database, table, emptied)
     return kernels > 0
+
+
+def _empty(database: Connection, table: str, emptied: dict[str, str]) -> None:
+    """Set the columns of a table, those that it has, to these expressions."""
+    present = columns(database, table)
+    changed = [f'"{name}" = {value}' for name, value in emptied.items() if name in present]
+    if changed:
+        database.execute(f'UPDATE "{table}" SET {", ".join(changed)}')  # noqa: S608

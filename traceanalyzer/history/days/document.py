@@ -261,22 +261,22 @@ def days_page(store: Path, logs: Sequence[Path], run: str | None) -> Printed:
             f"{', '.join(known) or 'none'}"
         )
     log = StoredStepLog(store, chosen)
-    found = days_of(log)
+    days = days_of(log)
     ranks = int(log.ask("SELECT count(DISTINCT rank) FROM log")[0][0])
     values = {
         "ranks": {"expected": ranks, "read": ranks, "unreadable": [], "missing": []},
         "summary": {
-            "headline": change_headline(found),
-            "step_ms": found.step_ms,
+            "headline": change_headline(days),
+            "step_ms": days.step_ms,
             "basis": "recorded",
         },
         "culprits": [
             {**NOBODY, "rank": slow.rank, "cause": OWN[slow.of], "gain_ms": slow.excess_ms}
-            for slow in found.slow_ranks
+            for slow in days.slow_ranks
         ],
-        **vars(found),
+        **vars(days),
     }
-    return Printed(Document(change_headline(found), _sections(found, ranks, known)), values)
+    return Printed(Document(change_headline(days), _sections(days, ranks, known)), values)
 
 
 def change_headline(found: Days) -> str:
