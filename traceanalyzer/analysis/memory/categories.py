@@ -124,7 +124,13 @@ def categories_of(lives: Allocations, timeline: HistoryTimeline, stacks: Sequenc
         is_setup[rows] = facts.of_setup & ~facts.same_step
     phase = phase_of(lives, timeline)
     _resolve_by_line(result, lives, phase)
-    # the rest by sizes: gradients are as large as parameters, parameters as gradients
+    _resolve_by_size(result, lives, phase, is_setup)
+    return result
+
+
+def _resolve_by_size(result: I8, lives: Allocations, phase: I8, is_setup: Bool) -> None:
+    """Give the rest a category by sizes: gradients are as large as parameters, parameters as
+    gradients."""
     gradients = lives.requested[result == GRADIENTS]
     of_setup = np.flatnonzero(is_setup & (result == OTHER))
     is_matched = np.isin(lives.requested[of_setup], gradients[gradients >= LEAST_MATCHED])
@@ -138,7 +144,6 @@ def categories_of(lives: Allocations, timeline: HistoryTimeline, stacks: Sequenc
     of_backward = np.where(as_large, GRADIENTS, otherwise)
     of_others = np.where(phase[left] == phases.OPTIMIZER, TEMPORARIES, ACTIVATIONS)
     result[left] = np.where(phase[left] == phases.BACKWARD, of_backward, of_others)
-    return result
 
 
 def _before_history(kind: I8) -> I8:
