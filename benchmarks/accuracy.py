@@ -384,7 +384,7 @@ def _edges(m: Measurements) -> set[tuple[int, int]]:
     found = m.started.starts.dependencies
     return {
         (i, on)
-        for column in (found.on, found.also_on)
+        for column in (found.awaited, found.also_awaited)
         for i, on in enumerate(column.tolist())
         if on >= 0
     }

@@ -151,12 +151,12 @@ table.__doc__ = str(table.__doc__).format(names=", ".join(one.asked_as for one i
 def evidence(sources: Sources, path: str, finding: str) -> str:
     """The figures behind a finding that diagnose named, and the changes against it."""
     report = sources.analyzed(path).report
-    found = next((f for f in report.findings if f.id == finding), None)
-    if found is None:
+    chosen = next((f for f in report.findings if f.id == finding), None)
+    if chosen is None:
         known = ", ".join(f.id for f in report.findings) or "none"
         raise TraceAnalyzerError(f"this recording has no finding {finding!r}; findings: {known}")
     return fitted_answer(
-        **_finding(found),
+        **_finding(chosen),
         evidence=[
             {
                 "what": e.metric,
@@ -165,10 +165,10 @@ def evidence(sources: Sources, path: str, finding: str) -> str:
                 "where": one_line(e.where),
             }
             | {"threshold": e.threshold}
-            for e in found.evidence
+            for e in chosen.evidence
         ],
-        changes=[_advice(r) for r in report.recommendations if found.id in r.id],
-        how=f"measured in the recording; explain({found.id!r}) says how the finding is decided",
+        changes=[_advice(r) for r in report.recommendations if chosen.id in r.id],
+        how=f"measured in the recording; explain({chosen.id!r}) says how the finding is decided",
         names=NAMES_ARE_DATA,
     )
 

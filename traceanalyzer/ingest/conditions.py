@@ -96,29 +96,29 @@ def program_conditions(program: object) -> Iterator[Condition]:
 def environment_conditions(environment: Mapping[str, Any]) -> tuple[Condition, ...]:
     """The conditions that `environment.json` states; parts that are missing or malformed are left
     out."""
-    found = [*_facts("software", environment)]
-    blocking = any(condition.name == "CUDA_LAUNCH_BLOCKING" for condition in found)
+    conditions = [*_facts("software", environment)]
+    blocking = any(condition.name == "CUDA_LAUNCH_BLOCKING" for condition in conditions)
     for name, value in sorted(mapping(environment.get("variables")).items()):
         if name not in ALLOWED_VARIABLES or (name == "CUDA_LAUNCH_BLOCKING" and blocking):
             continue
-        found.append(
+        conditions.append(
             Condition(
                 name,
                 str(value),
                 "" if str(value) in ("", "0") else _TABLE["variables"].get(name, ""),
             )
         )
-    found += program_conditions(environment.get("program"))
-    found += chain.from_iterable(map(_gpu, mappings(environment.get("gpus"))))
+    conditions += program_conditions(environment.get("program"))
+    conditions += chain.from_iterable(map(_gpu, mappings(environment.get("gpus"))))
     ceilings = measured_ceilings(environment)
     if ceilings is not None:
-        found.append(Condition("measured copy", f"{ceilings.bandwidth / GIGA:.0f} GB/s"))
+        conditions.append(Condition("measured copy", f"{ceilings.bandwidth / GIGA:.0f} GB/s"))
         rates = ceilings.matmul.items()
-        found += [
+        conditions += [
             Condition(f"measured {name} matrix product", f"{rate / TERA:.0f} TFLOP/s")
             for name, rate in rates
         ]
-    return tuple(found)
+    return tuple(conditions)
 
 
 def measured_ceilings(environment: Mapping[str, Any]) -> Ceilings | None:

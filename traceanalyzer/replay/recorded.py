@@ -137,10 +137,10 @@ def _held_by_others(started: LaunchEdges, chosen: I64) -> tuple[I64, Dependencie
     ops = started.trace.device_ops
     stream = started.starts.stream[chosen]
     held = started.starts.held[chosen].astype(np.int64)
-    found = started.starts.dependencies.among(chosen)
+    known = started.starts.dependencies.among(chosen)
     start = ops.start[chosen]
     end = ops.end[chosen]
-    also_awaited = found.also_awaited.copy()
+    also_awaited = known.also_awaited.copy()
     ended = np.argsort(end, kind="stable")
     last = np.searchsorted(end[ended], start, side="right")
     for i in np.flatnonzero((held >= LONG_HELD_NS) & (also_awaited < 0)).tolist():
@@ -150,7 +150,7 @@ def _held_by_others(started: LaunchEdges, chosen: I64) -> tuple[I64, Dependencie
         if len(usable):
             also_awaited[i] = usable[0]
             held[i] = 0
-    return held, Dependencies(found.awaited, found.delay, also_awaited)
+    return held, Dependencies(known.awaited, known.delay, also_awaited)
 
 
 def _host_windows(timed: Timed, typical: Bool) -> tuple[IntervalSet, IntervalSet]:

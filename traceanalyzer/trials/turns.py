@@ -86,20 +86,20 @@ class Turns:
         run = self._run(switches)
         if not run.ok:
             return Trial(switches, failed=run.failed)
-        found = compare_runs(
+        sameness = compare_runs(
             self._runs(
                 (),
             ),
             [run],
             SCREENED,
         )
-        pays = found.gain >= LEAST_GAIN
+        pays = sameness.gain >= LEAST_GAIN
         verdict = self._verdict(run, switches, asking=pays)
         if verdict.same or pays:
             # what its results depend on was asked of runs that tell the time, too
-            found = compare_runs(self._runs(()), [run], SCREENED)
-            return Trial(switches, (), found, verdict, peak_bytes=run.peak_bytes)
-        return Trial(switches, (), found, peak_bytes=run.peak_bytes)
+            sameness = compare_runs(self._runs(()), [run], SCREENED)
+            return Trial(switches, (), sameness, verdict, peak_bytes=run.peak_bytes)
+        return Trial(switches, (), sameness, peak_bytes=run.peak_bytes)
 
     def best_of(
         self, promising: Sequence[Trial], refined: Refine = lambda best, gain: best

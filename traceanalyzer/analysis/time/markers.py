@@ -85,16 +85,16 @@ def iterations(linked: TraceJoins) -> HostSteps | None:
         return _projected(
             linked, texts_where(linked.trace.strings, _marks_iteration(linked)), "annotation"
         )
-    found = HostSteps.of_ranges(linked, rows)
+    host_steps = HostSteps.of_ranges(linked, rows)
     reads = (linked.trace.device_ops.copy_kind == CopyKind.DEVICE_TO_HOST) & (linked.launch >= 0)
     returned = linked.trace.api_calls.end[linked.launch[reads]]
     read = np.append(np.iinfo(np.int64).min, np.sort(returned))
-    last = read[np.searchsorted(read, found.start, side="right") - 1]
+    last = read[np.searchsorted(read, host_steps.start, side="right") - 1]
     # launching begins behind the last copy to the host since the mark before; where there is none
     # with the mark
-    before = np.append(read[0], found.end[:-1])
-    start = np.where(last > before, last, found.start)
-    end = _until_next(start, found.end)
+    before = np.append(read[0], host_steps.end[:-1])
+    start = np.where(last > before, last, host_steps.start)
+    end = _until_next(start, host_steps.end)
     share = held(linked, start, end)
     if share.work < MIN_WORK_SHARE:
         return None
@@ -102,7 +102,7 @@ def iterations(linked: TraceJoins) -> HostSteps | None:
         time = linked.launch_time[linked.launch_time >= 0]
         start = np.minimum(start, time.min(initial=start[0]))
         end = np.maximum(end, time.max(initial=0) + 1)
-    return replace(found, start=start, end=end, by_device=True, unlike=True)
+    return replace(host_steps, start=start, end=end, by_device=True, unlike=True)
 
 
 def iteration_marks(linked: TraceJoins) -> I64:

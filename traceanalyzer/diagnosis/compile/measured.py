@@ -82,9 +82,9 @@ def log_of(logs: "Sequence[CompileLog]", trace: "Trace") -> "CompileLog | None":
 def told_of(m: "Measurements") -> OnCompile:
     """What a report on time says of what was compiled. Its headroom is part of what other findings
     have."""
-    found = compiled_by(m, m.trace.compile_logs)
-    diagnosis = diagnose_compile(found.compiled, found.step_ms)
-    now = found.compiled.compile_s or 0.0
+    measured = compiled_by(m, m.trace.compile_logs)
+    diagnosis = diagnose_compile(measured.compiled, measured.step_ms)
+    now = measured.compiled.compile_s or 0.0
     advice = [
         Recommendation(
             a.id,

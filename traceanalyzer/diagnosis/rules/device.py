@@ -61,23 +61,23 @@ LIMITED_IN_JAX = (
 def undersized(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Long kernels with too few threads to fill the GPU, or in blocks of fewer threads than a
     warp."""
-    found = undersized_kernels(m.rated)
-    if found is None:
+    small = undersized_kernels(m.rated)
+    if small is None:
         return
-    held = f" of {found.resident:,.0f} that the GPU holds" if found.resident else ""
+    held = f" of {small.resident:,.0f} that the GPU holds" if small.resident else ""
     evidence = [
-        share(m, found.kernels.total_ms, "kernels too small for the GPU"),
-        Evidence("threads", found.threads, "", f"of a launch{held}, mean over their time"),
+        share(m, small.kernels.total_ms, "kernels too small for the GPU"),
+        Evidence("threads", small.threads, "", f"of a launch{held}, mean over their time"),
     ]
-    if found.narrow_share:
-        where = f"in blocks of {found.narrow_threads:.3g} threads: a warp runs {WARP} together"
-        evidence.append(Evidence("of their time", found.narrow_share, "share", where))
-    evidence += times(found.kernels.top)
+    if small.narrow_share:
+        where = f"in blocks of {small.narrow_threads:.3g} threads: a warp runs {WARP} together"
+        evidence.append(Evidence("of their time", small.narrow_share, "share", where))
+    evidence += times(small.kernels.top)
     basis = "no estimate: at most what they take, if their work can be spread over the whole GPU"
     words = said(UNDERSIZED)
-    claim = min(found.lost_ms, NEARLY_ALL * found.kernels.total_ms)
+    claim = min(small.lost_ms, NEARLY_ALL * small.kernels.total_ms)
     spread = Proposal(words, basis, bound=True)
-    yield finding(UNDERSIZED, "compute", claim, evidence, [spread], found.kernels.rows, words)
+    yield finding(UNDERSIZED, "compute", claim, evidence, [spread], small.kernels.rows, words)
 
 
 def optimizer_passes(m: Measurements, free: Bool) -> Iterator[Draft]:
@@ -221,8 +221,8 @@ def _at_the_roofline(m: Measurements) -> Iterator[Evidence]:
 def above_roofline(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Kernels faster than their roofline: their data was in a cache, or their model does not
     fit."""
-    found = bounds.kernels_above_roofline(m.rated)
-    if found is None:
+    above = bounds.kernels_above_roofline(m.rated)
+    if above is None:
         return
     cached = "their data fits the last cache, written just before"
     unexplained = (
@@ -231,12 +231,12 @@ def above_roofline(m: Measurements, _free: Bool) -> Iterator[Draft]:
     )
     evidence = [
         Evidence(
-            "kernels", ", ".join(found.kernels), "", "with the most time above their roofline"
+            "kernels", ", ".join(above.kernels), "", "with the most time above their roofline"
         ),
-        Evidence("share of device time", found.share, "share", "above the roofline"),
-        Evidence("highest", found.highest, "", "least time over recorded time"),
-        Evidence("of it from cache", found.cached_share, "share", cached),
-        Evidence("of it unexplained", found.unexplained_share, "share", unexplained),
+        Evidence("share of device time", above.share, "share", "above the roofline"),
+        Evidence("highest", above.highest, "", "least time over recorded time"),
+        Evidence("of it from cache", above.cached_share, "share", cached),
+        Evidence("of it unexplained", above.unexplained_share, "share", unexplained),
     ]
     yield finding("above-roofline", "none", None, evidence)
 
@@ -244,15 +244,15 @@ def above_roofline(m: Measurements, _free: Bool) -> Iterator[Draft]:
 def fp32_matmul(m: Measurements, free: Bool) -> Iterator[Draft]:
     """Matrix products in fp32 on the ordinary cores; what TF32 would give is computed, bf16 is
     named beside it."""
-    found = products.fp32_matrix_products(m.rated, free)
-    if found is None:
+    matmuls = products.fp32_matrix_products(m.rated, free)
+    if matmuls is None:
         return
-    total = found.kernels.total_ms
-    at = found.at_ms
-    rows = found.kernels.rows
+    total = matmuls.kernels.total_ms
+    at = matmuls.at_ms
+    rows = matmuls.kernels.rows
     evidence = [
         share(m, total, "matmuls in full fp32, without tensor cores"),
-        *times(found.kernels.top),
+        *times(matmuls.kernels.top),
     ]
     evidence += [
         Evidence(f"time in {name}", t, "ms", "at the rate tensor cores reach")
@@ -261,7 +261,7 @@ def fp32_matmul(m: Measurements, free: Bool) -> Iterator[Draft]:
     basis = (
         f"the products at {TENSOR_EFFICIENCY:.0%} of the dense {next(iter(at), 'tensor-core')} peak"
     )
-    if found.unknown:
+    if matmuls.unknown:
         basis += "; where sizes were not recorded, the ordinary cores were at their peak before"
     if not at:
         basis = "the gain depends on the GPU's tensor-core rate, which is not known"
@@ -288,19 +288,19 @@ def misaligned(m: Measurements, free: Bool) -> Iterator[Draft]:
 def odd_channels(m: Measurements, free: Bool) -> Iterator[Draft]:
     """Convolutions whose channel counts are not multiples of 16 bytes. What aligned ones would take
     is not known: the library may pad them itself."""
-    found = products.odd_convolutions(m.rated, free)
-    if found is None:
+    convolutions = products.odd_convolutions(m.rated, free)
+    if convolutions is None:
         return
     evidence = [
         share(
             m,
-            found.kernels.total_ms,
+            convolutions.kernels.total_ms,
             "convolutions with channels that are not multiples of 16 bytes",
         )
     ]
     what = "result channels x input channels x window"
-    evidence += [Evidence("weight", shape, "", what) for shape in found.shapes[:SHAPES]]
-    evidence += times(found.kernels.top)
+    evidence += [Evidence("weight", shape, "", what) for shape in convolutions.shapes[:SHAPES]]
+    evidence += times(convolutions.kernels.top)
     remedy = Proposal(
         said("odd-channels"), "what the padded convolutions would take is not in the recording"
     )

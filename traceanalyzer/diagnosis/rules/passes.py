@@ -112,16 +112,18 @@ def layout_copies(m: Measurements, free: Bool) -> Iterator[Draft]:
 def uncoalesced(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Elementwise kernels that read or write one operand across its order. What the same work takes
     in one order is not in the recording, so no headroom is claimed; other findings may have it."""
-    found = strided_work(m.rated)
-    if found is None:
+    strided = strided_work(m.rated)
+    if strided is None:
         return
     apart = f"neighbours {SECTOR_BYTES} bytes or more apart"
     evidence = [
         share(
-            m, found.kernels.total_ms, "elementwise kernels whose operands lie in different orders"
+            m,
+            strided.kernels.total_ms,
+            "elementwise kernels whose operands lie in different orders",
         ),
-        *(Evidence("operands", text, "", apart) for text in found.examples[:EXAMPLES]),
-        *times(found.kernels.top),
+        *(Evidence("operands", text, "", apart) for text in strided.examples[:EXAMPLES]),
+        *times(strided.kernels.top),
     ]
     action = (
         "Bring the operands into one order before the loop: one contiguous() or one memory format for weights and "
@@ -135,21 +137,20 @@ def uncoalesced(m: Measurements, _free: Bool) -> Iterator[Draft]:
 
 def sorted_whole(m: Measurements, free: Bool) -> Iterator[Draft]:
     """Sorts after which a slice takes the first few."""
-    found = m.joined.memo(sorts_of_few)
-    if not found.sorts.any():
+    few = m.joined.memo(sorts_of_few)
+    if not few.sorts.any():
         return
     operator = m.linked.tree.outer_operator[m.linked.tree.node_of_call[m.linked.launch]]
-    rows = steady(m.timed) & free & (m.linked.launch >= 0) & found.sorts[operator]
+    rows = steady(m.timed) & free & (m.linked.launch >= 0) & few.sorts[operator]
     if not rows.any():
         return
     kernels = group(m.timed, rows)
     each, first = np.unique(operator[rows], return_index=True)
-    needed = topk_ns(found.bytes[each], m.linked.limit("bandwidth")[rows][first])
+    needed = topk_ns(few.bytes[each], m.linked.limit("bandwidth")[rows][first])
     claim_ms = max(kernels.total_ms - per_step(m.timed, needed), 0.0)
     evidence = [share(m, kernels.total_ms, "sorts of which the first few are taken")]
     evidence += [
-        Evidence("sorted", text, "", "shape and what is taken")
-        for text in found.examples[:EXAMPLES]
+        Evidence("sorted", text, "", "shape and what is taken") for text in few.examples[:EXAMPLES]
     ]
     evidence += times(kernels.top)
     remedy = Proposal(said("sorted-whole"), "replaced by topk", TOPK, name="faster_kernels")

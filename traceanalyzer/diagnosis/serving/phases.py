@@ -96,19 +96,19 @@ def _median(values: F64) -> float | None:
 def unprofiled(m: Measurements, rows: Sequence[IterationRow]) -> UnprofiledIteration | None:
     """The median of these iterations without the profiler: as logged, else replayed; None where
     neither tells."""
-    found = m.timed.memo(find_iterations)
+    cut = m.timed.memo(find_iterations)
     log = m.timed.memo(found_in_log)
-    if found is None:
+    if cut is None:
         return None
     numbers = figure_column(rows, "iteration").astype(int).tolist()
-    if np.isnan(found.period_ns[numbers]).all():
+    if np.isnan(cut.period_ns[numbers]).all():
         alone = m.unprofiled if len(m.iterations) == len(rows) == 1 else None
         return (
             UnprofiledIteration(alone.step_time_ms, alone.low_ms, alone.high_ms, "replay")
             if alone
             else None
         )
-    time = float(np.nanmedian(found.period_ns[numbers])) / NS_PER_MS
+    time = float(np.nanmedian(cut.period_ns[numbers])) / NS_PER_MS
     replayed = [np.nan] * 4 if m.served is None else m.served.medians_ms(numbers)
     if min(time, *replayed) <= 0:  # times so damaged that nothing is left of an iteration
         return None

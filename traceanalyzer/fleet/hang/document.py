@@ -233,15 +233,15 @@ def _screen(hang: Hang) -> list[Section]:
         waiting.append(
             f"{len(standing) - SHOWN_GROUPS:,} more groups wait (-o hang.html, --format json)."
         )
-    found = [Section(TITLE, answer_parts(hang), untitled=True)]
+    sections = [Section(TITLE, answer_parts(hang), untitled=True)]
     if len(hang.culprits) > 1:
         each = [_culprit(one) for one in hang.culprits[:SHOWN_CULPRITS]]
-        found.append(Section("Culprits", [Bullets(each)], is_minor=True))
+        sections.append(Section("Culprits", [Bullets(each)], is_minor=True))
     if waiting:
-        found.append(Section("Who waits", [Bullets(waiting)], is_minor=True))
+        sections.append(Section("Who waits", [Bullets(waiting)], is_minor=True))
     shown = [Paragraph(text, "yellow") for text in list(notes(hang))[:SHOWN_NOTES]]
     return [
-        *found,
+        *sections,
         Section("Next", [Bullets(hang_next_steps(hang)[:SHOWN_STEPS], ">"), *shown], is_minor=True),
     ]
 

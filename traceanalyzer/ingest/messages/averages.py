@@ -65,17 +65,17 @@ def recognise(text: str) -> bool:
 
 def summarise(text: str, path: Path) -> PastedText | None:
     """What the figures say."""
-    found = _figures(text)
+    figures = _figures(text)
     times = [
-        f"{shown} {digits(found[f'time {word}'] * 1e3)} ms"
+        f"{shown} {digits(figures[f'time {word}'] * 1e3)} ms"
         for word, shown in _SHOWN.items()
-        if f"time {word}" in found
+        if f"time {word}" in figures
     ]
-    rates = [f"{digits(found[rate])} {what}" for rate, what in _RATES.items() if rate in found]
+    rates = [f"{digits(figures[rate])} {what}" for rate, what in _RATES.items() if rate in figures]
     parts = [
-        f"{shown} {digits(found[f'{part} mean'] * 1e3)} ms"
+        f"{shown} {digits(figures[f'{part} mean'] * 1e3)} ms"
         for part, shown in _PARTS.items()
-        if f"{part} mean" in found
+        if f"{part} mean" in figures
     ]
     sentence = ", ".join((*times, *parts, *rates))
     if not sentence:
@@ -84,7 +84,7 @@ def summarise(text: str, path: Path) -> PastedText | None:
         what="Figures that a benchmark or a trainer printed at its end",
         tells=f"{sentence[0].upper()}{sentence[1:]}.",
         record=RECORD,
-        notes=tuple(_notes(found)),
+        notes=tuple(_notes(figures)),
     )
 
 

@@ -39,7 +39,7 @@ class Payloads:
 
 def payloads(database: Database) -> Payloads:
     """Read all payloads; empty where the export has none."""
-    found = Payloads()
+    result = Payloads()
     schemas = dict[int, list[_Entry]]()
     columns: dict[str, int | bytes | None] = {
         "schemaId": -1,
@@ -52,7 +52,7 @@ def payloads(database: Database) -> Payloads:
         if name in (_COMMUNICATOR, _BYTES, _RANKS, _RANK) and kind in _FORMATS:
             schemas.setdefault(schema, []).append((name, offset, _FORMATS[kind]))
     if not schemas or not database.has(NVTX, "binaryData"):
-        return found
+        return result
     columns = {"rowid": -1, "globalTid": UNKNOWN, "binaryData": None}
     for row, tid, data in database.rows(NVTX, columns, where="binaryData IS NOT NULL"):
         values = _decode(data, schemas)
@@ -60,10 +60,10 @@ def payloads(database: Database) -> Payloads:
         if communicator is None:
             continue
         if values.get(_BYTES, _TOO_MANY_BYTES) < _TOO_MANY_BYTES:
-            found.messages[row] = (communicator, values[_BYTES])
+            result.messages[row] = (communicator, values[_BYTES])
         if {_RANK, _RANKS} <= values.keys():
-            found.ranks[int(process_of(tid)), communicator] = (values[_RANK], values[_RANKS])
-    return found
+            result.ranks[int(process_of(tid)), communicator] = (values[_RANK], values[_RANKS])
+    return result
 
 
 def collectives(

@@ -241,21 +241,21 @@ class PacketReader:
             self.rows.names["thread_name", pid, tid] = thread.text(5)
 
     def _event(self, raw: bytes, time: int) -> None:
-        found = ProtoMessage(raw)
-        track = found.value(11)
+        message = ProtoMessage(raw)
+        track = message.value(11)
         begun = self._open[track]
-        if found.value(9) == _BEGIN:
+        if message.value(9) == _BEGIN:
             members = [
                 self._member(raw[start:end]) for number, _, start, end in fields(raw) if number == 4
             ]
-            category = self._category(found.value(3), track, members)
-            name = self.tables[NAMES].get(found.value(10), b"unnamed")
+            category = self._category(message.value(3), track, members)
+            name = self.tables[NAMES].get(message.value(10), b"unnamed")
             if track in self._ending:  # what the run before has left has no end
                 self._ending.remove(track)
                 self.rows.lost += len(begun)
                 begun.clear()
             begun.append((time, name, category, b",".join(members)))
-        elif found.value(9) == _END:
+        elif message.value(9) == _END:
             self._ending.add(track)
             if not begun:
                 self.rows.lost += 1

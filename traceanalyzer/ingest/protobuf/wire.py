@@ -46,13 +46,13 @@ def fields_before_damage(
     """The fields of one message up to the one that is cut off, with what there is of that one, and why there are
     no more."""
     end = len(data) if end is None else end
-    found: list[Field] = []
+    result: list[Field] = []
     try:
-        while at < end and len(found) < MOST_FIELDS:
+        while at < end and len(result) < MOST_FIELDS:
             key, at = (data[at], at + 1) if data[at] < 0x80 else varint(data, at, end)
             wire = key & 7
             if key < 8 or wire not in _KINDS:
-                return found, f"no field before byte {at}"
+                return result, f"no field before byte {at}"
             if wire in _FIXED:
                 size = _FIXED[wire]
             elif at < end and data[at] < 0x80:
@@ -63,13 +63,13 @@ def fields_before_damage(
             stop = at if wire == VARINT else at + size
             if stop > end:
                 if at < end:
-                    found.append((key >> 3, size, at, end))
-                return found, f"the message is cut off at byte {end}"
-            found.append((key >> 3, size, at, stop))
+                    result.append((key >> 3, size, at, end))
+                return result, f"the message is cut off at byte {end}"
+            result.append((key >> 3, size, at, stop))
             at = stop
     except DamagedMessageError as error:
-        return found, str(error)
-    return found, "" if at >= end else f"more than {MOST_FIELDS:,} fields"
+        return result, str(error)
+    return result, "" if at >= end else f"more than {MOST_FIELDS:,} fields"
 
 
 class ProtoMessage(dict[int, Field]):

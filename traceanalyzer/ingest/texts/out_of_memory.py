@@ -99,14 +99,14 @@ def summarise(text: str, path: Path) -> PastedText | None:
 
 
 def _last(text: str) -> _Message | None:
-    found = list(_ASKED.finditer(text))
+    matches = list(_ASKED.finditer(text))
     tensors = list(_TENSOR.finditer(text))
-    if not found and not tensors and not _BARE.search(text):
+    if not matches and not tensors and not _BARE.search(text):
         return None
     asked = _of_tensor(tensors[-1]) if tensors else None
-    if found:
-        asked = size_of(found[-1][1], found[-1][2])
-    at = found[-1].end() if found else 0
+    if matches:
+        asked = size_of(matches[-1][1], matches[-1][2])
+    at = matches[-1].end() if matches else 0
     message = text[at : at + 4_000]
     allocated = _size(_ALLOCATED, message)
     unused = _unused(message, allocated)

@@ -131,18 +131,18 @@ def products_batched(tape: Tape) -> Tape | None:
     """Runs of small products of one shape as one batched product each, whose operands nobody takes
     apart and whose results nobody puts together, and what they give rise to in the backward pass;
     None without any."""
-    found = small_product_runs(tape.source, _all(tape.source.timed))
-    if found is None:
+    runs = small_product_runs(tape.source, _all(tape.source.timed))
+    if runs is None:
         return None
-    small = found.kernels.rows[tape.row]
+    small = runs.kernels.rows[tape.row]
     back = _backward_of(tape, small)
     rows = small & ~back
-    first = rows & every(rows, max(round(found.in_a_row), 1))
+    first = rows & every(rows, max(round(runs.in_a_row), 1))
     after = after_each(rows) & ~rows
     kept = first | (back & _backward_of(tape, first))
     times = np.where(
         kept,
-        tape.duration * found.in_a_row * found.batched_ms / found.kernels.total_ms,
+        tape.duration * runs.in_a_row * runs.batched_ms / runs.kernels.total_ms,
         tape.duration,
     )
     joining = after & launched_within(tape, JOINING)

@@ -124,7 +124,7 @@ def steps_of_ranks(measured: MeasuredRanks) -> list[StepsOfRank]:
     """The first steps of the ranks; of more than there is room for those that hold up the run
     first, the others put together by their longest times. Empty for one rank."""
     waited = measured.ranks.waited_ns or (None,) * len(measured.each)
-    found = []
+    ranks = []
     in_order = range(len(measured.each))
     for i in measured.ranks.worst_first if len(in_order) > MAX_RANKS else in_order:
         steps = measured.each[i].timed.steps
@@ -133,12 +133,12 @@ def steps_of_ranks(measured: MeasuredRanks) -> list[StepsOfRank]:
             times = (steps.duration[:MAX_STEPS] / NS_PER_MS).tolist()
             waits = waited[i] or ()
             waiting = [time / NS_PER_MS for time in waits[:MAX_STEPS]]
-            found.append(StepsOfRank(i if rank is None else rank, steps.first, times, waiting))
-    if len(found) < 2:
+            ranks.append(StepsOfRank(i if rank is None else rank, steps.first, times, waiting))
+    if len(ranks) < 2:
         return []
     return [
-        *found[:WORST],
-        *(_longest(some) for some in in_groups(found[WORST:], MAX_RANKS - WORST)),
+        *ranks[:WORST],
+        *(_longest(some) for some in in_groups(ranks[WORST:], MAX_RANKS - WORST)),
     ]
 
 

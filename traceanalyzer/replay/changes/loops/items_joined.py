@@ -32,19 +32,19 @@ def turns_of_weights_joined(tape: Tape) -> Tape | None:
 
 def _joined(tape: Tape, *, own_weights: bool) -> Tape | None:
     every = tape.memo(item_turns) or tape.memo(counted_turns)
-    found = [one for one in every if one.own_weights == own_weights]
-    if not found:
+    alike = [one for one in every if one.own_weights == own_weights]
+    if not alike:
         return None
-    first = ops_of_operators(tape, [node for one in found for node in one.first])
-    others = ops_of_operators(tape, [node for one in found for node in one.others])
+    first = ops_of_operators(tape, [node for one in alike for node in one.first])
+    others = ops_of_operators(tape, [node for one in alike for node in one.others])
     gone = others | (after_each(others) & launched_within(tape, JOINING))
     count = np.ones(len(tape.row))
-    for turns in found:
+    for turns in alike:
         count[ops_of_operators(tape, list(turns.first))] = turns.count
     waits = between(tape, gone)
     left = joined(tape, first & ~gone, gone, count).without_dispatch(waits).without_work(waits)
     duration = left.duration
-    for turns in found:
+    for turns in alike:
         for shared in turns.shared:
             ops = ops_of_operators(tape, [shared.operator]) & tape.source.linked.is_matrix[tape.row]
             once = np.rint(tape.duration * _growth_read_once(tape, turns.count, shared.share))

@@ -242,12 +242,12 @@ def calls_joined(tape: Tape) -> Tape | None:
     any."""
     calls = tape.memo(repeats.launching)
     ops = len(tape.row)
-    found = _consecutive(tape, calls, calls.forward)
-    if not found:
+    consecutive = _consecutive(tape, calls, calls.forward)
+    if not consecutive:
         return None
     first, others = np.zeros((2, len(calls.node)), bool)
     count = np.ones(len(calls.node), np.int64)
-    for run in found:
+    for run in consecutive:
         in_run = calls.forward[run.first : run.stop]
         first[in_run[: run.period]] = True
         others[in_run[run.period :]] = True
@@ -260,7 +260,7 @@ def calls_joined(tape: Tape) -> Tape | None:
     many = np.where(learned & ~kept, count.max(), of_forward).astype(np.float64)
     left = joined(tape, (kept | learned) & ~gone, gone, many, first_is_usual=True)
     dispatch = left.dispatch.astype(np.float64)
-    dispatch[tape.event] *= calls.of_ops(_usual_share(tape, calls, found), ops)
+    dispatch[tape.event] *= calls.of_ops(_usual_share(tape, calls, consecutive), ops)
     return left.with_dispatch(dispatch)
 
 
