@@ -189,7 +189,7 @@ class _Field:
 
     @property
     def is_shown(self) -> bool:
-        """Whether a row has something in it; of a part of a training step more than 0."""
+        """Whether a row has something in it; in an optional one more than 0."""
         return not self.is_empty and (not self.is_optional or any(self.values))
 
     @property
