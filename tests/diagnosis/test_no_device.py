@@ -149,3 +149,12 @@ def test_phases_that_share_a_moment_still_make_a_budget(tmp_path: Path) -> None:
         longer = replace(phases.data, host_ms=phases.data.host_ms + more_ms)
         metrics = replace(report.metrics, phases=replace(phases, data=longer))
         assert bool(cpu_phases(replace(report, metrics=metrics))) == is_shown
+
+
+def test_a_busy_laptop_may_be_why_two_step_times_differ(tmp_path: Path) -> None:
+    on_a_laptop(tmp_path)
+    timed = {"steps": 60, "step_time_ms": 0.2, "steady": True}
+    (tmp_path / "unprofiled.rank0.json").write_text(json.dumps(timed))
+    notes = [note for note in analyze(tmp_path).notes if "the timed ones" in note]
+    assert all("or other programs held the CPU meanwhile" in note for note in notes)
+    assert len(notes) == 1

@@ -302,9 +302,12 @@ def _other_steps_timed(m: Measurements) -> Iterator[str]:
     if stated is None or m.unprofiled_time is not None:
         return
     unit = m.trace.stopwatch.unit if m.trace.stopwatch is not None else None
+    why = "other steps, or parts of one, were recorded"
+    if is_cpu_alone(m):
+        why = f"{why}, or other programs held the CPU meanwhile"
     yield (
         f"The recorded steps take {digits(m.mean_step_ms)} ms, the timed ones {digits(stated.step_ms)} ms "
-        f"without the profiler{f' ({unit})' if unit else ''}: other steps, or parts of one, were recorded. All "
+        f"without the profiler{f' ({unit})' if unit else ''}: {why}. All "
         "figures are of these; record again to have those of a timed step."
     )
 
