@@ -168,7 +168,8 @@ def step_rows(timed: Timed, budgets: StepBudgets | None) -> list[StepRow]:
 
 
 def _each_ms(ns: I64) -> list[float]:
-    return [ms(one) for one in ns.tolist()]
+    times: list[float] = (ns / NS_PER_MS).tolist()
+    return times
 
 
 def _budget_columns(budgets: StepBudgets | None, count: int) -> dict[str, list[Any]]:

@@ -309,8 +309,10 @@ class Latency:
 def recorded_regularity(timed: Timed, budgets: StepBudgets | None) -> stats.Regularity | None:
     """How regular the recorded steady steps are; None where they are few, or not marked as one kind
     of step."""
+    if timed.steps.source not in MARKED:
+        return None
     phases = {one.phase if one else None for one in map(iteration, timed.steps.names)}
-    if timed.steps.source not in MARKED or len(phases) != 1:
+    if len(phases) != 1:
         return None
     busy = (
         None
