@@ -13,12 +13,12 @@ from traceanalyzer.ingest.texts.figures import mean
 from traceanalyzer.ingest.texts.gpu_snapshots import Sample, snapshot_samples
 from traceanalyzer.trace import PastedText
 
-_DMON = re.compile(r"^#\s*(?:Date\s+Time\s+|Time\s+)?gpu\s+.*\bsm\b", re.MULTILINE)
-_DCGMI = re.compile(r"^#\s*(?:Entity|ID)\s+.*\b(?:GRACT|SMACT|GPUTL|TENSO|DRAMA)\b", re.MULTILINE)
+_DMON = re.compile(r"^#\s*(?:Date\s+Time\s+|Time\s+)?gpu\s.*\bsm\b", re.MULTILINE)
+_DCGMI = re.compile(r"^#\s*(?:Entity|ID)\s.*\b(?:GRACT|SMACT|GPUTL|TENSO|DRAMA)\b", re.MULTILINE)
 _QUERY = re.compile(
     r"^.*(?:\butilization\.gpu(?: \[%\])?\s*(?:,|$)|GPU Utilization \(%\))", re.MULTILINE
 )
-_UNTITLED = re.compile(r"^[^\n]*,\s*(\d{1,3}) %,[^\n]*\bMiB\b", re.MULTILINE)
+_UNTITLED = re.compile(r"^(?>[^\n]*?,[ \t]*\d{1,3} %,)[^\n]*\bMiB\b", re.MULTILINE)
 """Rows of a query without their header: units say what some columns are."""
 _UNITS = {"%": "busy", "W": "power_w", "MiB": "memory_mib"}
 _WITH_UNIT = re.compile(r"(\d{1,9}(?:\.\d{1,6})?) (%|W|MiB)")

@@ -17,7 +17,7 @@ _SKIPPED = re.compile(
 _AT = re.compile(r"skipping cudagraphs[^\n]*\n\s+File \"([^\"\n]{1,300})\", line (\d{1,9})")
 _HINT = re.compile(r"\[__perf_hints\] (?:\[[^\]\n]*\] )?([^\n]{5,200})")
 _AUTOTUNE = re.compile(
-    r"^\s*AUTOTUNE (\w{2,40}\([^)\n]{0,200}\))\s*\n(?:(?:strides|dtypes):[^\n]*\n)*"
+    r"^[ \t]*AUTOTUNE (\w{2,40}\([^)\n]{0,200}\))\s*\n(?:(?:strides|dtypes):[^\n]*\n)*"
     r"\s*(\w{1,80}) (\d{1,15}\.?\d{0,15}) ms 100\.0%",
     re.MULTILINE,
 )

@@ -17,7 +17,7 @@ _NSYS_TITLE = re.compile(
 )
 _NVPROF = re.compile(r"^(?=.*\bCalls\b)(?=.*\bName\b).*Time\(%\)\W{1,40}Time\b", re.MULTILINE)
 _NVPROF_ROW = re.compile(
-    r"^\s*(?P<type>[A-Z][A-Za-z ]+:)?\s*\d{1,9}\.?\d{0,9}%\s+(?P<time>\d{1,15}\.?\d{0,15})(?P<unit>ns|us|ms|s)\s+"
+    r"^\s*+(?:(?P<type>[A-Z][A-Za-z ]+:)\s*+)?\d{1,9}\.?\d{0,9}%\s+(?P<time>\d{1,15}\.?\d{0,15})(?P<unit>ns|us|ms|s)\s+"
     r"(?P<calls>\d{1,15})\s+\S+\s+\S+\s+\S+\s+(?P<name>.+)$"
 )
 _NVPROF_TRACE = re.compile(r"^\s*Start\s+Duration\s.*\bName\s*$", re.MULTILINE)

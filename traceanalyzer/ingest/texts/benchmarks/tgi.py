@@ -15,7 +15,7 @@ _FIELD = re.compile(
 )
 _TABLE = re.compile(r"^\|\s*Step\s*\|\s*Batch Size\s*\|\s*Average\s*\|", re.MULTILINE)
 _ROW = re.compile(
-    r"^\|\s*(?P<step>Prefill|Decode(?: \(\w{5}\))?)?\s*\|\s*(?P<batch>\d{1,9})\s*\|\s*(?P<mean>[\d,.]{1,15})\s*"
+    r"^\|\s*+(?:(?P<step>Prefill|Decode(?: \(\w{5}\))?)\s*+)?\|\s*(?P<batch>\d{1,9})\s*\|\s*(?P<mean>[\d,.]{1,15})\s*"
     r"(?P<unit>ns|[µμu]s|ms|secs?|s|tokens/secs?)\s*\|",
     re.MULTILINE,
 )
