@@ -25,6 +25,7 @@ from traceanalyzer.analysis.ranks.compare import why_not_one_run
 from traceanalyzer.analysis.ranks.digested import claim_of, digest_of
 from traceanalyzer.analysis.ranks.matches import match_collectives
 from traceanalyzer.analysis.roofline.rated import Rated
+from traceanalyzer.analysis.roofline.roofline_rows import roofline_step
 from traceanalyzer.analysis.serving.rows import found_in_log, iteration_rows
 from traceanalyzer.analysis.tables import budget as of_steps
 from traceanalyzer.analysis.tables import timing as timings
@@ -40,7 +41,6 @@ from traceanalyzer.analysis.tables.ops import op_stats
 from traceanalyzer.analysis.tables.path_rows import PathTime, path_tables
 from traceanalyzer.analysis.tables.phases import PhaseIdle, PhaseStats, phase_stats
 from traceanalyzer.analysis.tables.profiled import Profiled, profiled
-from traceanalyzer.analysis.tables.roofline_rows import roofline_step
 from traceanalyzer.analysis.tables.shape_rows import shape_rows
 from traceanalyzer.analysis.tables.step_figures import Step, Unprofiled
 from traceanalyzer.analysis.tables.step_parts import step_parts

@@ -11,11 +11,11 @@ from traceanalyzer.analysis.groups.first_steps import FirstSteps
 from traceanalyzer.analysis.memory.stats import MemoryStats
 from traceanalyzer.analysis.phases.roles import PhaseTimes
 from traceanalyzer.analysis.phases.training import ProgramStats
+from traceanalyzer.analysis.roofline.roofline_rows import RooflineStep
 from traceanalyzer.analysis.tables.collectives import CommunicationTime
 from traceanalyzer.analysis.tables.devices import DeviceTotals, GpuCounters
 from traceanalyzer.analysis.tables.launches import HostStats, LaunchStats
 from traceanalyzer.analysis.tables.path_rows import PathTime
-from traceanalyzer.analysis.tables.roofline_rows import RooflineStep
 from traceanalyzer.analysis.tables.step_figures import Budget, Idle, StepTime, Unprofiled
 from traceanalyzer.analysis.tables.step_parts import StepPart
 from traceanalyzer.analysis.tables.throughput import Throughput, Utilisation

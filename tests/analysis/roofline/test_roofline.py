@@ -14,9 +14,9 @@ from tests.analysis.build import TraceBuilder
 from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.analysis.roofline.bounds import NO, UNKNOWN, YES, Bound, tensor_cores
 from traceanalyzer.analysis.roofline.op_models import Precision
+from traceanalyzer.analysis.roofline.roofline_rows import roofline_step
 from traceanalyzer.analysis.tables.kernels import kernel_stats
 from traceanalyzer.analysis.tables.ops import op_stats
-from traceanalyzer.analysis.tables.roofline_rows import roofline_step
 from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.trace import Ceilings, Collectives, CopyKind, Device, DeviceOpKind
 from traceanalyzer.trace.hardware import Hardware, HardwareTable

@@ -14,8 +14,7 @@ from traceanalyzer.analysis.joined.linked import owner_nodes
 from traceanalyzer.analysis.joined.origins import places_of
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.roofline.rated import KernelMeasures, MeasuredRow, WithRoofline
-from traceanalyzer.analysis.roofline.waves import occupancy_of, residence_of
-from traceanalyzer.analysis.tables.roofline_rows import (
+from traceanalyzer.analysis.roofline.roofline_rows import (
     Columns,
     RatedRow,
     by_group,
@@ -23,6 +22,7 @@ from traceanalyzer.analysis.tables.roofline_rows import (
     rated_columns,
     without_nan,
 )
+from traceanalyzer.analysis.roofline.waves import occupancy_of, residence_of
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_US, dataclass, maybe, metric, ms
 from traceanalyzer.trace import F64, I32, I64, DeviceOpKind, DeviceOps, OccupancyLimit

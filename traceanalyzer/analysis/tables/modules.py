@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from traceanalyzer.analysis.algebra import Groups
 from traceanalyzer.analysis.joined.origins import Places, places_of
 from traceanalyzer.analysis.roofline.rated import WithRoofline
-from traceanalyzer.analysis.tables.kernels import shares_of_step
-from traceanalyzer.analysis.tables.roofline_rows import (
+from traceanalyzer.analysis.roofline.roofline_rows import (
     Columns,
     RatedRow,
     by_group,
@@ -22,6 +21,7 @@ from traceanalyzer.analysis.tables.roofline_rows import (
     rated_columns,
     without_nan,
 )
+from traceanalyzer.analysis.tables.kernels import shares_of_step
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_MS, dataclass, maybe, metric, ms
 from traceanalyzer.trace import F64, I32, I64, distinct

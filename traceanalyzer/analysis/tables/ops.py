@@ -27,8 +27,7 @@ from traceanalyzer.analysis.joined.linked import owner_nodes
 from traceanalyzer.analysis.names.pytorch import BOOKKEEPING, STEP_PREFIX
 from traceanalyzer.analysis.names.serving import iteration
 from traceanalyzer.analysis.roofline.rated import WithRoofline
-from traceanalyzer.analysis.tables.kernels import origins_of, shares_of_step
-from traceanalyzer.analysis.tables.roofline_rows import (
+from traceanalyzer.analysis.roofline.roofline_rows import (
     Columns,
     RatedRow,
     by_subtree,
@@ -36,6 +35,7 @@ from traceanalyzer.analysis.tables.roofline_rows import (
     rated_columns,
     without_nan,
 )
+from traceanalyzer.analysis.tables.kernels import origins_of, shares_of_step
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_MS, NS_PER_US, dataclass, maybe, metric, ms
 from traceanalyzer.trace import F64, I32, I64, Bool, RangeKind, constant_column, narrowed

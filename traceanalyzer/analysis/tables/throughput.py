@@ -13,7 +13,7 @@ from traceanalyzer.analysis.algebra import texts_where
 from traceanalyzer.analysis.phases.training import ProgramStats
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.rated import WithRoofline
-from traceanalyzer.analysis.tables.roofline_rows import ENOUGH_SHARE, RooflineStep
+from traceanalyzer.analysis.roofline.roofline_rows import ENOUGH_SHARE, RooflineStep
 from traceanalyzer.analysis.tables.step_figures import Step
 from traceanalyzer.analysis.tables.timing import TimingStats
 from traceanalyzer.analysis.time.timed import Timed
