@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.nsys_builder import small_run
+from tests.recorded import ROOT
 
 GPU = Path(__file__).resolve().parents[1] / "data" / "gpu"
 SAMPLE = GPU / "sync_bound.json.gz"
@@ -57,8 +58,17 @@ def test_two_runs_are_not_answered_for_one_of_them(here, run):
 
 def test_ranks_of_one_run_are_one_run(here, run):
     for rank in (0, 1):
-        shutil.copy(SAMPLE, here / f"job.rank{rank}.json.gz")
+        recording = ROOT / "sample_traces" / "straggler" / f"trace.rank{rank}.json.gz"
+        shutil.copy(recording, here / f"job.rank{rank}.json.gz")
     assert run("analyze", "job.rank0.json.gz", "job.rank1.json.gz")[0] == 0
+
+
+def test_one_recording_under_the_names_of_two_ranks_is_no_run(here, run):
+    for rank in (0, 1):
+        shutil.copy(SAMPLE, here / f"job.rank{rank}.json.gz")
+    status, out, err = run("analyze", "job.rank0.json.gz", "job.rank1.json.gz")
+    assert (status, out) == (1, "")
+    assert "job.rank1.json.gz is a copy of job.rank0.json.gz" in err
 
 
 def test_a_folder_of_folders_names_those_with_recordings(here, run):

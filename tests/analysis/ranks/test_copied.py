@@ -141,3 +141,9 @@ def test_times_in_whole_microseconds_need_more_of_them():
     few, many = (clocks(1, length)[0] // 1_000 * 1_000 for length in (60, 80))
     assert list(copies([few, few])) == []
     assert list(copies([many, many])) == [(0, 1)]
+
+
+def test_one_recording_for_every_rank_of_a_job_is_no_mistake():
+    same, other = clocks(2)
+    assert list(copies([same, same, other, same])) == [(0, 1), (0, 3)]
+    assert list(copies([same, same, other, same, same])) == []

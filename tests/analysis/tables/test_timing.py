@@ -117,14 +117,23 @@ def test_no_log_no_figures():
     assert timing_stats(StepTimings.empty()) is None
 
 
-def test_waiting_for_data_is_an_input_bottleneck_from_a_fifth_on():
-    slow = report(steady(), data=np.full(200, 40 * MS))
+def test_waiting_for_data_is_an_input_bottleneck_from_half_of_the_step_on():
+    slow = report(steady(), data=np.full(200, 60 * MS))
     assert slow.summary.bottleneck == "input"
+    assert "60%" in slow.summary.headline
+    assert slow.findings[0].id == "slow-input"
+    assert slow.findings[0].headroom_ms == pytest.approx(60)
+    assert slow.recommendations[0].predicted_step_ms == pytest.approx(40, rel=0.02)
+
+
+def test_waiting_for_data_is_a_finding_from_a_sixth_of_the_step_on():
+    slow = report(steady(), data=np.full(200, 40 * MS))
+    assert slow.summary.bottleneck == "inconclusive"
     assert "40%" in slow.summary.headline
     assert slow.findings[0].id == "slow-input"
     assert slow.findings[0].headroom_ms == pytest.approx(40)
     assert slow.recommendations[0].predicted_step_ms == pytest.approx(60, rel=0.02)
-    assert report(steady(), data=np.full(200, 15 * MS)).summary.bottleneck == "inconclusive"
+    assert report(steady(), data=np.full(200, 15 * MS)).findings == []
 
 
 def test_step_times_alone_do_not_tell_why():

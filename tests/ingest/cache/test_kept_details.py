@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.ingest.cache.asked import kept, told
 from tests.ingest.cache.test_answers import refuse
 from traceanalyzer.base.reading import read_with
+from traceanalyzer.cli.answers import analyze
 from traceanalyzer.report.html import kept_details
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 PAGE = ("analyze", "--format", "html")
 
@@ -25,6 +26,14 @@ def test_a_page_of_what_a_report_left_is_the_same(
     told("analyze", trace_file)
     refuse(monkeypatch)
     assert told(*PAGE, trace_file) == page
+
+
+def test_of_the_longest_recordings_a_report_leaves_no_details(
+    cache: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(analyze, "MOST_DETAILED", 10)
+    monkeypatch.setattr(kept_details, "keep_details", lambda *_: pytest.fail("details were made"))
+    told("analyze", trace_file)
 
 
 def test_another_part_of_the_run_has_details_of_its_own(cache: Path, trace_file: Path) -> None:

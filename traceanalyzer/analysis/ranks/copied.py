@@ -18,22 +18,31 @@ LEAST_COARSE = 64
 """So many lengths of time, or whole microseconds of older profilers, tell a recording from one that
 was made up, whose ranks may all do the same."""
 MOST_COMPARED = 8  # of the recordings that begin at one time
+REPLICATED = 4
+"""So many recordings with the same times are no mistake: somebody tries what a job of many ranks
+costs."""
 
 
 def copies(times: Sequence[I64]) -> Iterator[tuple[int, int]]:
     """Positions of recordings with the same times, the one given first before its copy. `times` are
-    those of each recording, ns, in any order that a copy keeps."""
+    those of each recording, ns, in any order that a copy keeps. Of `REPLICATED` ones nothing is
+    said."""
 
     def begin(i: int) -> tuple[int, int]:
         return len(times[i]), int(times[i][0])
 
-    long = [i for i, one in enumerate(times) if len(one) > LEAST_FINE]
-    known = sorted(long, key=begin)
-    for at, i in enumerate(known):
-        following = at + 1
-        for k in known[following : following + MOST_COMPARED]:
-            if _are_the_same(times[i], times[k]):
-                yield min(i, k), max(i, k)
+    groups: list[list[int]] = []
+    for i in sorted((i for i, one in enumerate(times) if len(one) > LEAST_FINE), key=begin):
+        recent = groups[-MOST_COMPARED:]
+        same = [group for group in recent if _are_the_same(times[group[0]], times[i])]
+        if same:
+            same[0].append(i)
+        else:
+            groups.append([i])
+    for group in groups:
+        if len(group) < REPLICATED:
+            first, *others = sorted(group)
+            yield from ((first, other) for other in others)
 
 
 def _are_the_same(a: I64, b: I64) -> bool:

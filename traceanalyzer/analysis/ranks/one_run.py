@@ -35,9 +35,9 @@ def refuse_several_runs(traces: Sequence[Trace]) -> None:
     paths = [Path(trace.path) for trace in traces]
     if len({path.parent / _OF_A_RANK.sub("", path.name) for path in paths}) < 2:
         return
-    copies = _copies(traces)
-    if copies is not None:
-        first, second = copies
+    copied = _copied(traces)
+    if copied is not None:
+        first, second = copied
         raise a_copy(first.path, second.path)
     doubt = why_not_one_run([claim_of(trace) for trace in traces]) or _unranked(traces)
     if doubt:
@@ -84,7 +84,7 @@ def _refusal(traces: Sequence[Trace], doubt: str) -> SeveralRunsError:
     )
 
 
-def _copies(traces: Sequence[Trace]) -> tuple[Trace, Trace] | None:
+def _copied(traces: Sequence[Trace]) -> tuple[Trace, Trace] | None:
     """Two recordings in different files of which one is a copy of the other; None without such."""
     timed = [trace for trace in traces if not trace.only_step_times]
     for i, k in copies([_times(trace) for trace in timed]):

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from traceanalyzer.trace import Run
     from traceanalyzer.trace.compile_log import CompileLog
 
+MOST_DETAILED = 5_000_000
+"""Events of a recording of which the details of a page are worked out with the report."""
+
 
 @command("analyze")
 @replays_output
@@ -223,9 +226,12 @@ def _leave_answers(paths: Sequence[str], query: "Query") -> None:
 
 
 def _leave_details(paths: Sequence[str], query: "Query", details: "Details | None") -> None:
-    """Keep what a page of a long recording shows beyond the report; `details` where they are made."""
+    """Keep what a page of a long recording shows beyond the report; `details` where they are made.
+    Of the longest they are not made: it would take a third more memory than the report."""
     traces = query.run.traces
     if not (traces and all(trace.kept_as for trace in traces)):
+        return
+    if details is None and sum(trace.health.events for trace in traces) > MOST_DETAILED:
         return
     from traceanalyzer.ingest.cache.pages import kept_page
     from traceanalyzer.report.html import Details
