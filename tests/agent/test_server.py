@@ -74,7 +74,7 @@ def test_the_command_serves_on_standard_input_and_output():
     )
     names, answers, wrong = asyncio.run(ask_all(command))
     assert len(names) == len(QUESTIONS)
-    assert json.loads(answers["diagnose"].content[0].text)["verdict"] == "sync"
+    assert json.loads(answers["diagnose"].content[0].text)["bottleneck"] == "sync"
     assert "outside" in wrong.content[0].text
 
 

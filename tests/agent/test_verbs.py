@@ -71,7 +71,7 @@ def test_a_diagnosis_is_short_and_every_figure_says_where_it_is_from(sources, pa
     text = verbs.diagnose(sources, path)
     said = json.loads(text)
     assert tokens(text) <= MOST_TOKENS
-    assert said["answer"]
+    assert said["headline"]
     figures = list(figures_in(said))
     assert figures
     for figure in figures:
@@ -184,7 +184,7 @@ def test_files_outside_the_folders_are_not_read(tmp_path):
 def test_paths_may_be_relative_to_the_folder_that_may_be_read(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     sources = Sources([ROOT / "sample_traces"])
-    assert json.loads(verbs.diagnose(sources, "sync_bound"))["verdict"]
+    assert json.loads(verbs.diagnose(sources, "sync_bound"))["bottleneck"]
     found = json.loads(verbs.recordings(sources, "sync_bound"))["recordings"]
     assert [one["path"] for one in found] == ["sync_bound"], "a capture is one recording"
     every = json.loads(verbs.recordings(sources))["recordings"]

@@ -181,6 +181,9 @@ def test_an_agent_is_told_the_figures_that_the_report_speaks_of() -> None:
     assert known is not None
     sources = Sources([SAMPLE.parent])
     told = json.loads(verbs.diagnose(sources, str(SAMPLE)))
+    assert {"verdict", "sure", "answer"}.isdisjoint(told)
+    for name in ("bottleneck", "confidence", "headline"):
+        assert told[name] == getattr(report.summary, name)
     assert told["step"]["without_profiler"]["value"] == near(report.summary.step_ms)
     assert told["step"]["recorded"]["value"] == near(report.metrics.step_time_ms.mean)
     parts = told["budget"]["parts"]

@@ -32,7 +32,7 @@ def memory(sources: Sources, path: str, trace: str = "") -> str:
     report = sources.memory(path, trace)
     step_ms = report.traced.step_ms
     return fitted_answer(
-        answer=quoted_sentence(report.headline),
+        headline=quoted_sentence(report.headline),
         step=sourced_figure(
             step_ms, "ms per step", NO_STEP if step_ms is None else "mean of the trace's steps"
         ),
@@ -67,7 +67,7 @@ def compile(sources: Sources, path: str, trace: str = "") -> str:  # noqa: A001 
     logged = compiled.source != "trace"
     step_ms = compiled.steps.step_ms
     return fitted_answer(
-        answer=quoted_sentence(diagnosis.headline or "Nothing was compiled."),
+        headline=quoted_sentence(diagnosis.headline or "Nothing was compiled."),
         compile_time=sourced_figure(
             compiled.compile_s, "s", "time in compilations, by the log" if logged else NO_LOG
         ),

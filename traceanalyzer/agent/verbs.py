@@ -64,9 +64,9 @@ def diagnose(
     recording, report = sources.analyzed(path, rank, step)
     parts = {p.name: rounded_figure(p.ms) for p in breakdown.budget(report) if p.ms}
     return fitted_answer(
-        verdict=report.summary.bottleneck,
-        sure=opening.confidence(report),
-        answer=quoted_sentence(report.summary.headline),
+        bottleneck=report.summary.bottleneck,
+        confidence=rounded_figure(report.summary.confidence),
+        headline=quoted_sentence(report.summary.headline),
         step=_steps(report),
         budget={"parts": parts, "unit": _unit(report), "how": PARTITION},
         findings=[_finding(f) for f in report.findings[:SHOWN_FINDINGS]],
@@ -262,13 +262,13 @@ def compare(sources: Sources, a: str, b: str) -> str:
         figures = other["figures"]
         rows = [{"name": row.figure, "a": row.a, "b": row.b} for row in figures]
         return fitted_answer(
-            answer=quoted_sentence(other["headline"]), figures=rows, names=NAMES_ARE_DATA
+            headline=quoted_sentence(other["headline"]), figures=rows, names=NAMES_ARE_DATA
         )
     comparison = compare_reports(sources.report(a), sources.report(b), (a, b))
     changes = comparison.judged.changes[:SHOWN_CHANGES]
     parts = [{"name": one_line(c.title), **_difference(c)} for c in changes]
     return fitted_answer(
-        answer=quoted_sentence(comparison.headline),
+        headline=quoted_sentence(comparison.headline),
         verdict=comparison.verdict,
         step=_difference(comparison.judged.step),
         predicted=_promise(comparison.predicted),
