@@ -38,7 +38,7 @@ def write_digests(
     from traceanalyzer.cli.io.output import say, warn
     from traceanalyzer.cli.io.progress import counting
     from traceanalyzer.fleet.digests.cluster import cluster
-    from traceanalyzer.fleet.digests.map import make_all
+    from traceanalyzer.fleet.digests.map import done_here, make_all
     from traceanalyzer.ingest.places import iterations_in, places_in
 
     places, failures = places_in(paths)
@@ -47,7 +47,7 @@ def write_digests(
     lines = [f"{one.path}: {one.message}" for one in failures] + [
         one.failure for one in written if one.failure
     ]
-    for line in [*iterations_in(paths, places), *lines]:
+    for line in [*iterations_in(paths, places), *done_here(written), *lines]:
         warn(line)
     files = sum(len(one.digests) for one in written if not one.failure)
     found = sum(one.found for one in written)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from traceanalyzer.base import TraceAnalyzerError
@@ -20,6 +21,9 @@ neither."""
 WINDOW = 4  # tasks that wait for a core
 RETRIES = 2
 CONNECT_S = 20
+QUIET_S = 60.0
+"""A cluster that lost workers and finishes nothing for so long is helped: a task may wait without
+end for a worker that was killed."""
 
 
 @contextmanager
@@ -64,35 +68,70 @@ def cluster(scheduler: str | None, workers: int | None) -> Iterator[Cluster | No
 def over_cluster(
     client: Any, places: Sequence[RecordingPlace], folder: str, report: Callable[[int], None]
 ) -> list[Made]:
-    """Digest the recordings, in their order. What fails for good is a failure of that recording."""
-    from distributed import as_completed
-
+    """Digest the recordings, in their order. What fails for good is a failure of that recording;
+    what a cluster that lost workers does not finish is done here."""
     waiting = iter(places)
-
-    def submit(place: RecordingPlace) -> Any:
-        return client.submit(
-            make,
-            place,
-            folder,
-            key=f"digest-{place.url}-{place.stamp}",
-            retries=RETRIES,
-            pure=False,
-        )
-
-    window = WINDOW * max(sum(client.ncores().values()), 1)
-    begun = {submit(place): place for place in islice(waiting, window)}
+    begun: dict[Any, RecordingPlace] = {}
+    finished: SimpleQueue[Any] = SimpleQueue()
     by_url: dict[str, Made] = {}
-    pool = as_completed(list(begun), raise_errors=False)
-    for future in pool:
-        place = begun.pop(future)
+    workers: dict[str, int] = client.ncores()
+
+    def submit(count: int) -> None:
+        for place in islice(waiting, count):
+            key = f"digest-{place.url}-{place.stamp}"
+            future = client.submit(make, place, folder, key=key, retries=RETRIES, pure=False)
+            begun[future] = place
+            future.add_done_callback(finished.put)
+
+    submit(WINDOW * max(sum(workers.values()), 1))
+    patience = QUIET_S
+    while begun:
         try:
-            by_url[place.url] = future.result()
-        except Exception as error:  # of the task, or of the worker that it killed
-            by_url[place.url] = Made(place.url, (), f"{place.url}: {type(error).__name__}: {error}")
-        future.release()
+            future = finished.get(timeout=patience)
+        except Empty:
+            if patience and not _lost_workers(client, workers):
+                continue
+            patience = 0.0  # until the cluster finishes one
+            place, outcome = _last(waiting, begun), None
+        else:
+            if future not in begun:  # taken back
+                continue
+            patience = QUIET_S
+            place = begun.pop(future)
+            outcome = _result(future, place)
+            future.release()
+            submit(1)
+        by_url[place.url] = outcome or make(place, folder)._replace(in_place=True)
         report(len(by_url))
-        for following in islice(waiting, 1):
-            more = submit(following)
-            begun[more] = following
-            pool.add(more)
     return [by_url[place.url] for place in places]
+
+
+def _result(future: Any, place: RecordingPlace) -> Made | None:
+    """What a task that ended gave; None where the cluster lost it."""
+    try:
+        outcome: Made = future.result(timeout=QUIET_S)
+    except Exception as error:  # of the task, or of the worker that it killed
+        if future.status != "error":
+            return None
+        return Made(place.url, (), f"{place.url}: {type(error).__name__}: {error}")
+    return outcome
+
+
+def _lost_workers(client: Any, known: dict[str, int]) -> bool:
+    """Whether a worker that was there is gone, or none is there. Those that came are known from now
+    on."""
+    try:
+        left = client.ncores()
+    except OSError:  # nor is the scheduler
+        return True
+    known |= left
+    return not left or left.keys() < known.keys()
+
+
+def _last(waiting: Iterator[RecordingPlace], begun: dict[Any, RecordingPlace]) -> RecordingPlace:
+    """The recording that the cluster would come to last, which it no longer has to."""
+    place = next(waiting, None)
+    if place is None:
+        future, place = begun.popitem()
+        future.release()
+    return place

@@ -274,6 +274,7 @@ class Made(NamedTuple):
     digests: tuple[str, ...]  # names of its digests, one a rank
     failure: str = ""
     found: bool = False  # whether they were there already
+    in_place: bool = False  # whether this process made them, in place of a cluster
 
 
 def arrow() -> Any:

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from traceanalyzer.base import TraceAnalyzerError
+from traceanalyzer.base.figures import plural
 from traceanalyzer.base.parallel import free_memory_bytes, most_at_once
 from traceanalyzer.base.parallel.children import WorkQueue, children, shared_queue
 from traceanalyzer.base.reading import reading, reading_as
@@ -47,6 +48,17 @@ def make_all(
     by_place.update(zip(todo, outcomes, strict=True))
     _remove_older(folder, dict(zip(todo, outcomes, strict=True)), by_stem)
     return [made for made in by_place.values() if made is not None]
+
+
+def done_here(outcomes: Sequence[Made]) -> list[str]:
+    """How many recordings this process digested in place of a cluster, in a line."""
+    count = sum(one.in_place for one in outcomes)
+    if not count:
+        return []
+    return [
+        f"{count:,} {plural('recording', count)} digested by this process: workers of the cluster "
+        "were gone, and it finished nothing"
+    ]
 
 
 def _made_before(place: RecordingPlace, by_stem: Mapping[str, Iterable[str]]) -> Made | None:

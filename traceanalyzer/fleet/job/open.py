@@ -19,7 +19,7 @@ from traceanalyzer.fleet.digests.files import (
     digest_name,
     read_digests,
 )
-from traceanalyzer.fleet.digests.map import Cluster, Done, make_all, stems_in
+from traceanalyzer.fleet.digests.map import Cluster, Done, done_here, make_all, stems_in
 from traceanalyzer.fleet.job.answer import job_answer
 from traceanalyzer.fleet.job.model import Analyzed, Job
 from traceanalyzer.fleet.job.ranks import racks_in
@@ -59,13 +59,15 @@ def job_of(
     recordings and kept in `folder`. With `hidden`, paths, hosts and names that match it are
     removed; `racks` is a file that says in which rack each host is. Raises TraceAnalyzerError."""
     places, recordings, unread = _sorted(paths, folder)
-    if recordings:
-        places += _digests(make_all(recordings, folder, done, via), folder, unread)
+    outcomes = make_all(recordings, folder, done, via) if recordings else []
+    if outcomes:
+        places += _digests(outcomes, folder, unread)
     if not places and len(unread) == 1:
         raise UnreadableInputError(unread[0].why)
     digests = _JobDigests(places, hides_hosts=hidden is not None)
     ranks = chosen([*digests.read, *unread])
-    ranks = replace(ranks, notes=(*iterations_in(paths, recordings), *ranks.notes))
+    notes = (*iterations_in(paths, recordings), *done_here(outcomes), *ranks.notes)
+    ranks = replace(ranks, notes=notes)
     rack_of = racks_in(racks) if racks else {}
     job = job_answer(ranks, digests.explained, rack_of, digests.analyzed)
     return job if hidden is None else _redacted(job, hidden)
