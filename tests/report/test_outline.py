@@ -6,7 +6,11 @@ from dataclasses import replace
 
 from tests.report.reports import empty, full
 from traceanalyzer.diagnosis.classify import START_UP
+from traceanalyzer.diagnosis.finding import BOUNDED, REPLAYED
+from traceanalyzer.report.html import render_html
+from traceanalyzer.report.markdown.issue import render_markdown
 from traceanalyzer.report.outline import gains
+from traceanalyzer.report.terminal.screen import render_terminal
 
 
 def test_why_nothing_is_recommended():
@@ -35,6 +39,34 @@ def test_what_to_record_is_said_for_the_recorder():
     captured = replace(summary, headline=f"Inconclusive: {START_UP}: CUDA graphs are captured.")
     start_up = replace(report, summary=captured, recommendations=[])
     assert "analyze CAPTURE REPLAYS" in gains.no_advice(start_up)
+
+
+MANY = f"{REPLAYED}: no waits; tests are gone; a number costs a launch (lower end: none; upper end: two)"
+POINTS = ["no waits", "tests are gone", "a number costs a launch (lower end: none; upper end: two)"]
+
+
+def test_assumptions_are_points_below_each_other() -> None:
+    advice = full().recommendations[0]
+    for basis, said in {
+        "all waits gone": ["Assumes: all waits gone"],
+        f"{REPLAYED}: all gone": [f"Assumes ({REPLAYED}): all gone"],
+        f"{BOUNDED}: all gone": [f"Assumes ({BOUNDED}): all gone"],
+        f"{BOUNDED}: all gone; at once": [f"Assumes ({BOUNDED}):", "all gone", "at once"],
+        MANY: [f"Assumes ({REPLAYED}):", *POINTS],
+    }.items():
+        assert gains.assumed(replace(advice, basis=basis)) == said
+
+
+def test_every_format_lists_assumptions() -> None:
+    report = full()
+    report = replace(report, recommendations=[replace(report.recommendations[0], basis=MANY)])
+    for text in (render_markdown(report, in_brief=False), render_terminal(report, width=200)):
+        assert (
+            "\n".join(["(replayed without the profiler):", *(f"   - {one}" for one in POINTS)])
+            in text
+        )
+    listed = "\n".join([f"Assumes ({REPLAYED}):", *(f"- {one}" for one in POINTS)])
+    assert f'data-def="{listed}"' in render_html(report)
 
 
 def test_findings_whose_remedy_gains_nothing_are_named():

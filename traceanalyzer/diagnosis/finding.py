@@ -21,6 +21,9 @@ BottleneckClass = Literal[
 Severity = Literal["high", "medium", "low", "info"]
 Basis = Literal["unprofiled", "recorded"]
 MAX_CONFIDENCE = 0.95
+REPLAYED = "replayed without the profiler"
+BOUNDED = "not replayed; gains at most this"
+"""How an estimate was made; what it assumes stands behind a colon."""
 BASE_CONFIDENCE = 0.5  # confidence of a verdict whose margin over the runner-up is nil
 MEDIUM_SHARE = 0.05
 """Findings of unknown headroom are reported from this share of the step up; others are `medium`

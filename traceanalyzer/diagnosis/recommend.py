@@ -7,7 +7,14 @@ from dataclasses import replace
 
 from traceanalyzer.base import ratio
 from traceanalyzer.diagnosis.draft import Draft, Proposal
-from traceanalyzer.diagnosis.finding import AfterOthers, AsMuchWork, BottleneckClass, Recommendation
+from traceanalyzer.diagnosis.finding import (
+    BOUNDED,
+    REPLAYED,
+    AfterOthers,
+    AsMuchWork,
+    BottleneckClass,
+    Recommendation,
+)
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies import REMEDIES
 from traceanalyzer.diagnosis.remedies.advice import Advice, advise
@@ -15,7 +22,7 @@ from traceanalyzer.diagnosis.remedies.program import program
 from traceanalyzer.diagnosis.rules.device import GPU_BUSY, UNDERSIZED
 from traceanalyzer.diagnosis.serving.outlook import HOST_CLASSES, for_server
 from traceanalyzer.replay.bounds import less_compute
-from traceanalyzer.replay.prediction import Prediction
+from traceanalyzer.replay.prediction import BETWEEN, Prediction
 from traceanalyzer.replay.scenario import Scenario
 from traceanalyzer.replay.whatif import MOST_SPEEDUP, SCENARIO_SPREAD, Replay
 
@@ -98,7 +105,7 @@ def _of_remedy(m: Measurements, advice: Advice, drafts: Sequence[Draft]) -> Reco
     action = next(filter(None, either), None)
     if action is None:
         return None
-    basis = f"replayed without the profiler: {p.basis}"
+    basis = f"{REPLAYED}: {p.basis}"
     id_ = against.id
     cls = against.cls
     if offer.single:
@@ -185,7 +192,7 @@ def _each_gains(replay: Replay, parts: Sequence[Scenario]) -> bool:
 def _is_worth_it(m: Measurements, advice: Recommendation) -> bool:
     """Whether a proposal's gain is unknown or large enough; more where it is only bounded from
     above."""
-    bounded = m.faithful_replay is not None and not advice.basis.startswith("replayed")
+    bounded = m.faithful_replay is not None and not advice.basis.startswith(REPLAYED)
     least = MIN_BOUND_SHARE if bounded else MIN_SAVED_SHARE
     return advice.predicted_speedup is None or advice.predicted_speedup * (1.0 - least) >= 1.0
 
@@ -226,12 +233,12 @@ def _estimate(
         return unknown
     if scenario is not None and m.faithful_replay is not None:
         replayed = m.faithful_replay.predict(scenario)
-        return replace(replayed, basis=f"replayed without the profiler: {replayed.basis}")
+        return replace(replayed, basis=f"{REPLAYED}: {replayed.basis}")
     untold = bool(m.doubt) or (m.replay is not None and not m.replay.faithful)
     if headroom is None or not m.timed.steps.known or untold:
         return unknown
     if len(m.trace.api_calls):
-        unknown = replace(unknown, basis=f"not replayed; gains at most this: {proposal.basis}")
+        unknown = replace(unknown, basis=f"{BOUNDED}: {proposal.basis}")
     step = max(base - headroom, proposal.least_ms)
     if base > MOST_SPEEDUP * step:
         return unknown
@@ -245,5 +252,5 @@ def _shorter_compute(m: Measurements, draft: Draft, headroom: float | None) -> S
     says why."""
     if draft.part != "compute" or not headroom or m.step.budget is None:
         return None
-    basis = "; ".join(proposal.basis for proposal in draft.proposals)
+    basis = BETWEEN.join(proposal.basis for proposal in draft.proposals)
     return Scenario(draft.id, less_compute(min(headroom / m.step.budget.compute, 1.0)), basis)

@@ -1,10 +1,19 @@
 """Predicted step times as they are shown and kept: loaded without what makes them."""
 
+import re
 from typing import Literal
 
 from traceanalyzer.base import dataclass, metric
 
 Kind = Literal["change", "ideal", "asked"]
+BETWEEN = "; "
+"""What stands between the assumptions of a prediction; within parentheses it is part of one."""
+OUTSIDE_PARENTHESES = r"(?![^()]*\))"
+
+
+def assumptions(basis: str) -> list[str]:
+    """What a prediction takes for granted, one by one."""
+    return re.split(BETWEEN + OUTSIDE_PARENTHESES, basis)
 
 
 @dataclass(frozen=True)

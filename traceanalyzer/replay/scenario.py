@@ -12,7 +12,7 @@ from traceanalyzer.base import dataclass
 from traceanalyzer.replay.changes.communication.buckets import MB, BucketSize, rebucketed
 from traceanalyzer.replay.limits import Chosen
 from traceanalyzer.replay.patterns.named import ops_named
-from traceanalyzer.replay.prediction import Kind
+from traceanalyzer.replay.prediction import BETWEEN, Kind
 from traceanalyzer.replay.simulate import Begin
 from traceanalyzer.replay.tape import Change, Tape
 
@@ -99,7 +99,7 @@ def combined(*scenarios: Scenario) -> Scenario:
         return changed
 
     name = "+".join(s.id for s in scenarios)
-    basis = "; ".join(s.basis for s in scenarios)
+    basis = BETWEEN.join(s.basis for s in scenarios)
     hides = next((s.hides for s in scenarios if s.hides is not None), None)
     kinds = [s.kind for s in scenarios]
     kind: Kind = "ideal" if "ideal" in kinds else "change"

@@ -14,6 +14,7 @@ from traceanalyzer.analysis.ranks.pipeline.slowdown import (
 from traceanalyzer.base import dataclass, definitions
 from traceanalyzer.diagnosis.remedies import REMEDIES
 from traceanalyzer.diagnosis.remedies.remedy import entries
+from traceanalyzer.replay.prediction import assumptions
 from traceanalyzer.replay.scenario import Scenario
 from traceanalyzer.replay.scenarios import SCENARIOS
 from traceanalyzer.report.format import label
@@ -89,7 +90,7 @@ def _changes() -> Iterator[Explanation]:
             lines += ["What to do, by what the recording shows:", *(f"- {way}" for way in ways)]
         assumed = entries()[remedy.id].get("assumes", "{}")
         if "{" not in assumed:
-            clauses = " ".join(assumed.split()).split("; ")
+            clauses = assumptions(" ".join(assumed.split()))
             lines += ["Its replay assumes:", *(f"- {clause}" for clause in clauses)]
         yield Explanation(remedy.id, "whatif", "", "\n".join(lines))
 

@@ -44,7 +44,6 @@ TABLE_ROWS = 5
 SPARED_ROWS = 1  # to leave out so few takes as many lines as they do
 QUOTED_MFU = 0.01  # below, matmuls are not what the program is about
 FIRST_EVIDENCE = 3  # figures of a finding where there is little room
-ASSUMES = "Assumes: "
 SEVERITY_STYLES = {"high": "bold red", "medium": "yellow", "info": "dim"}
 NO_METRICS = "Nothing was measured: the recording has no steps and no GPU work."
 NO_RECORDING = "No recording was read."
@@ -250,17 +249,9 @@ def brief_findings(report: Report) -> Items:
     return Items(items, noun="findings")
 
 
-def brief_recommendations(report: Report) -> Items:
-    """Every recommendation with its gain and the finding that it answers."""
-    items = []
-    for item in recommendations(report, against=True).items:
-        lines = [line for line in item.lines if not line[0].startswith(ASSUMES)]
-        items.append(replace(item, lines=lines))
-    return Items(items, noun="recommendations")
-
-
-def recommendations(report: Report, against: bool = False) -> Items:
-    """Every recommendation with its gain and effort, and `against` which finding it is."""
+def recommendations(report: Report, against: bool = False, assumed: bool = True) -> Items:
+    """Every recommendation with its gain and effort, `against` which finding it is, and what is
+    `assumed`."""
     titles = {f.id: f.title for f in report.findings} if against else {}
     items = []
     for advice in report.recommendations:
@@ -268,9 +259,10 @@ def recommendations(report: Report, against: bool = False) -> Items:
         effort = effort_of(advice)
         of_effort = f"; effort: {effort}" if effort else ""
         lines = [(f"{gain}{of_effort}; id: {gains.id_of(advice)}", "green")]
-        lines.append((f"{ASSUMES}{advice.basis}", ""))
         lines += [(f"Addresses: {titles[advice.id]}", "")] if advice.id in titles else []
-        items.append(Item(advice.action, lines))
+        head, *points = gains.assumed(advice) if assumed else [""]
+        lines += [(head, "")] if head else []
+        items.append(Item(advice.action, lines, points))
     return Items(items, noun="recommendations")
 
 

@@ -139,11 +139,13 @@ def _remedy(report: Report, advice: Recommendation) -> Markup:
     alone = gains.prediction_alone(report, advice)
     factor = gains.factor(report, advice)
     told = [text for text in (alone if factor else "", effort, gains.id_of(advice)) if text]
+    head, *points = gains.assumed(advice)
+    estimated = join(head, *(join(Markup("\n- "), point) for point in points))
     return tag(
         "li",
         tag("span", factor or alone, class_="gain"),
         tag("span", advice.action, class_="action"),
-        tag("span", " · ".join(told), " ", term("how estimated", advice.basis), class_="quiet"),
+        tag("span", " · ".join(told), " ", term("how estimated", estimated), class_="quiet"),
     )
 
 

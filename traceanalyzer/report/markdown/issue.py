@@ -126,8 +126,7 @@ def _advice(report: Report, *, in_brief: bool) -> list[Section]:
     else:
         found.append(_untitled("Findings", whole.NO_FINDING, Weight.ANSWER))
     if report.recommendations:
-        every = whole.recommendations(report, against=True)
-        shown = whole.brief_recommendations(report) if in_brief else every
+        shown = whole.recommendations(report, against=True, assumed=not in_brief)
         advice.append(_untitled("Recommendations", shown))
     else:
         advice.append(_untitled("Recommendations", gains.no_advice(report), Weight.ANSWER))

@@ -199,7 +199,7 @@ def _texts(part: doc.TextTable) -> TextBlock:
 
 def _item(number: int, item: doc.Item) -> str:
     if item.evidence is None:
-        sentences = " ".join(f"{prose(text)}." for text, _ in item.lines)
+        sentences = " ".join(_ended(prose(text)) for text, _ in item.lines)
         below = [
             *([f"   {sentences}"] if sentences else []),
             *(f"   - {prose(detail)}" for detail in item.details),
@@ -212,6 +212,10 @@ def _item(number: int, item: doc.Item) -> str:
         )
         lines += ["", *head, *rows]
     return "\n".join([*lines, ""])
+
+
+def _ended(text: str) -> str:
+    return text if text.endswith(":") else f"{text}."
 
 
 def _table(part: doc.Table) -> TextBlock:

@@ -10,10 +10,18 @@ from typing import Any
 from traceanalyzer.analysis.names.kernel_names import function_name
 from traceanalyzer.base import MEMORY
 from traceanalyzer.diagnosis.classify import START_UP
-from traceanalyzer.diagnosis.finding import Evidence, Finding, Recommendation, begins_with_id
+from traceanalyzer.diagnosis.finding import (
+    BOUNDED,
+    REPLAYED,
+    Evidence,
+    Finding,
+    Recommendation,
+    begins_with_id,
+)
 from traceanalyzer.diagnosis.ranking import answering, is_worth_showing
 from traceanalyzer.diagnosis.remedies import REMEDIES
 from traceanalyzer.diagnosis.rules.device import GPU_BUSY
+from traceanalyzer.replay.prediction import assumptions
 from traceanalyzer.report.figures.step_times import figure_unit, recorded_ms, step_ms
 from traceanalyzer.report.format import figure, number, scale_for, scaled
 from traceanalyzer.report.model import Report
@@ -202,6 +210,14 @@ def prediction(report: Report, advice: Recommendation) -> str:
 def prediction_alone(report: Report, advice: Recommendation) -> str:
     """What following a recommendation would bring, where `factor` stands beside it."""
     return f"{_gain(report, advice)}{_may_not(advice)}"
+
+
+def assumed(advice: Recommendation) -> list[str]:
+    """What an estimate takes for granted: on one line, or below a line that ends with a colon."""
+    how = next((how for how in (REPLAYED, BOUNDED) if advice.basis.startswith(how)), "")
+    points = assumptions(advice.basis.removeprefix(f"{how}: "))
+    head = f"Assumes ({how}):" if how else "Assumes:"
+    return [head, *points] if len(points) > 1 else [f"{head} {points[0]}"]
 
 
 def factor(report: Report, advice: Recommendation) -> str:
