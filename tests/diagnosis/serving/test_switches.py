@@ -7,7 +7,9 @@ import pytest
 from tests.server_builder import Server, waves
 from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.measurements import measure
+from traceanalyzer.diagnosis.rules.recording import recording_notes
 from traceanalyzer.diagnosis.serving.outlook import HOST_CLASSES
+from traceanalyzer.diagnosis.serving.sentences import sentences
 from traceanalyzer.diagnosis.serving.switches import switches
 
 HOST_BOUND = {"a": 300.0, "b": 1.0, "c": 0.001}
@@ -37,6 +39,19 @@ def test_a_server_is_told_what_its_phases_gain(
     assert f"{wanted[1]} " in one.action
     assert one.predicted_step_ms is not None
     assert one.predicted_step_ms < m.step.step_ms
+
+
+def test_a_gain_is_said_once_with_one_range() -> None:
+    host_bound = Server(text=20, **HOST_BOUND)
+    several = measure(host_bound.recorded(waves((4, 16, 48, 8, 64))))
+    decodes = measure(host_bound.recorded([(0, 16, 16_000)] * 12))
+    for m, phases in ((several, True), (decodes, False)):
+        advice = diagnose(m).recommendations
+        (one,) = [one for one in advice if one.remedy == "asynchronous_scheduling"]
+        assert ("decode " in one.action) == phases
+        assert " to " not in one.action
+        assert not any("Scheduling the next iteration" in note for note in recording_notes(m))
+        assert any("Scheduling the next iteration" in text for text in sentences(m))
 
 
 def test_the_mean_iteration_without_the_profiler() -> None:

@@ -219,7 +219,7 @@ def _no_steps(m: Measurements) -> Iterator[str]:
 def _iterations(m: Measurements) -> Iterator[str]:
     found = m.timed.memo(find_iterations)
     if found is not None:
-        yield from sentences(m)
+        yield from sentences(m, gains=False)
         if found.framework:
             yield (
                 f"A step is one iteration of {found.framework}; `traceanalyzer show iterations` "

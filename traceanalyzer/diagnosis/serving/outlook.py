@@ -278,11 +278,12 @@ def _switches(m: Measurements, drafts: Sequence[Draft]) -> Iterator[Recommendati
         if change == "cuda_graphs" and gains[0].phase != "decode":  # decodes replay graphs already
             switch = switches()["piecewise_graphs"]
         share = gains[0].mean_share
+        of_phases = f": {'; '.join(map(_gained, gains))}" if _has_phases(m) else ""
         step_ms = m.step.step_ms * share
         yield Recommendation(
             finding.id,
             finding.cls,
-            f"{switch.said(engine)}: {'; '.join(map(_gained, gains))}.",
+            f"{switch.said(engine)}{of_phases}.",
             step_ms,
             1 / share,
             "replayed without the profiler: all recorded iterations",
@@ -292,9 +293,14 @@ def _switches(m: Measurements, drafts: Sequence[Draft]) -> Iterator[Recommendati
         )
 
 
+def _has_phases(m: Measurements) -> bool:
+    """Whether an iteration of a phase is another one than a step, of which the advice has the
+    prediction with its range."""
+    return len(by_phase([row for row in m.iterations if row.period_ms])) > 1
+
+
 def _gained(gain: Gain) -> str:
-    likely = f"{span(gain.low_ms, gain.now_ms)} to {span(gain.high_ms, gain.now_ms)}"
-    return f"{gain.phase} {span(gain.now_ms)} → {span(gain.predicted_ms, gain.now_ms)} ({likely})"
+    return f"{gain.phase} {span(gain.now_ms)} → {span(gain.predicted_ms, gain.now_ms)}"
 
 
 @dataclass(frozen=True)

@@ -60,9 +60,11 @@ def serving_values(m: Measurements, guesses: tuple[int, float] | None = None) ->
     }
 
 
-def sentences(m: Measurements, guesses: tuple[int, float] | None = None) -> Iterator[str]:
+def sentences(
+    m: Measurements, guesses: tuple[int, float] | None = None, *, gains: bool = True
+) -> Iterator[str]:
     """The iterations by phase, the log, and what decides the decodes; first what guesses bring that
-    were asked for."""
+    were asked for. Without the `gains` of other launches where the report's advice has them."""
     speculation = guessed(m, *(guesses or USUAL))
     if guesses is not None:
         yield (
@@ -82,7 +84,8 @@ def sentences(m: Measurements, guesses: tuple[int, float] | None = None) -> Iter
     yield from _batches(known)
     if guesses is None and isinstance(speculation, Guesses):
         yield _speculation(speculation)
-    yield from _gains(known)
+    if gains:
+        yield from _gains(known)
     yield from _ranks(m)
     yield from _in_graphs(m)
 
