@@ -64,6 +64,24 @@ def test_what_only_trainings_have_is_no_column_of_a_server() -> None:
     assert not [name for name in served.missing if "backward" in name]
 
 
+def test_a_recording_of_the_cpu_alone_has_no_columns_of_a_gpu() -> None:
+    from traceanalyzer.analysis.tables.modules import ModuleTimes
+
+    def module(name: str, device_ms: float, host_ms: float) -> ModuleTimes:
+        on_device = ("device_ms", "forward_ms", "self_ms", "share_of_step", "share_of_device")
+        times = dict.fromkeys(on_device, device_ms)
+        plain = {"rank": None, "within": None, "python": None, "backward_ms": 0.0}
+        return ModuleTimes(
+            name=name, depth=0, modules=1, calls=1.0, host_ms=host_ms, **plain, **times
+        )
+
+    alone = make_grid([module("Model", 0.0, 1.0), module("Layer", 0.0, 2.0)])
+    assert [shown.name for shown in alone.columns] == ["name", "calls", "host_ms"]
+    assert not [label for label, _ in alone.constant if "device" in label]
+    some = make_grid([module("Model", 0.5, 1.0), module("Layer", 0.0, 2.0)])
+    assert column(some, "share_of_device").cells == ["50.0", "0"]
+
+
 def test_columns_of_one_unit_share_a_scale_and_say_it_in_the_header():
     grid = make_grid(ROWS)
     assert column(grid, "total_ms").header == "total (us)"

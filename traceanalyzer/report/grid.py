@@ -64,6 +64,7 @@ OF_A_GPU = (
     "forward_ms",
     "self_ms",
     "share_of_step",
+    "share_of_device",
 )
 """Fields that are no column where every row has nothing of it: a server does not train, and a
 recording of the CPU alone has no GPU."""
