@@ -27,6 +27,7 @@ from traceanalyzer.report.outline import breakdown, opening
 from traceanalyzer.report.page import ReportPage
 from traceanalyzer.report.printed import WIDTH
 from traceanalyzer.report.table_entries import table_named
+from traceanalyzer.report.tables import in_lists
 from traceanalyzer.report.timeline.lanes import Category
 from traceanalyzer.trace import distinct
 
@@ -179,7 +180,8 @@ class Plots:
 
 def shown(report: Report, measured_run: MeasuredRanks | None = None) -> NotebookReport:
     """The report as a notebook shows it; `measured_run` is what it was made from, for its page."""
-    result = NotebookReport(**{f.name: getattr(report, f.name) for f in fields(Report)})
+    values = {f.name: getattr(report, f.name) for f in fields(Report)}
+    result = NotebookReport(**values | {"tables": in_lists(report.tables)})
     if measured_run is not None:
         object.__setattr__(result, "_details", Details.of(measured_run))
     return result

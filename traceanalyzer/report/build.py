@@ -37,7 +37,7 @@ from traceanalyzer.report.model import (
     Tool,
 )
 from traceanalyzer.report.table_entries.rows import ranks_by_worth
-from traceanalyzer.report.tables import PATH, RANKS, in_order, report_tables
+from traceanalyzer.report.tables import PATH, RANKS, in_lists, in_order, report_tables
 from traceanalyzer.trace import Collected, Device, Failure, Run, Trace
 from traceanalyzer.trace.hardware import GIGA, Hardware
 from traceanalyzer.version import __version__
@@ -58,7 +58,8 @@ def build_report(
     """The report of a run, or of the selected part of it. Figures of a step are the critical
     rank's; its long tables have `top` rows. Raises EmptyRecordingError for a rank, device or step
     that the recording does not have."""
-    return report_of(measured(run, selection, knowledge), top)
+    report = report_of(measured(run, selection, knowledge), top)
+    return replace(report, tables=in_lists(report.tables))
 
 
 def report_of(measured_run: MeasuredRanks, top: int = TOP_ROWS) -> Report:

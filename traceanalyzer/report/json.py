@@ -136,7 +136,7 @@ def _written(kind: type[Any], plain: Change) -> Change:
         return _text
     if issubclass(kind, dict):
         return lambda value: {plain(key): plain(item) for key, item in value.items()}
-    if issubclass(kind, list | tuple):
+    if issubclass(kind, Sequence):
         return lambda value: _list(value, plain)
     return lambda value: value
 

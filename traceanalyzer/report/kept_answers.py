@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from traceanalyzer.analysis.algebra.lazy_rows import LazyRows
 from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.base.reading import reading
 from traceanalyzer.diagnosis.part_of_run import Selection
@@ -76,4 +77,6 @@ def kept_text(value: Any) -> str:
 def _plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
+    if isinstance(value, LazyRows):
+        return list(value)
     raise TypeError(f"{type(value)} in an answer")

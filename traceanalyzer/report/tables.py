@@ -1,8 +1,11 @@
 """Rows of the tables of `table_entries`: of one table, or of all for a report."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, cast
 
+from traceanalyzer.analysis.algebra.lazy_rows import LazyRows, column_of
 from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.diagnosis.part_of_run import Selection
 from traceanalyzer.report.table_entries import (
@@ -40,27 +43,24 @@ def measured_rows(measured_run: "MeasuredRanks", name: str, wanted: RowFilter) -
     """Rows of a table of what was measured, as `table` has them."""
     table = table_named(name)
     speaking = measured_run.each if table.of_every_rank else [measured_run.critical]
-    if len(speaking) == 1 and not table.events:
-        return list(table.rows(measured_run, speaking[0], wanted)[: wanted.top])
-    rows = [row for m in speaking for row in table.rows(measured_run, m, wanted)]
+    each = [table.rows(measured_run, m, wanted) for m in speaking]
+    rows = each[0] if len(each) == 1 else list(chain.from_iterable(each))
     if table.name == "gaps":
-        rows.sort(key=lambda row: row.start_ns)
+        rows = sorted(rows, key=attrgetter("start_ns"))
     return first_of(table, rows, wanted.top)
 
 
-def first_of(table: TableEntry, rows: list[Any], top: int | None) -> list[Any]:
+def first_of(table: TableEntry, rows: Sequence[Any], top: int | None) -> list[Any]:
     """The first rows of a table, of single events the longest; None: all."""
-    return longest(rows, table.events, top) if table.events else rows[:top]
+    return longest(rows, table.events, top) if table.events else list(rows[:top])
 
 
-def longest(rows: list[Any], column: str, top: int | None) -> list[Any]:
+def longest(rows: Sequence[Any], column: str, top: int | None) -> list[Any]:
     """The `top` rows that are largest in a column, in the order in which they come."""
     if top is None or len(rows) <= top:
-        return rows
-    kept = sorted(
-        range(len(rows)),
-        key=lambda i: -getattr(rows[i], column),
-    )[:top]
+        return list(rows)
+    values = list(column_of(rows, column))
+    kept = sorted(range(len(rows)), key=lambda i: -values[i])[:top]
     return [rows[i] for i in sorted(kept)]
 
 
@@ -89,8 +89,15 @@ def with_first_rows(
     tables: Mapping[str, Sequence[Any]],
     top: int,
 ) -> dict[str, list[Any]]:
-    """The tables of a report with `top` rows of the long ones."""
+    """The tables of a report with `top` rows of the long ones. Rows of others that are made when
+    asked for stay so: to what shows them they are a list."""
     shown = {}
     for name, rows in tables.items():
-        shown[name] = list(rows[:top] if BY_NAME[name].long else rows)
+        some = rows[:top] if BY_NAME[name].long else rows
+        shown[name] = cast("list[Any]", some) if isinstance(some, LazyRows) else list(some)
     return shown
+
+
+def in_lists(tables: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
+    """The tables of a report that a program has, which may do with them what lists can."""
+    return {name: list(rows) for name, rows in tables.items()}

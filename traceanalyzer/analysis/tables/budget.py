@@ -4,7 +4,7 @@ step and as means over the steady state.
 Compute goes first, then communication that compute does not hide, then copies that neither hides,
 then idle: a partition, so the parts sum to the step."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from traceanalyzer.analysis.algebra import IntervalSet, measure
+from traceanalyzer.analysis.algebra.lazy_rows import FEW, ColumnRows
 from traceanalyzer.analysis.causes.gaps import Gaps, idle_by_cause
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.joined.launched import is_launch
@@ -142,13 +143,19 @@ class StepRow:
     peak_memory_bytes: int | None = logged("most GPU memory in use until then", MEMORY)
 
 
-def step_rows(timed: Timed, budgets: StepBudgets | None) -> list[StepRow]:
-    """A row a step, warm-up included. They are made of whole columns: logs have 100,000 steps and
+def step_rows(timed: Timed, budgets: StepBudgets | None) -> Sequence[StepRow]:
+    """A row a step, warm-up included: of many made when asked for. Logs have 100,000 steps and
     more."""
+    rows = ColumnRows(StepRow, len(timed.steps), partial(_step_columns, timed, budgets))
+    return list(rows) if len(rows) <= FEW else rows
+
+
+def _step_columns(timed: Timed, budgets: StepBudgets | None) -> Mapping[str, Sequence[Any]]:
+    """The fields of `StepRow`, each of all steps."""
     steps = timed.steps
     count = len(steps)
     of_kernels = steps.of_op[timed.linked.is_kernel & (steps.of_op >= 0)]
-    columns: dict[str, Iterable[Any]] = {
+    return {
         "rank": [timed.trace.rank] * count,
         "step": range(steps.first, steps.first + count),
         "name": steps.names,
@@ -163,8 +170,6 @@ def step_rows(timed: Timed, budgets: StepBudgets | None) -> list[StepRow]:
         **_budget_columns(budgets, count),
         **_counter_columns(timed),
     }
-    in_order = (columns[f.name] for f in fields(StepRow))
-    return [StepRow(*row) for row in zip(*in_order, strict=True)]
 
 
 def _each_ms(ns: I64) -> list[float]:

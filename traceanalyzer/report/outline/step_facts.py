@@ -4,9 +4,9 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from operator import attrgetter
 from typing import Any
 
+from traceanalyzer.analysis.algebra.lazy_rows import column_of
 from traceanalyzer.analysis.tables.step_figures import StepTime
 from traceanalyzer.base import definitions
 from traceanalyzer.report.document import Fact
@@ -205,7 +205,7 @@ def _moments(rows: Sequence[Any]) -> Iterator[int | None]:
     """The moments in the rows of a table, which all have the fields of the first."""
     for name in TIMESTAMPS:
         if rows and hasattr(rows[0], name):
-            yield from map(attrgetter(name), rows)
+            yield from column_of(rows, name)
 
 
 def table_title(name: str) -> str:

@@ -120,7 +120,10 @@ def _walk(value: Any, change: Change, what: Text = "name") -> Any:
         return value if is_same else walked
     if isinstance(value, dict):  # or tags, which are written their own way
         return type(value)(zip(value, map(inner, value.values()), strict=True))
-    return _walked_row(value, change) if dataclasses.is_dataclass(type(value)) else value
+    if dataclasses.is_dataclass(type(value)):
+        return _walked_row(value, change)
+    made_when_asked_for = isinstance(value, Sequence) and not isinstance(value, bytes)
+    return inner(list(value)) if made_when_asked_for else value
 
 
 def _walked_row(value: Any, change: Change) -> Any:
