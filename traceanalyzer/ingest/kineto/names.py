@@ -13,7 +13,7 @@ _COPY_KINDS = {
     ),
     CopyKind.HOST_TO_HOST: re.compile(r"(?i)(HtoH|HostToHost|H2H)"),
 }
-_ENDS = re.compile(r"\((\w[\w ]*?)\s*->\s*(\w[\w ]*?)\)")
+_ENDS = re.compile(r"\((\w++(?: ++\w++)*+)\s*+->\s*+(\w[\w ]*+)\)")
 _MEMORY_KINDS = {
     "pageable": MemoryKind.PAGEABLE,
     "pinned": MemoryKind.PINNED,

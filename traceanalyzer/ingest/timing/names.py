@@ -63,7 +63,7 @@ _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z][a-z])")
 _A_SECOND = re.compile(r"(?:/|_per_)(?:s|sec|secs|second|seconds)(?![a-z])")
 _STEPS = "(?:it|iter|iteration|step|batch|global_step)(?![a-z])"
 _A_STEP = re.compile(rf"(?:_per_|(?<![a-z_])(ns|us|ms|s|sec|secs|seconds)/){_STEPS}")
-_IN_PARENTHESES = re.compile(r"\s*[\[(]([A-Za-zµμ%/]{1,12})[\])]\s*$")
+_IN_PARENTHESES = re.compile(r"(?<!\s)\s*+[\[(]([A-Za-zµμ%/]{1,12})[\])]\s*+$")
 _OTHER = re.compile(r"[^a-zµμ0-9]+")
 _LAST_WORD = re.compile(r"(?:^|_)(?:in_)?([a-zµμ]+)$")
 _FIRST_WORD = re.compile(r"^([a-zµμ]+)(?=_per_step$)")

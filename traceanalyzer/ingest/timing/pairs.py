@@ -33,7 +33,7 @@ _MFU = re.compile(r"\s?%\s(?:\w+ )?MFU\b")
 _RATE_OF_BARE = re.compile(r"/s(?:ec)?(?![a-z/])")
 _BEFORE_KEY = re.compile(r"[|;,\t\[\]{}=:]|\s-+\s|\s{2,}|(?<=\W)\((?!\))|\)(?=\s*\S)")
 _AFTER_KEY = f"{string.whitespace}\u00a0:=(\"'[<~"  # what may stand between a key and its value
-_CELL = re.compile(r"\|\s*([A-Za-z][\w/ ]*?)\s*\|\s*$")  # of a table with lines
+_CELL = re.compile(r"\|\s*+([A-Za-z][\w/]*+(?: ++[\w/]++)*+)\s*+\|\s*+$")  # of a table with lines
 _WORDS = re.compile(r"[\s(\"']+")
 _PASSED_OVER = frozenset(
     (

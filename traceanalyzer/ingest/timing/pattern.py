@@ -33,7 +33,7 @@ _TIME = re.compile(
     r"time|sec|dt|dur|elapsed|took|lat|cost|\bms\b|\bus\b|speed|period|wall", re.IGNORECASE
 )
 """In the name of a value (`name: 1`, `name=1`) that may be one."""
-_VALUE = re.compile(r"['\"]?\s*[:=]\s*['\"]?$")
+_VALUE = re.compile(r"[:=]\s*+['\"]?$")
 _BYTES = re.compile(r"\s?[KMGT]i?B?\b(?:/s)?")
 _NAME = re.compile(r"([A-Za-z][\w /%.-]*)\W*$")
 _HEADER = re.compile(r"\"?[A-Za-z_][^,;:\n]{0,80}(?:[,;]\"?[A-Za-z_][^,;:\n]{0,80}){1,200}")

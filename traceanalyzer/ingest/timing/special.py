@@ -24,7 +24,7 @@ MICRO_PHASES = re.compile(
     rf"(?>.*?\b(?:forward|fwd)_microstep: ({NUMBER}))(?>.*?\b(?:backward|bwd)_microstep: ({NUMBER}))"
     rf".*\bstep_microstep: ({NUMBER})"
 )
-_SAMPLES = re.compile(rf"(?:/|global_step=)(\d{{1,18}}), .*?(?:Curr)?SamplesPerSec=({NUMBER})")
+_SAMPLES = re.compile(rf"^(?>.*?(?:/|global_step=)(\d{{1,18}}), )(?>.*?SamplesPerSec=({NUMBER}))")
 _CURRENT = re.compile(rf"CurrSamplesPerSec=({NUMBER})")
 _PAIR = re.compile(r"'?\b(\w+)'?\s*[=:]\s*([\d.]+)(ms|s)?\b")
 _SGLANG = re.compile(r"#([\w -]+?): (\d{1,18})")

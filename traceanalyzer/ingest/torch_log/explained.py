@@ -21,7 +21,7 @@ MAX_LINES_OF_KERNEL = 32  # source lines kept of one kernel
 _FILE = re.compile(
     r"#\s*File: (?P<file>[^\n]+?):(?P<line>\d+)(?: in (?P<function>[^,\n]+))?(?:, code: (?P<code>.*))?$"
 )
-_NODE = re.compile(r"(?P<name>[A-Za-z_]\w*)(?:\s*:\s*[^=\n]+?)?\s*=\s")
+_NODE = re.compile(r"(?P<name>[A-Za-z_]\w*+)\s*+(?::[^=\n]++)?+=\s")
 _COMMENT = re.compile(
     r"# (?:Topologically Sorted )?Source Nodes: \[(?P<sources>[^\]\n]*)\](?:, Original ATen: \[(?P<aten>[^\]\n]*)\])?"
 )
