@@ -30,7 +30,10 @@ def test_steps_are_recorded_and_the_script_keeps_its_output_and_status(tmp_path)
     assert timed["clock"] == "host"
     assert min(timed["series_ms"]) <= timed["wall_mean_ms"]
     assert timed["wall_mean_ms"] <= 1.5 * max(timed["series_ms"])
-    assert "next: traceanalyzer analyze" in done.stderr.splitlines()[-2]  # then the verdict
+    *_, recorded, verdict, last = done.stderr.splitlines()
+    assert "trace.rank0.json.gz (" in recorded
+    assert verdict.startswith("traceanalyzer: ")
+    assert "next: traceanalyzer analyze" in last
     assert [
         line for line in done.stderr.splitlines() if not line.startswith("traceanalyzer: ")
     ] == []

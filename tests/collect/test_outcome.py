@@ -54,8 +54,9 @@ def test_a_capture_is_named_with_its_unprofiled_step_time(tmp_path):
     assert lines == [
         "the command was ended by signal 15",
         f"{tmp_path}/trace.rank3.part2.json.gz (4 KiB), unprofiled step 1.250 ms",
-        f"next: traceanalyzer analyze {tmp_path}",
     ]
+    plan = CapturePlan(folder=str(tmp_path))
+    assert outcome.next_command(plan) == f"next: traceanalyzer analyze {tmp_path}"
 
 
 def test_a_second_process_of_a_rank_has_files_of_its_own(tmp_path, monkeypatch):

@@ -41,7 +41,7 @@ def recordings(plan: CapturePlan) -> list[Path]:
 
 def describe_outcome(plan: CapturePlan, returned: int, command: Sequence[str] = ()) -> list[str]:
     """Lines that say what was recorded by `command`, or why nothing was; removes the processes' own
-    notes."""
+    notes. What to do with it is `next_command`."""
     seen = progress.read_progress(plan.path)
     progress.forget(plan.path)
     files = recordings(plan)
@@ -50,11 +50,19 @@ def describe_outcome(plan: CapturePlan, returned: int, command: Sequence[str] = 
     if not files:
         timed = [_timed(file) for file in sorted(plan.path.glob("unprofiled.*.json"))]
         return [*lines, *timed, f"nothing was recorded: {_reason(plan, seen, command)}"]
-    lines += [
-        f"{file} ({max(file.stat().st_size // KIB, 1):,} KiB){_unprofiled(file)}" for file in files
+    return [
+        *lines,
+        *(
+            f"{file} ({max(file.stat().st_size // KIB, 1):,} KiB){_unprofiled(file)}"
+            for file in files
+        ),
     ]
+
+
+def next_command(plan: CapturePlan) -> str:
+    """How to read what was recorded: the last line."""
     what = f"TRACE --ncu {plan.path / MADE_BY['ncu']}" if plan.recorder == "ncu" else plan.folder
-    return [*lines, f"next: traceanalyzer analyze {what}"]
+    return f"next: traceanalyzer analyze {what}"
 
 
 def _notes(seen: list[progress.Progress]) -> list[str]:

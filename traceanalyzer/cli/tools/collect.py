@@ -320,8 +320,10 @@ def _record(
         lines = [f"what was recorded cannot be told: {type(error).__name__}: {error}"]
     for line in lines:
         run.echo_line(line)
-    if says_verdict and outcome.recordings(plan):
-        _say_verdict(plan)
+    if outcome.recordings(plan):
+        if says_verdict:
+            _say_verdict(plan)
+        run.echo_line(outcome.next_command(plan))
     run.exit_as(returned)
 
 
