@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.report.reports import empty, full
-from traceanalyzer.diagnosis.classify import START_UP
-from traceanalyzer.diagnosis.finding import BOUNDED, REPLAYED
+from traceanalyzer.diagnosis.finding import BOUNDED, REPLAYED, START_UP
 from traceanalyzer.report.html import render_html
 from traceanalyzer.report.markdown.issue import render_markdown
 from traceanalyzer.report.outline import gains

@@ -19,6 +19,7 @@ from traceanalyzer.diagnosis.compile.reported import on_compile
 from traceanalyzer.diagnosis.finding import (
     BASE_CONFIDENCE,
     MAX_CONFIDENCE,
+    START_UP,
     BottleneckClass,
     Summary,
 )
@@ -34,7 +35,6 @@ from traceanalyzer.replay.scenarios import COMMUNICATION_FREE, COPIES_HIDDEN
 from traceanalyzer.replay.unprofiled import REMOVED
 from traceanalyzer.trace import DeviceOpKind
 
-START_UP = "this is a start-up"
 MIN_DEVICE_OPS = 10
 """A recording without repeated steps and with fewer device ops than this is not classified."""
 BUSY = 0.9  # where the GPU has hardly any idle time, few ops are no reason to doubt it

@@ -15,6 +15,7 @@ from traceanalyzer.diagnosis.compile.reported import IN_EACH_STEP, on_compile
 from traceanalyzer.diagnosis.culprit import culprit
 from traceanalyzer.diagnosis.draft import Draft
 from traceanalyzer.diagnosis.finding import (
+    GPU_BUSY,
     HIGH_SHARE,
     MEDIUM_SHARE,
     BottleneckClass,
@@ -29,7 +30,7 @@ from traceanalyzer.diagnosis.outside import IDLE_CLASSES, outside_cause
 from traceanalyzer.diagnosis.ranking import ranked_advice, with_reason
 from traceanalyzer.diagnosis.recommend import gpu_work_first, recommendations_of
 from traceanalyzer.diagnosis.rules import RULES
-from traceanalyzer.diagnosis.rules.device import GPU_BUSY, UNDERSIZED
+from traceanalyzer.diagnosis.rules.device import UNDERSIZED
 from traceanalyzer.diagnosis.rules.timing import timing_parts
 from traceanalyzer.diagnosis.shares import step_shares
 from traceanalyzer.trace import Bool

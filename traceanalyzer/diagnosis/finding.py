@@ -24,6 +24,8 @@ MAX_CONFIDENCE = 0.95
 REPLAYED = "replayed without the profiler"
 BOUNDED = "not replayed; gains at most this"
 """How an estimate was made; what it assumes stands behind a colon."""
+START_UP = "this is a start-up"
+GPU_BUSY = "gpu-busy"
 BASE_CONFIDENCE = 0.5  # confidence of a verdict whose margin over the runner-up is nil
 MEDIUM_SHARE = 0.05
 """Findings of unknown headroom are reported from this share of the step up; others are `medium`

@@ -9,6 +9,7 @@ from traceanalyzer.base import ratio
 from traceanalyzer.diagnosis.draft import Draft, Proposal
 from traceanalyzer.diagnosis.finding import (
     BOUNDED,
+    GPU_BUSY,
     REPLAYED,
     AfterOthers,
     AsMuchWork,
@@ -19,7 +20,7 @@ from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies import REMEDIES
 from traceanalyzer.diagnosis.remedies.advice import Advice, advise
 from traceanalyzer.diagnosis.remedies.program import program
-from traceanalyzer.diagnosis.rules.device import GPU_BUSY, UNDERSIZED
+from traceanalyzer.diagnosis.rules.device import UNDERSIZED
 from traceanalyzer.diagnosis.serving.outlook import HOST_CLASSES, for_server
 from traceanalyzer.replay.bounds import less_compute
 from traceanalyzer.replay.prediction import BETWEEN, Prediction

@@ -16,7 +16,7 @@ from traceanalyzer.analysis.groups.ops import (
 )
 from traceanalyzer.analysis.groups.products import TENSOR_EFFICIENCY
 from traceanalyzer.diagnosis.draft import Draft, Proposal, finding, share, times
-from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence, Words, same_for_all
+from traceanalyzer.diagnosis.finding import GPU_BUSY, BottleneckClass, Evidence, Words, same_for_all
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.pages import said
 from traceanalyzer.diagnosis.remedies.program import program
@@ -31,7 +31,6 @@ FUSED_PASS_RATIO = 7 / 4
 """A fused Adam step touches 7 tensors (parameter, gradient, two moments; three are written back), a
 single foreach operator at most 4: fused, the step takes at least this many times its longest
 operator."""
-GPU_BUSY = "gpu-busy"
 UNDERSIZED = "undersized-kernels"
 NEARLY_ALL = 0.99  # something is left of the work, however fast
 UNREACHED = 0.35

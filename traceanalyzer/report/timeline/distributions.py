@@ -6,17 +6,19 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import field, replace
 from itertools import zip_longest
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra import measure
 from traceanalyzer.analysis.names.collectives import KINDS
 from traceanalyzer.base import NS_PER_MS, OWN, dataclass
-from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.diagnosis.selection import MeasuredRanks
 from traceanalyzer.report.timeline.lanes import representative
 from traceanalyzer.trace import F64, I64, MemoryEvents, distinct
+
+if TYPE_CHECKING:
+    from traceanalyzer.diagnosis.measurements import Measurements
+    from traceanalyzer.diagnosis.selection import MeasuredRanks
 
 BINS_A_DECADE = 6
 MAX_MEMORY_POINTS = 1_000  # as many as a wide screen has pixels to tell apart
@@ -74,7 +76,7 @@ class LoggedLoading:
     data_ms: float
 
 
-def kernel_lengths(m: Measurements) -> Lengths | None:
+def kernel_lengths(m: "Measurements") -> Lengths | None:
     """None without kernels."""
     ops = m.trace.device_ops
     rows = np.flatnonzero(m.linked.is_kernel & m.timed.steady_ops & (ops.end > ops.start))
@@ -96,7 +98,7 @@ def kernel_lengths(m: Measurements) -> Lengths | None:
     )
 
 
-def launch_queue(m: Measurements) -> Queue | None:
+def launch_queue(m: "Measurements") -> Queue | None:
     """None where no launch of the representative step was recorded."""
     ops = m.trace.device_ops
     step = representative(m.timed.steps)
@@ -120,7 +122,7 @@ def launch_queue(m: Measurements) -> Queue | None:
     return Queue(time[first], np.maximum.reduceat(depth, first))
 
 
-def steps_of_ranks(measured: MeasuredRanks) -> list[StepsOfRank]:
+def steps_of_ranks(measured: "MeasuredRanks") -> list[StepsOfRank]:
     """The first steps of the ranks; of more than there is room for those that hold up the run
     first, the others put together by their longest times. Empty for one rank."""
     waited = measured.ranks.waited_ns or (None,) * len(measured.each)
@@ -158,7 +160,7 @@ def _longest(some: Sequence[StepsOfRank]) -> StepsOfRank:
     return replace(some[0], times_ms=times, waiting_ms=waiting, others=len(some) - 1)
 
 
-def logged_loading(m: Measurements) -> list[LoggedLoading]:
+def logged_loading(m: "Measurements") -> list[LoggedLoading]:
     """The steps of a timing log that says what of them was waiting for data; empty otherwise."""
     timings = m.trace.step_timings
     known = np.flatnonzero(timings.data >= 0)
@@ -218,7 +220,7 @@ class CollectiveMessage:
     exposed: int  # time of it that does not overlap with compute
 
 
-def messages(m: Measurements) -> list[CollectiveMessage]:
+def messages(m: "Measurements") -> list[CollectiveMessage]:
     """The longest ones on the step's device, in order of start."""
     calls = m.timed.collective_calls
     step = representative(m.timed.steps)

@@ -4,6 +4,7 @@ idle time. Of bounded size always."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,9 +13,11 @@ from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.tables.gap_rows import nodes_behind
 from traceanalyzer.base import NS_PER_MS, OWN, cut
-from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.report.timeline.lanes import representative
 from traceanalyzer.trace import I32, I64
+
+if TYPE_CHECKING:
+    from traceanalyzer.diagnosis.measurements import Measurements
 
 DEEPEST = 5  # levels of operators and annotations of which the widest kernels' launches are shown
 MAX_OPS = 20_000
@@ -40,7 +43,7 @@ class IcicleBox:
     )  # of what is innermost its colour (`compute`, `idle-sync`), else empty
 
 
-def device_time(m: Measurements) -> list[IcicleBox]:
+def device_time(m: "Measurements") -> list[IcicleBox]:
     """Device time of the representative step by who launched it."""
     ops = m.trace.device_ops
     (start, end) = _window(m)
@@ -55,7 +58,7 @@ def device_time(m: Measurements) -> list[IcicleBox]:
     return _boxes(m, m.joined.launch_node[rows], leaves, (ops.end - ops.start)[rows])
 
 
-def idle_time(m: Measurements) -> list[IcicleBox]:
+def idle_time(m: "Measurements") -> list[IcicleBox]:
     """Idle time of the representative step by the wait, or the launch of the op, that ended it."""
     gaps = m.causes.gaps
     (start, end) = _window(m)
@@ -71,7 +74,7 @@ def idle_time(m: Measurements) -> list[IcicleBox]:
     )
 
 
-def _window(m: Measurements) -> tuple[int, int]:
+def _window(m: "Measurements") -> tuple[int, int]:
     step = representative(m.timed.steps)
     return int(m.timed.steps.start[step]), int(m.timed.steps.end[step])
 
@@ -81,7 +84,7 @@ def _longest(rows: I64, length: I64) -> I64:
 
 
 def _boxes(
-    m: Measurements, nodes: I32 | I64, leaves: Sequence[tuple[str, str]], length: I64
+    m: "Measurements", nodes: I32 | I64, leaves: Sequence[tuple[str, str]], length: I64
 ) -> list[IcicleBox]:
     """Times of nodes of the host tree, each with name and sort of what is innermost."""
     root = _Branch()
@@ -103,7 +106,7 @@ class _Paths:
     repetitions, at most `DEEPEST`. What lies around a node is asked for once, however many nodes
     lie in it: stacks are as deep as a program recurses."""
 
-    def __init__(self, m: Measurements) -> None:
+    def __init__(self, m: "Measurements") -> None:
         self._trace = m.trace
         self._names = m.trace.host_ranges.name
         self._tree = m.linked.tree
