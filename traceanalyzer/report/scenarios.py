@@ -12,10 +12,7 @@ from traceanalyzer.report.printed import Printed, PrintedRows, Result
 
 COLUMNS = ["id", "kind", "step_ms", "low_ms", "high_ms", "speedup", "mfu"]
 """Assumptions stand below the table."""
-IDEALS = (
-    "change: one that can be made, `explain ID` says how. ideal: one cost is gone and all else "
-    "stays, which no change does."
-)
+IDEALS = "change: can be made, see `explain ID`; ideal: one cost less, all else stays."
 LEAST_GAIN = 0.01  # a smaller change of the step is none
 
 
