@@ -41,13 +41,13 @@ NO_OPERATORS = (
 
 
 def memory_document(report: MemoryReport, full: bool = True) -> Printed:
-    """Summary, figures, findings, advice, as in other reports; unless it is full a terminal gets
-    one screen of it."""
+    """The report in order of interest; unless it is full a terminal gets one screen of it."""
     sections = [
         Section(
             "Summary",
             [Verdict(report.headline), *report.notes, Facts.of(*_totals(report))],
         ),
+        *_advised(report),
         Section("Memory at the peak by stack", [Drawing(partial(drawn_flames, report.memory))]),
         Section("Memory over time", [Drawing(partial(drawn_curves, report.memory))]),
     ]
@@ -80,7 +80,6 @@ def memory_document(report: MemoryReport, full: bool = True) -> Printed:
                 [Items(list(map(_finding, report.findings))), Paragraph(explained, "dim")],
             )
         )
-    sections += _advised(report)
     screen = None if full else _screen(report)
     return Printed(
         Document(f"GPU memory: {report.headline}", sections, scripts=ZOOM),
@@ -90,6 +89,7 @@ def memory_document(report: MemoryReport, full: bool = True) -> Printed:
 
 
 def _advised(report: MemoryReport) -> list[Section]:
+    """What to change, which a reader wants before all figures."""
     if not report.recommendations:
         return []
     return [Section("Recommendations", [Items(list(map(_advice, report.recommendations)))])]
