@@ -50,6 +50,9 @@ def test_keys_are_those_of_the_contract():
         "step_ms",
         "culprit",
         "beside",
+        "budget_ms",
+        "idle_ms",
+        "idle_share",
     }
     assert set(report["metrics"]["budget_ms"]) == {
         "compute",

@@ -47,7 +47,9 @@ def report_from_json(text: str | bytes, source: str = "the report") -> Report:
         raise UnreadableInputError(
             f"{source}: a damaged report ({error}); analyse the recording again"
         ) from error
-    summary = with_parts(report.summary, report.metrics)
+    summary = report.summary
+    if summary.budget_ms is None:  # as reports of older versions have it
+        summary = with_parts(summary, report.metrics)
     return dataclasses.replace(report, summary=summary, tables=tables)
 
 
