@@ -21,6 +21,7 @@ from traceanalyzer.report.brief import brief
 from traceanalyzer.report.build import report_of
 from traceanalyzer.report.html import render_html
 from traceanalyzer.report.html.details import Details
+from traceanalyzer.report.html.made_details import details_of
 from traceanalyzer.report.json import RENAMED
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import breakdown, opening
@@ -183,7 +184,7 @@ def shown(report: Report, measured_run: MeasuredRanks | None = None) -> Notebook
     values = {f.name: getattr(report, f.name) for f in fields(Report)}
     result = NotebookReport(**values | {"tables": in_lists(report.tables)})
     if measured_run is not None:
-        object.__setattr__(result, "_details", Details.of(measured_run))
+        object.__setattr__(result, "_details", details_of(measured_run))
     return result
 
 

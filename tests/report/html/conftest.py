@@ -10,7 +10,8 @@ from benchmarks.chromium import Chromium, chromium
 from traceanalyzer import load
 from traceanalyzer.diagnosis.selection import measured
 from traceanalyzer.report.build import report_of
-from traceanalyzer.report.html import Details, render_html
+from traceanalyzer.report.html import render_html
+from traceanalyzer.report.html.made_details import details_of
 
 SAMPLES = Path(__file__).resolve().parents[3] / "sample_traces"
 
@@ -18,7 +19,7 @@ SAMPLES = Path(__file__).resolve().parents[3] / "sample_traces"
 def report_and_details(*paths):
     """What the page of these recordings is made from."""
     of = measured(load(*paths))
-    return report_of(of, 300), Details.of(of)
+    return report_of(of, 300), details_of(of)
 
 
 @pytest.fixture(scope="session")

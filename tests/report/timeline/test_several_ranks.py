@@ -10,7 +10,8 @@ from traceanalyzer.analysis.ranks.digested import digest_of
 from traceanalyzer.diagnosis.measurements import measure_ranks
 from traceanalyzer.diagnosis.selection import MeasuredRanks
 from traceanalyzer.report.build import report_of
-from traceanalyzer.report.html import Details, step_charts
+from traceanalyzer.report.html import step_charts
+from traceanalyzer.report.html.made_details import details_of
 from traceanalyzer.report.timeline.distributions import MAX_RANKS, WORST, steps_of_ranks
 from traceanalyzer.trace import Run
 
@@ -37,6 +38,6 @@ def test_the_late_rank_is_first_in_every_table_and_chart() -> None:
     report = report_of(of)
     assert report.tables["ranks"][0].rank == LATE
     assert report.tables["ranks"][0].straggler
-    chart = step_charts.rank_bars(report, Details.of(of))
+    chart = step_charts.rank_bars(report, details_of(of))
     assert chart is not None
     assert f"rank {LATE} ⚠" in chart.plot.x.names[0]

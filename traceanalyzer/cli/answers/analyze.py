@@ -159,14 +159,15 @@ def _answer(
 
 def _details(paths: Sequence[str], query: "Query", logs: "Sequence[CompileLog]") -> "Details":
     """What a page shows beyond the report: what the report left, else worked out."""
-    from traceanalyzer.report.html import Details
     from traceanalyzer.report.html.kept_details import kept_details, page_of_details
 
     if not logs:
         kept = kept_details(page_of_details(paths, query.selection, query.knowledge))
         if kept is not None:
             return kept
-    return Details.of(query.measured, logs)
+    from traceanalyzer.report.html.made_details import details_of
+
+    return details_of(query.measured, logs)
 
 
 def _check_together(
@@ -234,12 +235,12 @@ def _leave_details(paths: Sequence[str], query: "Query", details: "Details | Non
     if details is None and sum(trace.health.events for trace in traces) > MOST_DETAILED:
         return
     from traceanalyzer.ingest.cache.pages import kept_page
-    from traceanalyzer.report.html import Details
     from traceanalyzer.report.html.kept_details import keep_details, page_of_details
+    from traceanalyzer.report.html.made_details import details_of
 
     page = page_of_details(paths, query.selection, query.knowledge)
     if page is not None and kept_page(page) is None:
-        keep_details(page, details or Details.of(query.measured))
+        keep_details(page, details or details_of(query.measured))
 
 
 def _store(

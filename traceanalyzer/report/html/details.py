@@ -1,19 +1,13 @@
 """What the HTML report shows beyond the report value: timelines of steps, memory over time, the
-GPU's ceilings. What makes it is loaded where it is made: a page of kept details does without."""
+GPU's ceilings. `made_details` makes it; a page of kept details does without."""
 
-from collections.abc import Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING
 
 from traceanalyzer.analysis.tables.step_figures import Idle
 from traceanalyzer.base import dataclass
 from traceanalyzer.report.timeline import distributions as of_events
 from traceanalyzer.report.timeline.icicle import IcicleBox
 from traceanalyzer.report.timeline.lanes import Timeline
-
-if TYPE_CHECKING:
-    from traceanalyzer.diagnosis.selection import MeasuredRanks
-    from traceanalyzer.trace.compile_log import CompileLog
 
 
 @dataclass(frozen=True)
@@ -48,13 +42,6 @@ class Details:
     idle_by_length: dict[str, Idle] = field(
         default_factory=dict
     )  # of the mean step by the length of the gaps
-
-    @staticmethod
-    def of(measured: "MeasuredRanks", logs: "Sequence[CompileLog]" = ()) -> "Details":
-        """The details of the rank that the report speaks of; `logs` are of torch.compile."""
-        from traceanalyzer.report.html.made_details import details_of
-
-        return details_of(measured, logs)
 
     @property
     def timeline(self) -> Timeline | None:
