@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,13 +16,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PAGE = ("analyze", "--format", "html")
-LOADED = """
-import sys
-from traceanalyzer.report.html import kept_details, render_html
-from traceanalyzer.report import kept_report, page
-for name in ("diagnosis.measurements", "diagnosis.selection", "diagnosis.remedies", "replay.whatif"):
-    print(name, f"traceanalyzer.{name}" in sys.modules)
-"""
 
 
 def test_a_page_of_what_a_report_left_is_the_same(
@@ -71,15 +62,3 @@ def test_damaged_details_are_worked_out_again(
     assert kept(cache)
     monkeypatch.setattr(kept_details, "text_of_page", lambda _: '{"timelines": [{}]}')
     assert told(*PAGE, trace_file) == page
-
-
-def test_what_draws_a_page_loads_nothing_that_measures_or_replays() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", LOADED], check=True, capture_output=True, text=True
-    )
-    assert done.stdout.splitlines() == [
-        "diagnosis.measurements False",
-        "diagnosis.selection False",
-        "diagnosis.remedies False",
-        "replay.whatif False",
-    ]

@@ -20,6 +20,7 @@ from traceanalyzer.diagnosis.finding import (
     begins_with_id,
 )
 from traceanalyzer.diagnosis.ranking import answering, is_worth_showing
+from traceanalyzer.diagnosis.remedies import REMEDIES
 from traceanalyzer.replay.prediction import assumptions
 from traceanalyzer.report.figures.step_times import figure_unit, recorded_ms, step_ms
 from traceanalyzer.report.format import figure, number, scale_for, scaled
@@ -34,6 +35,9 @@ from traceanalyzer.report.outline.opening import (
     verdict,
 )
 
+USUALLY_AGAINST: dict[str | None, str] = {remedy.id: remedy.finding for remedy in REMEDIES}
+"""The finding that a remedy is against; where gains of advice sum to more than the step, it may
+stand under a larger one."""
 RECORDERS = {"nsys": "nsys", "xplane": "jax"} | dict.fromkeys(
     ("rocpd", "rocprofv3", "rocprofv3_csv", "rpd", "rocprof", "rocprof_csv"), "rocprofv3"
 )
@@ -144,24 +148,14 @@ def without_gain(report: Report) -> str | None:
     """Findings whose remedies would not shorten the step, in a sentence; None where there is
     none."""
     costly = [one.id for one in report.findings if one.headroom_ms and one.cls != "inconclusive"]
-    left = _not_advised(costly, [advice.id for advice in report.recommendations])
-    if not left or not report.recommendations:
-        return None
-    left = _not_advised(left, _usually_against(report.recommendations))
-    return f"Predicted to gain under 1% alone: {', '.join(left)}." if left else None
+    advised = [advice.id for advice in report.recommendations]
+    advised += [USUALLY_AGAINST.get(advice.remedy, "") for advice in report.recommendations]
+    left = _not_advised(costly, advised)
+    return f"Predicted to gain under 1% alone: {', '.join(left)}." if left and advised else None
 
 
 def _not_advised(ids: Sequence[str], advised: Sequence[str]) -> list[str]:
     return [id_ for id_ in ids if not any(begins_with_id(advice, id_) for advice in advised)]
-
-
-def _usually_against(advice: Sequence[Recommendation]) -> list[str]:
-    """The findings that remedies are against; where gains of advice sum to more than the step, one
-    may stand under a larger one. Remedies take as long to load as a page to draw."""
-    from traceanalyzer.diagnosis.remedies import REMEDIES
-
-    of_remedy: dict[str | None, str] = {remedy.id: remedy.finding for remedy in REMEDIES}
-    return [of_remedy.get(one.remedy, "") for one in advice]
 
 
 def explained(report: Report) -> Finding | None:
