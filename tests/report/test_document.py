@@ -285,5 +285,5 @@ def test_the_table_says_which_scenarios_are_changes_and_which_are_ideals():
     text = page(scenario("a", 1.0), replace(scenario("b", 1.1), kind="ideal"))
     rows = [line.split()[:2] for line in text.splitlines() if line.strip()[:2] in ("a ", "b ")]
     assert rows == [["a", "change"], ["b", "ideal"]]
-    assert "one cost is gone" in text
+    assert "ideal: one cost less" in text
     assert "one cost is gone" not in page(scenario("a", 1.0))
