@@ -1,5 +1,6 @@
 """The vocabulary of a diagnosis: classes, evidence, findings, recommendations."""
 
+from collections.abc import Mapping
 from typing import Literal
 
 from traceanalyzer.analysis.names import Framework
@@ -26,6 +27,45 @@ BOUNDED = "not replayed; gains at most this"
 """How an estimate was made; what it assumes stands behind a colon."""
 START_UP = "this is a start-up"
 GPU_BUSY = "gpu-busy"
+AGAINST: Mapping[str, str] = {
+    "remove_syncs": "host-waits",
+    "cuda_graph": "launch-bound",
+    "compile": "launch-bound",
+    "batch_calls": "launch-bound",
+    "fuse_elementwise": "memory-chains",
+    "fused_optimizer": "optimizer-not-fused",
+    "fused_rnn": "launch-bound",
+    "batched_matmul": "small-matmuls",
+    "data_loader_workers": "input-wait",
+    "copy_ahead": "exposed-copies",
+    "pinned_memory": "exposed-copies",
+    "keep_on_device": "exposed-copies",
+    "copy_less": "exposed-copies",
+    "tf32": "fp32-matmul",
+    "low_precision": "fp32-matmul",
+    "fused_attention": "attention-written-out",
+    "channels_last": "channels-last",
+    "pad_shapes": "misaligned-matmul",
+    "no_recompute": GPU_BUSY,
+    "freeze_parameters": GPU_BUSY,
+    "sparse_gradients": GPU_BUSY,
+    "no_sync_accumulation": "exposed-communication",
+    "larger_buckets": "exposed-communication",
+    "smaller_buckets": "exposed-communication",
+    "compress_gradients": "exposed-communication",
+    "overlap_communication": "exposed-communication",
+    "keep_parameters": "exposed-communication",
+    "prefetch_parameters": "exposed-communication",
+    "smaller_messages": "exposed-communication",
+    "fix_straggler": "straggler",
+    "move_host_work": "host-work",
+    "avoid_allocations": "host-work",
+    "warm_up": "host-work",
+    "fixed_shapes": "new-shapes",
+    "larger_batch": "launch-bound",
+}
+"""The finding that each remedy is against, where none in the report names it. It stands here, so that a
+report is shown without what replays remedies."""
 BASE_CONFIDENCE = 0.5  # confidence of a verdict whose margin over the runner-up is nil
 MEDIUM_SHARE = 0.05
 """Findings of unknown headroom are reported from this share of the step up; others are `medium`

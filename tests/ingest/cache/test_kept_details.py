@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +18,30 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PAGE = ("analyze", "--format", "html")
+LOADED = """
+import sys
+from traceanalyzer.ingest.cache import identity
+from traceanalyzer.cli import main
+identity.LEAST_PACKED_BYTES = 0
+identity.SETTLED_S = -1
+try:
+    main(sys.argv[1:])
+except SystemExit:
+    pass
+print(*sys.modules, sep="\\n", file=sys.stderr)
+"""
+MAKES_REPORTS = (
+    *("diagnosis.diagnose", "diagnosis.ledger", "diagnosis.measurements", "diagnosis.remedies"),
+    *("diagnosis.rules", "diagnosis.selection", "ingest.kineto", "replay.changes"),
+    *(
+        "replay.patterns",
+        "replay.scenarios",
+        "replay.whatif",
+        "report.build",
+        "report.html.made_details",
+    ),
+)
+"""What no answer from what is kept has a use for."""
 
 
 def test_a_page_of_what_a_report_left_is_the_same(
@@ -62,3 +88,15 @@ def test_damaged_details_are_worked_out_again(
     assert kept(cache)
     monkeypatch.setattr(kept_details, "text_of_page", lambda _: '{"timelines": [{}]}')
     assert told(*PAGE, trace_file) == page
+
+
+@pytest.mark.parametrize("format_", ["html", "json", "markdown"])
+def test_an_answer_from_what_is_kept_loads_nothing_that_measures_or_replays(
+    cache: Path, trace_file: Path, format_: str
+) -> None:
+    told("analyze", trace_file)
+    command = [sys.executable, "-c", LOADED, "analyze", str(trace_file), "--format", format_]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    loaded = set(done.stderr.splitlines())
+    assert "traceanalyzer.report.kept_report" in loaded
+    assert [name for name in MAKES_REPORTS if f"traceanalyzer.{name}" in loaded] == []

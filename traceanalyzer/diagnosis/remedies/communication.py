@@ -35,7 +35,6 @@ from traceanalyzer.replay.changes.communication.collectives import (
 from traceanalyzer.replay.changes.communication.collectives import smaller_messages as shrunk
 from traceanalyzer.replay.scenario import AS_RECORDED
 
-EXPOSED = "exposed-communication"
 ACCUMULATED = scenario_of("no_sync_accumulation", accumulated_without_sync)
 LARGER = scenario_of(
     "larger_buckets",
@@ -66,7 +65,7 @@ PREFETCHED = scenario_of("prefetch_parameters", prefetched)
 SHRUNK = scenario_of("smaller_messages", shrunk(0.5, 1.0), optimistic=shrunk(0.25, 0.5))
 
 
-@remedy("no_sync_accumulation", "communication", EXPOSED)
+@remedy("no_sync_accumulation", "communication")
 def no_sync_accumulation(m: Measurements) -> Offer:
     """Wherever the same bytes are reduced with each of several backward passes of a step."""
     return Offer(
@@ -75,7 +74,7 @@ def no_sync_accumulation(m: Measurements) -> Offer:
     )
 
 
-@remedy("larger_buckets", "communication", EXPOSED, LEAST_OF_MESSAGES)
+@remedy("larger_buckets", "communication", LEAST_OF_MESSAGES)
 def larger_buckets(m: Measurements) -> Offer | None:
     """Where gradients are reduced in buckets that are smaller than DDP's usual ones, or each by
     itself."""
@@ -95,7 +94,7 @@ def bucket_size_unknown(m: Measurements) -> bool:
     return tape is not None and small_buckets(m) and cost_of(tape, reduced_bytes(tape)) is None
 
 
-@remedy("smaller_buckets", "communication", EXPOSED, LEAST_OF_MESSAGES)
+@remedy("smaller_buckets", "communication", LEAST_OF_MESSAGES)
 def smaller_buckets(m: Measurements) -> Offer | None:
     """Where DDP's buckets are larger than usual, so that they fill up late."""
     size = median_bucket(m)
@@ -103,7 +102,7 @@ def smaller_buckets(m: Measurements) -> Offer | None:
     return Offer(words("smaller_buckets"), SMALLER) if program(m).ddp and large else None
 
 
-@remedy("compress_gradients", "communication", EXPOSED, LEAST_OF_MESSAGES)
+@remedy("compress_gradients", "communication", LEAST_OF_MESSAGES)
 def compress_gradients(m: Measurements) -> Offer | None:
     """Where DDP reduces gradients of 32 bits, unless all of that may be waiting for other ranks."""
     wide = any(row.dtype in WIDE for row in m.collectives)
@@ -115,7 +114,7 @@ def compress_gradients(m: Measurements) -> Offer | None:
     )
 
 
-@remedy("overlap_communication", "communication", EXPOSED, LEAST_OF_MESSAGES)
+@remedy("overlap_communication", "communication", LEAST_OF_MESSAGES)
 def overlap_communication(m: Measurements) -> Offer | None:
     """Where gradients are reduced after the backward pass, and smaller buckets would not help; or
     where the layers of a model that is spread over GPUs wait for what they exchange."""
@@ -133,19 +132,19 @@ def overlap_communication(m: Measurements) -> Offer | None:
     )
 
 
-@remedy("keep_parameters", "communication", EXPOSED, LEAST_OF_MESSAGES)
+@remedy("keep_parameters", "communication", LEAST_OF_MESSAGES)
 def keep_parameters(m: Measurements) -> Offer | None:
     """Where parameters are sharded and gathered again for the backward pass."""
     return Offer(words("keep_parameters"), PARAMETERS_KEPT) if program(m).fsdp else None
 
 
-@remedy("prefetch_parameters", "communication", EXPOSED, LEAST_OF_MESSAGES)
+@remedy("prefetch_parameters", "communication", LEAST_OF_MESSAGES)
 def prefetch_parameters(m: Measurements) -> Offer | None:
     """Where parameters are sharded."""
     return Offer(words("prefetch_parameters"), PREFETCHED) if program(m).fsdp else None
 
 
-@remedy("smaller_messages", "communication", EXPOSED)
+@remedy("smaller_messages", "communication")
 def smaller_messages(m: Measurements) -> Offer | None:
     """Wherever all ranks exchange messages, or add up results in more bits than they were computed
     in."""

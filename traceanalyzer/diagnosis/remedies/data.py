@@ -51,7 +51,7 @@ LOAD_OF_OTHERS = 0.1
 """Ranks that load hardly more than this share of what one does have no loading to share with it."""
 READY = scenario_of("data_loader_workers", loaded_by_workers)
 COPIED_AHEAD = scenario_of("copy_ahead", copied_ahead, hides=input_copies)
-copy_ahead = replay_decides("data is copied to the GPU", "transfer", "exposed-copies", COPIED_AHEAD)
+copy_ahead = replay_decides("data is copied to the GPU", "transfer", COPIED_AHEAD)
 PINNED = scenario_of("pinned_memory", pinned)
 SENT_SHARE = 0.2
 """Share of the recorded step that copies of results take, from which they are worth a change of
@@ -79,7 +79,7 @@ that."""
 MB = 1e6
 
 
-@remedy("data_loader_workers", "input", "input-wait")
+@remedy("data_loader_workers", "input")
 def data_loader_workers(m: Measurements) -> Offer | None:
     """Where the step loads input itself: with as many workers as the rest of the step can wait
     for."""
@@ -118,7 +118,7 @@ def data_loader_workers(m: Measurements) -> Offer | None:
     return Offer(Words(loader_advice.action(m.loading, count), elsewhere), ready)
 
 
-@remedy("pinned_memory", "transfer", "exposed-copies")
+@remedy("pinned_memory", "transfer")
 def pinned_memory(m: Measurements) -> Offer:
     """Wherever data is copied from pageable memory, or large results to it."""
     tape = tape_of(m)
@@ -130,7 +130,7 @@ def pinned_memory(m: Measurements) -> Offer:
     return Offer(words("pinned_memory", which), PINNED)
 
 
-@remedy("copy_less", "transfer", "exposed-copies")
+@remedy("copy_less", "transfer")
 def copy_less(m: Measurements) -> Offer | None:
     """Where copies of large results to the host, or of input in more bytes than it needs (pictures
     and masks of classes in fp32, what is cast to 16 bits at once), take much of the step: whichever
@@ -150,7 +150,7 @@ def copy_less(m: Measurements) -> Offer | None:
     return Offer(words("copy_less", max(wide_ns, key=wide_ns.__getitem__)), SENT_NARROW)
 
 
-@remedy("keep_on_device", "transfer", "exposed-copies")
+@remedy("keep_on_device", "transfer")
 def keep_on_device(m: Measurements) -> Offer | None:
     """Wherever as many bytes come back as went out, a step copies a table, a weight or a mask, what
     the host updates a tensor of its own with, or what it picked out of a larger one."""

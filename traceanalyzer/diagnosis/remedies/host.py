@@ -70,7 +70,7 @@ OF_RESULTS = scenario_of(
 )
 NO_ALLOCATIONS = scenario_of("avoid_allocations", no_allocations)
 warm_up = replay_decides(
-    "kernels are loaded while the GPU waits", "host", "host-work", scenario_of("warm_up", warmed_up)
+    "kernels are loaded while the GPU waits", "host", scenario_of("warm_up", warmed_up)
 )
 PREPARED = "convolution|cudnn"
 """Operators for which cuDNN chooses an algorithm and builds a plan: convolutions, and attention
@@ -78,7 +78,7 @@ where it is cuDNN's."""
 PREPARED_BEFORE = scenario_of("fixed_shapes", prepared_before(PREPARED))
 
 
-@remedy("remove_syncs", "sync", "host-waits", LEAST_OF_SYNCS)
+@remedy("remove_syncs", "sync", LEAST_OF_SYNCS)
 def remove_syncs(m: Measurements) -> Offer | None:
     """Wherever the host waits, except where a library waits to choose its algorithms; where each
     turn of a loop looks for its rows, with what is done around that."""
@@ -129,7 +129,7 @@ def instead_of_waits(m: Measurements) -> str:
     return "of_masks" if 2 * left < int(waiting.sum()) else "keep_values"
 
 
-@remedy("move_host_work", "host", "host-work", LEAST_OF_HOST_WORK)
+@remedy("move_host_work", "host", LEAST_OF_HOST_WORK)
 def move_host_work(m: Measurements) -> Offer | None:
     """Where the GPU idles while the host works, on the GPU's results or else, or prepares input
     without a loader."""
@@ -150,7 +150,7 @@ def move_host_work(m: Measurements) -> Offer | None:
     return Offer(words("move_host_work", "elsewhere"), NO_WORK) if idles else None
 
 
-@remedy("avoid_allocations", "host", "host-work")
+@remedy("avoid_allocations", "host")
 def avoid_allocations(m: Measurements) -> Offer:
     """Wherever memory is allocated or freed within the steps."""
     # The library is asked for less where convolutions (cuDNN, MIOpen) make most of the calls' time.
@@ -169,7 +169,7 @@ def avoid_allocations(m: Measurements) -> Offer:
     )
 
 
-@remedy("fixed_shapes", "host", "new-shapes")
+@remedy("fixed_shapes", "host")
 def fixed_shapes(m: Measurements) -> Offer | None:
     """Where cuDNN's operators get new shapes from step to step."""
     changing = shape_changes(m.causes, PREPARED) is not None

@@ -71,9 +71,7 @@ LAUNCH_BOUND = (
     0.2  # share of the step that is idle for launches from which kernels hide behind them
 )
 TF32 = scenario_of("tf32", in_tf32, figures={"efficiency": TENSOR_EFFICIENCY})
-tf32 = replay_decides(
-    "fp32 matrices are multiplied on the ordinary cores", "compute", "fp32-matmul", TF32
-)
+tf32 = replay_decides("fp32 matrices are multiplied on the ordinary cores", "compute", TF32)
 USUAL_TRAFFIC = 0.6
 """Share of their time that kernels on fp32 activations keep: half of the bytes, and some stay in
 fp32."""
@@ -113,14 +111,14 @@ LEAST_OF_SPARSE = 0.05
 """Optimizers for sparse gradients launch more, and wait to know how many rows there are."""
 
 
-@remedy("sparse_gradients", "memory", "gpu-busy", LEAST_OF_SPARSE)
+@remedy("sparse_gradients", "memory", LEAST_OF_SPARSE)
 def sparse_gradients(_: Measurements) -> Offer:
     """Wherever an optimizer goes through all rows of an embedding's table of which few are looked
     up."""
     return Offer(words("sparse_gradients"), SPARSE)
 
 
-@remedy("freeze_parameters", "compute", "gpu-busy", LEAST_OF_FREEZING)
+@remedy("freeze_parameters", "compute", LEAST_OF_FREEZING)
 def freeze_parameters(m: Measurements) -> Offer | None:
     """Where the backward pass goes on after the last gradient that an optimizer takes."""
     tape = tape_of(m)
@@ -130,7 +128,7 @@ def freeze_parameters(m: Measurements) -> Offer | None:
     return Offer(words("freeze_parameters", count=unread.gradients), FROZEN)
 
 
-@remedy("no_recompute", "compute", "gpu-busy", min_pessimistic_share=0.0)
+@remedy("no_recompute", "compute", min_pessimistic_share=0.0)
 def no_recompute(m: Measurements) -> Offer:
     """Wherever a forward pass runs again, or a model is called without gradients before it is called
     with them, unchanged: whichever gains more."""
@@ -144,7 +142,7 @@ def no_recompute(m: Measurements) -> Offer:
     return Offer(words("no_recompute"), KEPT)
 
 
-@remedy("fuse_elementwise", "memory", "memory-chains", LEAST_OF_CHAINS)
+@remedy("fuse_elementwise", "memory", LEAST_OF_CHAINS)
 def fuse_elementwise(m: Measurements) -> Offer | None:
     """Where elementwise kernels follow each other, and fusing them shortens the GPU's own time, not
     launches alone."""
@@ -159,7 +157,7 @@ def fuse_elementwise(m: Measurements) -> Offer | None:
     return Offer(words("fuse_elementwise"), FUSED_CHAINS)
 
 
-@remedy("fused_attention", "memory", "attention-written-out")
+@remedy("fused_attention", "memory")
 def fused_attention(m: Measurements) -> Offer:
     """Wherever attention is written out, or a kernel of attention gets one square mask for all heads
     and items, which most often is a causal one: whichever gains more."""
@@ -170,7 +168,7 @@ def fused_attention(m: Measurements) -> Offer:
     return Offer(words("fused_attention"), FUSED_ATTENTION)
 
 
-@remedy("channels_last", "memory", "channels-last", LEAST_OF_LAYOUT)
+@remedy("channels_last", "memory", LEAST_OF_LAYOUT)
 def channels_last(m: Measurements) -> Offer | None:
     """Wherever a library changes layouts around its convolutions in two or three dimensions, no
     norm without such a version stands between them, and launches are not what the step waits for,
@@ -206,7 +204,7 @@ def _leaves_the_host(replay: Replay) -> bool:
     return on_slow_ms < least_ms <= replay.gain_ms(IN_CHANNELS_LAST)
 
 
-@remedy("low_precision", "compute", "fp32-matmul", LEAST_OF_BF16)
+@remedy("low_precision", "compute", LEAST_OF_BF16)
 def low_precision(m: Measurements) -> Offer:
     """Wherever matrices are multiplied in fp32 or TF32, kernels calculate with doubles, or the weights of
     a model that is not trained are cast in each call: what gains more."""
@@ -231,7 +229,7 @@ def low_precision(m: Measurements) -> Offer:
     return Offer(action, IN_BF16, against=("fp32-matmul", "memory") if fewer_bytes else None)
 
 
-@remedy("pad_shapes", "compute", "misaligned-matmul")
+@remedy("pad_shapes", "compute")
 def pad_shapes(m: Measurements) -> Offer:
     """Wherever products have odd sizes, or a mostly empty last wave."""
     tape = tape_of(m)

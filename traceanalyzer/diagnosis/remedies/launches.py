@@ -70,7 +70,7 @@ LEAST_IDLE = 0.3
 """Share of the step that the GPU must idle for launches: less is not worth another batch size."""
 
 
-@remedy("cuda_graph", "launch", "launch-bound", LEAST_OF_GRAPH)
+@remedy("cuda_graph", "launch", LEAST_OF_GRAPH)
 def cuda_graph(m: Measurements) -> Offer | None:
     """Where the same kernels are launched every step, nothing shards parameters, and no graph
     launches them already. Gradients that hooks reduce with the backward pass are no part of a graph
@@ -175,7 +175,6 @@ def _repeats(launched: Sequence[object], period: int) -> bool:
 @remedy(
     "compile",
     "launch",
-    "launch-bound",
     LEAST_OF_COMPILE,
     PESSIMISTIC_COMPILE,
     costs_host=True,
@@ -194,7 +193,7 @@ def compile_model(m: Measurements) -> Offer | None:
     )
 
 
-@remedy("larger_batch", "launch", "launch-bound")
+@remedy("larger_batch", "launch")
 def larger_batch(m: Measurements) -> Offer | None:
     """Where the GPU is idle because the CPU cannot launch fast enough, a model multiplies matrices
     (else nothing shows that there is a batch), and the program has memory to spare as far as the

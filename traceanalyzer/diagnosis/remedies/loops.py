@@ -48,9 +48,7 @@ ROWS = scenario_of("batch_calls", rows_joined, "assumes_rows", joins=True)
 PASSES = scenario_of("batch_calls", passes_joined, "assumes_passes", joins=True)
 TWINS = scenario_of("batch_calls", calls_joined, "assumes_twins", joins=True)
 FUSED_RNN = scenario_of("fused_rnn", recurrent_fused, figures={"share": CELL_SHARE})
-fused_rnn = replay_decides(
-    "a recurrent cell is called many times", "launch", "launch-bound", FUSED_RNN
-)
+fused_rnn = replay_decides("a recurrent cell is called many times", "launch", FUSED_RNN)
 SENT = scenario_of("batch_calls", copied_together, "assumes_sent")
 ITEMS = scenario_of("batch_calls", turns_joined, "assumes_items", joins=True)
 OWN_WEIGHTS = scenario_of(
@@ -77,7 +75,7 @@ NORM = {
 }
 
 
-@remedy("batch_calls", "launch", "launch-bound")
+@remedy("batch_calls", "launch")
 def batch_calls(m: Measurements) -> Offer | None:
     """Where many backward passes go through one graph, where calls of one kind repeat
     within a step, each with its own input, or with an item of a tensor and a read, where lookups,
@@ -120,7 +118,7 @@ def _is_stage(m: Measurements) -> bool:
     return any(row.collective in POINT_TO_POINT for row in m.collectives)
 
 
-@remedy("batched_matmul", "launch", "small-matmuls", LEAST_OF_PRODUCTS)
+@remedy("batched_matmul", "launch", LEAST_OF_PRODUCTS)
 def batched_matmul(m: Measurements) -> Offer:
     """Wherever small products of one shape, or small networks of one, follow each other: whichever
     gains more."""
@@ -134,7 +132,7 @@ def batched_matmul(m: Measurements) -> Offer:
     return max(product, *networks, key=lambda offer: replay.gain_ms(offer.scenario))
 
 
-@remedy("fused_optimizer", "memory", "optimizer-not-fused")
+@remedy("fused_optimizer", "memory")
 def fused_optimizer(m: Measurements) -> Offer | None:
     """Where an optimizer makes several passes, or it or another loop goes from tensor to tensor:
     what gains more."""

@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import Any
 
 from traceanalyzer.base import dataclass
-from traceanalyzer.diagnosis.finding import BottleneckClass, Words, written
+from traceanalyzer.diagnosis.finding import AGAINST, BottleneckClass, Words, written
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.replay.scenario import Scenario
 from traceanalyzer.replay.tape import Change
@@ -60,20 +60,19 @@ class Remedy:
     pace."""
 
 
-def replay_decides(there_is: str, cls: BottleneckClass, finding: str, scenario: Scenario) -> Remedy:
+def replay_decides(there_is: str, cls: BottleneckClass, scenario: Scenario) -> Remedy:
     """A remedy whose replay alone tells whether it changes anything."""
 
     def offer(_: Measurements) -> Offer:
         return Offer(words(scenario.id), scenario)
 
     offer.__doc__ = f"Wherever {there_is}."
-    return Remedy(scenario.id, cls, finding, offer)
+    return Remedy(scenario.id, cls, AGAINST[scenario.id], offer)
 
 
 def remedy(
     id_: str,
     cls: BottleneckClass,
-    finding: str,
     least_gain: float = Remedy.least_gain,
     min_pessimistic_share: float = Remedy.min_pessimistic_share,
     *,
@@ -83,7 +82,13 @@ def remedy(
 
     def made(offer: Trigger) -> Remedy:
         return Remedy(
-            id_, cls, finding, offer, least_gain, min_pessimistic_share, costs_host=costs_host
+            id_,
+            cls,
+            AGAINST[id_],
+            offer,
+            least_gain,
+            min_pessimistic_share,
+            costs_host=costs_host,
         )
 
     return made

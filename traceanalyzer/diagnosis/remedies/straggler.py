@@ -75,7 +75,7 @@ class _Work(NamedTuple):
     threads: F64  # that its kernels are launched with; less than 0 where those of one are not known
 
 
-@remedy("fix_straggler", "communication", "straggler")
+@remedy("fix_straggler", "communication")
 def fix_straggler(m: Measurements) -> Offer | None:
     """Where one rank has more to do than the others: more data, more kernels, or more work of its
     host."""

@@ -10,6 +10,7 @@ from typing import Any
 from traceanalyzer.analysis.names.kernel_names import function_name
 from traceanalyzer.base import MEMORY
 from traceanalyzer.diagnosis.finding import (
+    AGAINST,
     BOUNDED,
     GPU_BUSY,
     REPLAYED,
@@ -20,7 +21,6 @@ from traceanalyzer.diagnosis.finding import (
     begins_with_id,
 )
 from traceanalyzer.diagnosis.ranking import answering, is_worth_showing
-from traceanalyzer.diagnosis.remedies import REMEDIES
 from traceanalyzer.replay.prediction import assumptions
 from traceanalyzer.report.figures.step_times import figure_unit, recorded_ms, step_ms
 from traceanalyzer.report.format import figure, number, scale_for, scaled
@@ -35,9 +35,6 @@ from traceanalyzer.report.outline.opening import (
     verdict,
 )
 
-USUALLY_AGAINST: dict[str | None, str] = {remedy.id: remedy.finding for remedy in REMEDIES}
-"""The finding that a remedy is against; where gains of advice sum to more than the step, it may
-stand under a larger one."""
 RECORDERS = {"nsys": "nsys", "xplane": "jax"} | dict.fromkeys(
     ("rocpd", "rocprofv3", "rocprofv3_csv", "rpd", "rocprof", "rocprof_csv"), "rocprofv3"
 )
@@ -149,7 +146,8 @@ def without_gain(report: Report) -> str | None:
     none."""
     costly = [one.id for one in report.findings if one.headroom_ms and one.cls != "inconclusive"]
     advised = [advice.id for advice in report.recommendations]
-    advised += [USUALLY_AGAINST.get(advice.remedy, "") for advice in report.recommendations]
+    # where gains of advice sum to more than the step, it may stand under a larger finding
+    advised += [AGAINST.get(advice.remedy or "", "") for advice in report.recommendations]
     left = _not_advised(costly, advised)
     return f"Predicted to gain under 1% alone: {', '.join(left)}." if left and advised else None
 
