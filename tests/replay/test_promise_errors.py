@@ -10,13 +10,20 @@ from traceanalyzer.replay.promise_errors import LEAST_OF_PROMISE, Errors, errors
 
 
 def test_a_range_is_as_wide_as_promises_of_its_kind_were_off() -> None:
-    low, high = Errors(-0.5, 0.25).around(10.0)
+    low, high = Errors(-0.5, 0.25).around(10.0, 20.0)
     assert low == pytest.approx(10.0 * math.exp(-0.5))
     assert high == pytest.approx(10.0 * math.exp(0.25))
 
 
+def test_the_more_a_promise_gains_the_wider_its_range() -> None:
+    errors = Errors(-0.5, 0.25)
+    small, half, large = (errors.around(10.0, step)[1] for step in (10.5, 20.0, 100.0))
+    assert small < half < large
+    assert errors.around(10.0, 9.0) == errors.around(10.0, 10.0)
+
+
 def test_no_range_goes_below_a_tenth_of_the_promise() -> None:
-    assert Errors(-3.0, 1.0).around(10.0)[0] == pytest.approx(10.0 * LEAST_OF_PROMISE)
+    assert Errors(-3.0, 1.0).around(10.0, 20.0)[0] == pytest.approx(10.0 * LEAST_OF_PROMISE)
 
 
 def test_a_combination_has_the_errors_of_its_last_remedy() -> None:

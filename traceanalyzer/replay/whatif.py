@@ -294,7 +294,7 @@ class Replay:
         if errors is None:
             low, high, with_today = self._modelled_range(scenario, step, slow, on_slow)
         else:  # where the changed step waits for the host, by what this host is known to do, too
-            low, high = errors.around(step)
+            low, high = errors.around(step, base)
             high = max(high, slow)
             if errors.keeps_device_work:
                 low = max(low, self._least_by_device_ms(scenario, step))
