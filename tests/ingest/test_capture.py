@@ -6,8 +6,9 @@ import pytest
 
 from tests.analysis.build import TraceBuilder
 from traceanalyzer import analyze, load
-from traceanalyzer.ingest.capture import with_side_files
+from traceanalyzer.ingest.capture import is_note, with_side_files
 from traceanalyzer.ingest.conditions import environment_conditions
+from traceanalyzer.ingest.folders import recordings_in
 from traceanalyzer.ingest.unprofiled import stopwatch_of
 from traceanalyzer.trace import Process, Run
 
@@ -279,3 +280,27 @@ def test_an_odd_environment_file(tmp_path, text):
     report = analyze(tmp_path)
     if not text.startswith('{"'):
         assert any("environment.json cannot be read" in n for n in report.inputs[0].health.notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("environment.json", json.dumps(ENVIRONMENT), True),
+        ("unprofiled.rank0.json", '{"steps": 20, "step_time_ms": 1.5}', True),
+        ("unprofiled.rank0.json", '{"steps": 20}', False),
+        ("environment.json", kineto(), False),
+        ("environment.json", "[]", False),
+        ("notes.json", json.dumps(ENVIRONMENT), False),
+    ],
+)
+def test_what_a_capture_says_of_its_recordings_is_told_without_readers(
+    tmp_path, name, text, expected
+):
+    file = tmp_path / name
+    file.write_text(text)
+    assert is_note(file) is expected
+
+
+def test_a_recording_that_is_called_like_a_note_is_read(tmp_path):
+    (tmp_path / "environment.json").write_text(kineto())
+    assert recordings_in(tmp_path) == [tmp_path / "environment.json"]

@@ -47,6 +47,9 @@ _ITERATION = re.compile(r"execute_|step\[|prefill\[|decode\[|\[Executor\]")
 """Marks of an iteration of a serving engine."""
 _BATCH = re.compile(r"capture_(\d+_[a-z_]+)", re.IGNORECASE)
 _OF_RANK = re.compile(r"rank[-_.]?(\d{1,9})", re.IGNORECASE)
+NOTED = frozenset(("schema_version", "step_time_ms"))
+"""What `collect` writes into an `environment.json`, and into an `unprofiled.rank{N}.json`."""
+MAX_NOTE_BYTES = 1 << 20  # they have some kilobytes: what is larger may be anything
 MAX_BYTES = 64 << 20
 """Larger ones take longer to read than most recordings that they would name kernels of: they have
 to be given."""
@@ -190,6 +193,14 @@ def states_conditions(path: Path) -> bool:
     """Whether a file is what a capture says of its recordings, by its name: read with them, and
     named among them where a shell lists the folder."""
     return path.name == ENVIRONMENT or path.name.startswith(f"{UNPROFILED}.")
+
+
+def is_note(path: Path) -> bool:
+    """Whether a file is what a capture says of its recordings, by its name and by what is in it:
+    no reader has to be asked."""
+    if not states_conditions(path) or path.stat().st_size > MAX_NOTE_BYTES:
+        return False
+    return not NOTED.isdisjoint(json_object(path) or ())
 
 
 def _beside(path: Path, rank: int | None, stem: str, suffix: str) -> Path | None:

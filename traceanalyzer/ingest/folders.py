@@ -22,7 +22,7 @@ from traceanalyzer.base.parallel import LEAST_BYTES, free_memory_bytes, most_at_
 from traceanalyzer.base.parallel.children import WorkQueue, children, shared_queue
 from traceanalyzer.base.reading import reading, reading_as
 from traceanalyzer.ingest.cache.models import kept_traces
-from traceanalyzer.ingest.capture import is_neighbour
+from traceanalyzer.ingest.capture import is_neighbour, is_note
 from traceanalyzer.ingest.detect import is_companion, is_recording, is_snapshot
 from traceanalyzer.ingest.foreign import SQLITE_MAGIC
 from traceanalyzer.ingest.stream import text_bytes
@@ -69,7 +69,9 @@ def recordings_in(
     found = [
         file
         for file in files
-        if not is_neighbour(file) and (known(file) or is_recording(file, pattern))
+        if not is_neighbour(file)
+        and not is_note(file)
+        and (known(file) or is_recording(file, pattern))
     ]
     return found or list(filter(is_companion, files))
 
