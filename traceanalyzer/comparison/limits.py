@@ -138,8 +138,9 @@ def check_limits(
             and comparison is not None
             and _is_noise(limit, comparison)
         )
-        verdict = _verdict(limit, figure, before.get(limit.metric), noisy=noisy)
-        verdicts.append(replace(verdict, is_recorded=is_recorded(report, limit.metric)))
+        baseline_figure = before.get(limit.metric)
+        recorded = is_recorded(report, limit.metric)
+        verdicts.append(_verdict(limit, figure, baseline_figure, noisy=noisy, recorded=recorded))
     return verdicts
 
 
@@ -158,12 +159,16 @@ def _figure(limit: Limit, figure: Figure | None, figures: Mapping[str, Figure]) 
     return figure
 
 
-def _verdict(limit: Limit, figure: Figure, before: Figure | None, *, noisy: bool) -> LimitVerdict:
+def _verdict(
+    limit: Limit, figure: Figure, before: Figure | None, *, noisy: bool, recorded: bool
+) -> LimitVerdict:
     baseline = before.value if before else None
     relative = None if baseline is None else baseline * (1 + limit.value)
     allowed = relative if limit.relative else limit.value
     outcome = _outcome(limit, figure.value, allowed, noisy=noisy)
-    return LimitVerdict(limit, figure.unit, figure.value, baseline, allowed, outcome)
+    return LimitVerdict(
+        limit, figure.unit, figure.value, baseline, allowed, outcome, is_recorded=recorded
+    )
 
 
 def _outcome(limit: Limit, value: float | None, allowed: float | None, *, noisy: bool) -> Outcome:

@@ -34,11 +34,12 @@ def copies(times: Sequence[I64]) -> Iterator[tuple[int, int]]:
     groups: list[list[int]] = []
     for i in sorted((i for i, one in enumerate(times) if len(one) > LEAST_FINE), key=begin):
         recent = groups[-MOST_COMPARED:]
-        same = [group for group in recent if _are_the_same(times[group[0]], times[i])]
-        if same:
-            same[0].append(i)
-        else:
+        same = (group for group in recent if _are_the_same(times[group[0]], times[i]))
+        group = next(same, None)
+        if group is None:
             groups.append([i])
+        else:
+            group.append(i)
     for group in groups:
         if len(group) < REPLICATED:
             first, *others = sorted(group)
