@@ -71,8 +71,8 @@ def test_a_log_alone_and_with_its_trace(tmp_path: Path) -> None:
     assert both["compile"]["compile_s"] == 2.0
     text = run(trace, log)
     assert "Graph break" in text
-    assert "--full has all that torch.compile did." in text
-    assert "`analyze TRACE LOG` what it means for a step" in run(log)
+    assert "--full: all about torch.compile." in text
+    assert "`analyze TRACE LOG`: what it costs a step" in run(log)
 
 
 def test_a_folder_of_nothing_else_is_read(tmp_path: Path) -> None:

@@ -191,6 +191,16 @@ class AfterOthers:
 
 
 @dataclass(frozen=True)
+class AtStart:
+    """What a change makes of the compilation at each start of the program."""
+
+    now_s: float | None = defined("time in compilations today; null where it is unknown", "s")
+    compile_s: float = defined("time in compilations with the change", "s")
+    low_s: float | None = defined("lower end of its range; null where it is unknown", "s")
+    high_s: float | None = defined("upper end of it; null where it is unknown", "s")
+
+
+@dataclass(frozen=True)
 class Recommendation:
     """A concrete remedy for a finding and what it would bring at most; `basis` says how that was
     estimated."""
@@ -233,6 +243,9 @@ class Recommendation:
     )
     together: AfterOthers | None = defined(
         "what it leads to where other changes have to come first; null otherwise", default=None
+    )
+    at_start: AtStart | None = defined(
+        "what it makes of the time in compilations; null where it changes none", default=None
     )
     may_not_help: bool = defined(
         "whether the range of what is predicted holds a step as long as today's", default=False

@@ -3,7 +3,6 @@ picture. What makes each is loaded when it is asked for: that takes as long as r
 recording."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.base import dataclass
@@ -17,8 +16,9 @@ if TYPE_CHECKING:
     from traceanalyzer.report.html import Details
     from traceanalyzer.report.model import Report
 
-OF_COMPILE = "      --full has all that torch.compile did{}.\n"
-WITH_TRACE = "; `analyze TRACE LOG` what it means for a step"
+TORCH_COMPILE = "torch.compile"
+OF_COMPILE = "--full: all about torch.compile{}."
+WITH_TRACE = "; `analyze TRACE LOG`: what it costs a step"
 
 
 @dataclass(frozen=True)
@@ -43,13 +43,10 @@ class ReportPage(Result):
 
         if self.short and not self.full:
             return render_verdict(self.report, width, colour)
-        text = (render_terminal if self.full else render_screen)(self.report, width, colour)
-        if self.compiled is None:
-            return text
-        more = self._see_compile()
         if self.full:
-            more = f"\n{Printed(Document('', self._more())).terminal(width, colour)}"
-        return f"{text.rstrip()}\n{more}"
+            return render_terminal(self.report, width, colour, self._more())
+        text = render_screen(self.report, width, colour)
+        return text if self.compiled is None else f"{text.rstrip()}\n{self._see_compile()}\n"
 
     def _see_compile(self) -> str:
         """Where more stands on compilation: also with a trace, where the log was alone."""
@@ -59,7 +56,7 @@ class ReportPage(Result):
         """For an issue."""
         from traceanalyzer.report.markdown.issue import BRIEF, GITHUB_LIMIT, ROOM, render_markdown
 
-        more = "" if self.compiled is None else f"\n{self._see_compile().strip()}\n"
+        more = "" if self.compiled is None else f"\n{self._see_compile()}\n"
         if more and self.full:
             more = f"\n{Printed(Document('', self._more())).markdown()}"
         usual = GITHUB_LIMIT - ROOM if self.full else BRIEF - len(more)
@@ -96,12 +93,13 @@ class ReportPage(Result):
         return picture(self.report, self.details.timeline if self.details else None)
 
     def _more(self) -> list[Section]:
+        """Figures of torch.compile; findings and advice on it stand in the report."""
         if self.compiled is None:
             return []
-        from traceanalyzer.report.compile.document import compile_sections
+        from traceanalyzer.report.compile.document import compile_figures
 
-        titles = {"Findings": "Findings of torch.compile"}
-        return [
-            replace(one, title=titles.get(one.title, one.title))
-            for one in compile_sections(self.compiled)
-        ]
+        figures = compile_figures(self.compiled)
+        headline = self.compiled.diagnosis.headline
+        # on a log alone that is the answer of the report
+        of_trace = [Section(TORCH_COMPILE, [headline])] if self.report.devices else []
+        return [*of_trace, *figures]

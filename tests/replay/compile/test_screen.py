@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+import traceanalyzer as ta
+from traceanalyzer.cli import cli
 from traceanalyzer.diagnosis.compile.judged import CompileAdvice, _replayed
 from traceanalyzer.diagnosis.compile.measured import diagnose_compile
+from traceanalyzer.diagnosis.finding import AtStart, Recommendation
 from traceanalyzer.ingest.torch_log import read_logs
 from traceanalyzer.replay.compile.measure import MUCH_LOGGING, _cost_of_the_log
 from traceanalyzer.replay.compile.model import CudaGraphUse
+from traceanalyzer.report.compile import compiled_rows
 from traceanalyzer.report.compile.build import compile_report
 from traceanalyzer.report.compile.document import compile_document
 from traceanalyzer.report.compile.strip import CompileReport
+from traceanalyzer.report.outline.gains import prediction
 
 DATA = Path(__file__).parents[2] / "data" / "compile"
 
@@ -81,3 +88,36 @@ def test_notes_that_change_nothing_are_drawn_in_every_form() -> None:
     printed = compile_document(report, full=True)
     for text in (printed.terminal(100), printed.markdown(), printed.html(), printed.json()):
         assert "own estimates" in text
+
+
+def full_report(log: Path) -> str:
+    result = CliRunner().invoke(cli, ["analyze", "--full", str(log)])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_a_log_alone_says_its_findings_and_advice_once() -> None:
+    text = full_report(DATA / "break_once.log.gz")
+    titles = [line for line, under in pairwise(text.split("\n")) if under.startswith("──")]
+    assert titles[:4] == ["Summary", "Metrics", "Findings", "Recommendations"]
+    assert text.count("\n1. Graph break:") == 1
+    assert "Nothing was measured" not in text
+    assert "Compile time" in text.partition("Findings")[0]
+
+
+def test_advice_on_the_start_says_what_it_makes_of_the_compilation() -> None:
+    advice = Recommendation("recompilation", "host", "Pad.", None, None, "one compilation")
+    known = replace(advice, at_start=AtStart(32.7, 7.56, 5.82, 11.6))
+    report = ta.analyze(str(DATA / "clean.log.gz"))
+    assert prediction(report, advice) == "gain unknown"
+    assert prediction(report, known) == "32.7 → 7.56 s (5.82 to 11.6) of compilation"
+
+
+def test_a_kernel_that_many_graphs_have_is_one_row() -> None:
+    log = read_logs(DATA / "clean.log.gz")
+    compiled = compile_report(log).compiled
+    twice = [*compiled.kernels, *(replace(row, graph="other") for row in compiled.kernels)]
+    shown = compiled_rows.rows_of_kernels(twice)
+    assert len(shown) == len({row.name for row in compiled.kernels})
+    assert shown[0].graphs == 2
+    assert shown[0].line.startswith("compile_cases.py:")

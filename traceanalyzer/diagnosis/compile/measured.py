@@ -10,7 +10,7 @@ from traceanalyzer.base import NS_PER_MS, digits
 from traceanalyzer.diagnosis.compile import judged
 from traceanalyzer.diagnosis.compile.answer import OnCompile
 from traceanalyzer.diagnosis.compile.judged import CompileAdvice, CompileDiagnosis, number_of
-from traceanalyzer.diagnosis.finding import Recommendation
+from traceanalyzer.diagnosis.finding import AtStart, Recommendation
 from traceanalyzer.replay.compile.measure import headline_log, measure_logs
 from traceanalyzer.replay.compile.model import EMPTY
 from traceanalyzer.replay.compile.shares import with_trace
@@ -84,32 +84,27 @@ def told_of(m: "Measurements") -> OnCompile:
     have."""
     measured = compiled_by(m, m.trace.compile_logs)
     diagnosis = diagnose_compile(measured.compiled, measured.step_ms)
-    now = measured.compiled.compile_s or 0.0
-    advice = [
-        Recommendation(
-            a.id,
-            a.cls,
-            a.action,
-            a.predicted_step_ms,
-            a.predicted_speedup,
-            _basis(a, now),
-            a.remedy,
-            a.low_ms,
-            a.high_ms,
-        )
-        for a in diagnosis.recommendations
-    ]
+    advice = [_recommended(one, measured.compiled.compile_s) for one in diagnosis.recommendations]
     findings = [replace(one, headroom_ms=None) for one in diagnosis.findings]
     return OnCompile(diagnosis.headline, findings, advice)
 
 
-def _basis(advice: CompileAdvice, now_s: float) -> str:
-    """How it was estimated, behind what it saves at each start."""
-    seconds = (advice.predicted_compile_s, advice.low_s, advice.high_s)
-    if None in seconds:
-        return advice.basis
-    after, low, high = (digits(each or 0.0) for each in seconds)
-    return f"{digits(now_s)} → {after} s ({low} to {high}) of compilation; {advice.basis}"
+def _recommended(advice: CompileAdvice, now_s: float | None) -> Recommendation:
+    """The advice as a report on time has it; `now_s`: seconds in compilations today."""
+    after_s = advice.predicted_compile_s
+    at_start = None if after_s is None else AtStart(now_s, after_s, advice.low_s, advice.high_s)
+    return Recommendation(
+        advice.id,
+        advice.cls,
+        advice.action,
+        advice.predicted_step_ms,
+        advice.predicted_speedup,
+        advice.basis,
+        advice.remedy,
+        advice.low_ms,
+        advice.high_ms,
+        at_start=at_start,
+    )
 
 
 def diagnose_compile(compiled: "Compiled", step_ms: float | None) -> CompileDiagnosis:
@@ -143,15 +138,15 @@ def compile_headline(compiled: "Compiled") -> str:
     if compiled.compile_s is not None:
         most = max(compiled.stages_s, key=lambda stage: compiled.stages_s[stage], default="")
         sentences.append(
-            f"{compiled.compile_s:.3g} s of compilation for {number_of(compiled.graphs or 0, 'graph')}"
+            f"{digits(compiled.compile_s)} s of compilation for {number_of(compiled.graphs or 0, 'graph')}"
             + (
-                f", most of it {most} ({compiled.stages_s[most]:.3g} s)."
+                f", most of it {most} ({digits(compiled.stages_s[most])} s)."
                 if compiled.compile_s
                 else "."
             )
         )
         broken = _how_many(sum(row.count for row in compiled.graph_breaks), "graph break")
-        end = ", the recompile limit was hit." if compiled.recompile_limit_hit else "."
+        end = "; the recompile limit was hit." if compiled.recompile_limit_hit else "."
         again = _how_many(compiled.recompiles or 0, "recompilation")
         sentences.append(f"{broken[0].upper()}{broken[1:]} and {again}{end}")
     use = compiled.trace

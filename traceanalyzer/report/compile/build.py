@@ -1,7 +1,6 @@
 """From the log of torch.compile, a trace, or both, to what is reported."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +16,6 @@ from traceanalyzer.report.compile.figures import logs_of
 from traceanalyzer.report.compile.strip import CompileReport, strip_of
 from traceanalyzer.trace import Run, Trace
 from traceanalyzer.trace.compile_log import CompileLog
-
-COUNTED_ONCE = (
-    "What these findings would save is part of the GPU idle time that the findings above take apart by cause: it does "
-    "not add to theirs."
-)
 
 
 def logs_and_run(
@@ -84,7 +78,7 @@ def logs_with_trace(
 def compile_part(logs: Sequence[CompileLog], measured: MeasuredRanks) -> CompileReport | None:
     """What the logs of torch.compile in a capture say, of the rank that its report speaks of; None
     without one."""
-    return replace(logs_with_trace(logs, measured.critical), note=COUNTED_ONCE) if logs else None
+    return logs_with_trace(logs, measured.critical) if logs else None
 
 
 def fitting(run: Run, logs: Sequence[CompileLog]) -> Trace:

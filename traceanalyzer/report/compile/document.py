@@ -6,16 +6,20 @@ from functools import partial
 from traceanalyzer.analysis.groups.first_steps import PaidBack
 from traceanalyzer.base import MinorNote, plural
 from traceanalyzer.diagnosis.compile.judged import CompileAdvice, CompileDiagnosis
-from traceanalyzer.replay.compile.model import Compiled, StepsUse
+from traceanalyzer.replay.compile.model import CacheUse, Compiled, StepsUse
+from traceanalyzer.replay.prediction import assumptions
 from traceanalyzer.report.brief import first_screen, shown_path
+from traceanalyzer.report.compile import compiled_rows
 from traceanalyzer.report.compile.strip import STAGE_NAMES, CompileReport, strip_svg
 from traceanalyzer.report.document import (
     Document,
     Drawing,
-    Paragraph,
+    Item,
+    Items,
     Part,
+    Row,
     Section,
-    TextTable,
+    Table,
     Verdict,
 )
 from traceanalyzer.report.format import figure
@@ -25,7 +29,8 @@ from traceanalyzer.version import __version__
 SCHEMA_VERSION = 2
 SHOWN_FINDINGS = 4  # of a terminal's one screen
 NOTHING = "Nothing to fix."
-MAX_ROWS = 20  # rows of a table on paper; the JSON has all
+NO_FINDING = "No finding."
+MAX_ROWS = 8  # rows of a table in a terminal; the JSON has all
 
 
 def compile_document(report: CompileReport, full: bool = True) -> Printed:
@@ -84,32 +89,46 @@ def _next(report: CompileReport) -> list[str]:
 
 
 def compile_sections(report: CompileReport) -> list[Section]:
-    """The report's sections in order; those with nothing to say are left out."""
-    compiled = report.compiled
+    """The report's sections: summary, figures, findings, what to change."""
     diagnosis = report.diagnosis
-    found = []
-    for number, finding in enumerate(diagnosis.findings, 1):
-        cost = (
-            "" if finding.headroom_ms is None else f" ({figure(finding.headroom_ms, 'ms')} a step)"
-        )
-        found.append(f"{number}. {finding.title}{cost} [{finding.id}]")
-    document = [
-        Section("torch.compile", [_verdict(compiled, diagnosis), report.note or None]),
-        Section("Findings", found),
-        Section("Recommended", _explained_advice(compiled, diagnosis)),
+    advice = _explained_advice(report.compiled, diagnosis)
+    return [
+        Section("Summary", [_verdict(report.compiled, diagnosis)]),
+        *compile_figures(report),
+        Section("Findings", [Items(_found(diagnosis)) if diagnosis.findings else NO_FINDING]),
+        Section("Recommendations", [Items(advice) if advice else NOTHING]),
+    ]
+
+
+def compile_figures(report: CompileReport) -> list[Section]:
+    """What was measured; sections with nothing to say are left out."""
+    compiled = report.compiled
+    sections = [
         Section("Compile time", _stages(report)),
-        Section("Graph breaks", _graph_breaks(compiled)),
+        Section("Graph breaks", [_table(compiled_rows.rows_of_breaks(compiled.graph_breaks))]),
         Section("Recompilations", _recompilations(compiled)),
         Section("Caches and CUDA graphs", _caches(compiled)),
         Section("First step, warm-up and steady step", _steps(compiled)),
-        Section("Compilations", _compilations(compiled)),
+        Section(
+            "Compilations", [_table(compiled_rows.rows_of_compilations(compiled.compilations))]
+        ),
         Section("In the trace", _trace(compiled)),
-        Section("Kernels", _kernels(compiled)),
+        Section("Kernels", [_table(compiled_rows.rows_of_kernels(compiled.kernels))]),
         Section("Not fused", _not_fused(compiled)),
         Section("Ranks and starts", _ranks(compiled)),
         Section("What was read", _log(compiled)),
     ]
-    return [section for section in document if any(part is not None for part in section.parts)]
+    return [section for section in sections if any(part is not None for part in section.parts)]
+
+
+def _found(diagnosis: CompileDiagnosis) -> list[Item]:
+    """Findings with what they cost a step, where a trace tells."""
+    items = []
+    for finding in diagnosis.findings:
+        cost = finding.headroom_ms
+        of_step = "" if cost is None else f"; {figure(cost, 'ms')} per step"
+        items.append(Item(finding.title, details=[f"id: {finding.id}{of_step}"]))
+    return items
 
 
 def _verdict(compiled: Compiled, diagnosis: CompileDiagnosis) -> Verdict:
@@ -126,13 +145,15 @@ def _advice(compiled: Compiled, diagnosis: CompileDiagnosis) -> list[str]:
     ]
 
 
-def _explained_advice(compiled: Compiled, diagnosis: CompileDiagnosis) -> list[str]:
-    """The advice with what each rests on, numbered."""
-    both = zip(_advice(compiled, diagnosis), diagnosis.recommendations, strict=True)
-    return [
-        f"{number}. {text}" + (f" Assumes: {advice.basis}." if advice.basis else "")
-        for number, (text, advice) in enumerate(both, 1)
-    ]
+def _explained_advice(compiled: Compiled, diagnosis: CompileDiagnosis) -> list[Item]:
+    """The advice with what each rests on."""
+    items = []
+    for advice in diagnosis.recommendations:
+        lines = [(f"{_gain(compiled, advice)}; id: {advice.remedy}", "green")]
+        points = assumptions(advice.basis) if advice.basis else []
+        lines += [("Assumes:", "")] if points else []
+        items.append(Item(advice.action, lines, points))
+    return items
 
 
 def _gain(compiled: Compiled, advice: CompileAdvice) -> str:
@@ -159,60 +180,24 @@ def _gain_of_a_step(step_ms: float | None, advice: CompileAdvice) -> str:
     return f"{text}, may not help" if advice.may_not_help(step_ms) else text
 
 
-def _stages(report: CompileReport) -> list[Part]:
+def _stages(report: CompileReport) -> list[Part | None]:
     total = report.compiled.compile_s or 0.0
-    rows = [
-        [STAGE_NAMES[stage], f"{seconds:.3f}", f"{seconds / total:.0%}" if total else ""]
+    stages = [
+        compiled_rows.ShownStage(STAGE_NAMES[stage], seconds, seconds / total if total else 0.0)
         for stage, seconds in report.compiled.stages_s.items()
         if seconds
     ]
-    if not rows:
+    if not stages:
         return []
     drawn = [] if report.strip is None else [Drawing(partial(strip_svg, report.strip))]
-    return [*drawn, *_table("stage | s# | share#", [*rows, ["total", f"{total:.3f}", "100%"]])]
+    of_all = [compiled_rows.ShownStage("total", total, 1.0)] if len(stages) > 1 else []
+    return [*drawn, _table([*stages, *of_all])]
 
 
-def _graph_breaks(compiled: Compiled) -> list[Part]:
-    headers = "graph break | where | met# | per step# | GPU idle, ms a step# | remedy"
-    rows = [
-        [
-            row.reason,
-            row.location,
-            row.count,
-            _maybe(row.per_step),
-            _maybe(row.idle_ms),
-            row.remedy,
-        ]
-        for row in compiled.graph_breaks
-    ]
-    return _table(headers, rows)
-
-
-def _recompilations(compiled: Compiled) -> list[Part]:
-    headers = "guard that failed | values | where | times# | refused# | remedy"
-    rows = [
-        [row.guard, ", ".join(row.values), row.location, row.count, row.refused, row.remedy]
-        for row in compiled.recompile_reasons
-    ]
-    return _table(headers, rows)
-
-
-def _compilations(compiled: Compiled) -> list[Part]:
-    headers = "compile id | function | where | s# | operators# | cache | outcome"
-    longest_first = sorted(compiled.compilations, key=lambda row: -row.seconds)
-    rows = [
-        [
-            row.id,
-            row.function,
-            row.location,
-            f"{row.seconds:.3f}",
-            row.operators,
-            row.cache,
-            row.outcome,
-        ]
-        for row in longest_first
-    ]
-    return _table(headers, rows)
+def _recompilations(compiled: Compiled) -> list[Part | None]:
+    since = ", ".join(compiled.runs_eager_since)
+    eager = f"Runs eager since the recompile limit was hit: {since}." if since else None
+    return [_table(compiled_rows.rows_of_recompilations(compiled.recompile_reasons)), eager]
 
 
 def _caches(compiled: Compiled) -> list[Part | None]:
@@ -220,10 +205,7 @@ def _caches(compiled: Compiled) -> list[Part | None]:
     cache = compiled.cache
     graphs = compiled.cudagraphs
     if cache is not None and any((cache.hits, cache.misses, cache.bypasses, cache.off)):
-        lines.append(
-            f"FX graph cache: {cache.hits} hits, {cache.misses} misses; {cache.bypasses} bypasses of both caches; "
-            f"{cache.off} graphs compiled without it. Hits saved {cache.saved_s:.3g} s."
-        )
+        lines.append(_cache_use(cache))
         lines += [
             *(f"Bypassed: {reason}." for reason in cache.bypass_reasons),
             cache.warm_start or None,
@@ -238,18 +220,26 @@ def _caches(compiled: Compiled) -> list[Part | None]:
     return lines
 
 
-def _steps(compiled: Compiled) -> list[Part]:
-    steps = compiled.steps
-    rows = [
-        [part.what, f"{part.ms:.3f}", f"{part.steady_ms:.3f}"]
-        for part in steps.first_step
-        if part.ms
+def _cache_use(cache: CacheUse) -> str:
+    """What was found in the cache of compiled graphs, in a sentence."""
+    counts = [
+        f"{cache.hits} {plural('hit', cache.hits)}",
+        f"{cache.misses} {'miss' if cache.misses == 1 else 'misses'}",
     ]
-    if rows:
-        rows.append(
-            ["total", f"{steps.first_step_ms or 0.0:.3f}", f"{steps.recorded_step_ms or 0.0:.3f}"]
-        )
-    return [*_step_times(steps), *_table("first step | ms# | of a steady step, ms#", rows)]
+    if cache.bypasses:
+        counts.append(f"{cache.bypasses} not allowed into it")
+    if cache.off:
+        counts.append(f"{cache.off} compiled with it off")
+    saved = f" Hits saved {cache.saved_s:.3g} s." if cache.saved_s else ""
+    return f"FX graph cache: {', '.join(counts)}.{saved}"
+
+
+def _steps(compiled: Compiled) -> list[Part | None]:
+    steps = compiled.steps
+    parts = compiled_rows.rows_of_first_step(
+        steps.first_step, steps.first_step_ms, steps.recorded_step_ms
+    )
+    return [*_step_times(steps), _table(parts)]
 
 
 def _step_times(steps: StepsUse) -> list[str]:
@@ -273,75 +263,34 @@ def _step_times(steps: StepsUse) -> list[str]:
     return [*lines, *([steps.basis] if steps.basis else [])]
 
 
-def _trace(compiled: Compiled) -> list[Part]:
+def _trace(compiled: Compiled) -> list[Part | None]:
     use = compiled.trace
     if use is None:
         return []
-    lines: list[Part] = list(use.notes)
+    lines: list[Part | None] = list(use.notes)
     if use.compiled_share is not None:
         lines.insert(0, f"Compiled code launches {use.compiled_share:.0%} of the step's GPU time.")
     if use.mapped_share is not None:
         lines.append(
             f"{use.mapped_share:.0%} of the time of inductor's kernels is mapped to source lines."
         )
-    rows = [[row.name, f"{row.per_step:.3g}", f"{row.gpu_ms:.4f}", row.where] for row in use.eager]
-    return [*lines, *_table("still eager | per step# | GPU ms a step# | part of", rows[:MAX_ROWS])]
+    return [*lines, _table(compiled_rows.rows_still_eager(use.eager))]
 
 
-def _kernels(compiled: Compiled) -> list[Part]:
-    rows = [
-        [
-            row.name,
-            row.lines[0] if row.lines else "",
-            row.nodes,
-            *map(
-                _maybe,
-                (
-                    row.per_step,
-                    row.measured_ms,
-                    row.estimated_ms,
-                    row.attainable_ms,
-                    row.compile_ms,
-                ),
-            ),
-        ]
-        for row in compiled.kernels
-    ]
-    figures = (
-        "nodes# | per step# | ms a step# | inductor's estimate# | at the roofline# | compile ms#"
-    )
-    return _table(f"kernel | source | {figures}", rows)
-
-
-def _not_fused(compiled: Compiled) -> list[Part]:
+def _not_fused(compiled: Compiled) -> list[Part | None]:
     if compiled.not_fused is None:
         how = (
             "Why kernels were not fused is not in the structured log: set TORCH_LOGS=+fusion and "
             "TORCH_LOGS_OUT=FOLDER/fusion.txt as well, with the FOLDER of TORCH_TRACE."
         )
         return [how] if compiled.kernels and compiled.source != "trace" else []
-    rows = [[row.reason, row.pairs, row.first, row.second] for row in compiled.not_fused]
-    return _table("why inductor left them apart | pairs# | such as | and", rows)
+    return [_table(compiled_rows.rows_not_fused(compiled.not_fused))]
 
 
-def _ranks(compiled: Compiled) -> list[Part]:
+def _ranks(compiled: Compiled) -> list[Part | None]:
     if len(compiled.ranks) < 2:
         return []
-    rows = [
-        [
-            "" if row.rank is None else row.rank,
-            f"{row.compile_s:.2f}",
-            f"{row.autotune_s:.2f}",
-            row.graphs,
-            row.graph_breaks,
-            row.recompiles,
-            row.cache_hits,
-            row.cache_misses,
-        ]
-        for row in compiled.ranks
-    ]
-    headers = "rank# | compile s# | autotune s# | graphs# | breaks# | recompiles# | hits# | misses#"
-    return [*compiled.ranks_differ[:10], *_table(headers, rows)]
+    return [*compiled.ranks_differ[:10], _table(compiled_rows.rows_of_ranks(compiled.ranks))]
 
 
 def _log(compiled: Compiled) -> list[Part]:
@@ -351,21 +300,9 @@ def _log(compiled: Compiled) -> list[Part]:
     return [*map(str, compiled.notes), *([f"Log: {counts}."] if compiled.log else [])]
 
 
-def _table(headers: str, rows: Sequence[Sequence[object]]) -> list[Part]:
-    """The first rows under headers with bars between them, of which those of figures end in #."""
-    if not rows:
-        return []
-    names = headers.split(" | ")
-    left = len(rows) - MAX_ROWS
-    shown = [list(map(str, row)) for row in rows[:MAX_ROWS]]
-    table = TextTable(
-        [name.rstrip("#") for name in names], [name.endswith("#") for name in names], shown
-    )
-    return [
-        table,
-        *([Paragraph(f"{left} more rows; --format json has all.", "dim")] if left > 0 else []),
-    ]
-
-
-def _maybe(value: float | None) -> str:
-    return "" if value is None else f"{value:.4g}"
+def _table(shown: Sequence[Row]) -> Table | None:
+    """The first rows; None without any."""
+    if not shown:
+        return None
+    limit = None if len(shown) <= MAX_ROWS + 1 else MAX_ROWS
+    return Table(shown, limit=limit, every_column_in="json")

@@ -46,7 +46,6 @@ class CompileReport:
     compiled: Compiled
     diagnosis: CompileDiagnosis
     strip: Strip | None = None  # when it compiled, for people
-    note: str = ""  # how it stands to the report that it is a part of
 
 
 def strip_of(log: CompileLog | None, timed: Timed | None) -> Strip | None:

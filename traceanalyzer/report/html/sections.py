@@ -49,6 +49,7 @@ ELSEWHERE = [
 
 OF_TIME = ("step", "timeline")
 """Sections that a page without any recording of time does not have."""
+FIRST_PARTS = 4  # summary, metrics, findings, recommendations
 MAX_BYTES = 3_000_000  # of the file
 ROWS = (
     300,
@@ -84,7 +85,8 @@ def render_html(
     report: Report, details: Details | None = None, more: Sequence[Section] = ()
 ) -> str:
     """The report as a self-contained HTML document of less than 3 MB; `details` adds timelines,
-    memory and ceilings, `more` sections at its end."""
+    memory and ceilings, `more` sections at its end, or below the advice where the report is on
+    nothing else."""
     details = details or Details()
     first = Section(
         "Summary", [Drawing(partial(answer_section, report))], untitled=True, id="answer"
@@ -96,8 +98,9 @@ def render_html(
             for id_, name, make in _sections()
             if id_ not in OF_TIME or not opening.companion(report)
         ),
-        *more,
     ]
+    at = FIRST_PARTS if opening.companion(report) else len(sections)
+    sections[at:at] = more
     title = f"{opening.verdict(report)}: {opening.recording(report)}"
     scripts = SCRIPTS if details.timelines else ()
     document = Document(title, sections, scripts, f"{report.tool.name} {report.tool.version}")

@@ -15,6 +15,7 @@ from traceanalyzer.diagnosis.finding import (
     GPU_BUSY,
     REPLAYED,
     START_UP,
+    AtStart,
     Evidence,
     Finding,
     Recommendation,
@@ -52,6 +53,7 @@ TABLES = {
     "transfer": "show copies",
 }
 """The command whose table shows a bottleneck's places."""
+BOTH = 2  # ends of a range
 MOST_LEADS = 3
 """Lines, and kernels: a run under Nsight Compute repeats each of their launches many times."""
 OF_KERNELS = (
@@ -261,11 +263,19 @@ def _gain(report: Report, advice: Recommendation) -> str:
         how = "with both" if len(both.remedies) == 1 else "with all of them"
         return _arrow(report, both.likely_ms, how, both.speedup)
     if advice.predicted_step_ms is None:
-        return "gain unknown"
+        return "gain unknown" if advice.at_start is None else _of_start(advice.at_start)
     likely = (advice.predicted_step_ms, advice.low_ms, advice.high_ms)
     unit = figure_unit(report)
     each = f"per {unit}" if unit != "recording" else "for the recording"
     return _arrow(report, likely, each, advice.predicted_speedup)
+
+
+def _of_start(start: AtStart) -> str:
+    """Seconds in compilations at each start: today, with the change, and the range of that."""
+    now = f"{number(start.now_s)} → " if start.now_s else ""
+    ends = [number(one) for one in (start.low_s, start.high_s) if one is not None]
+    between = f" ({ends[0]} to {ends[1]})" if len(ends) == BOTH else ""
+    return f"{now}{number(start.compile_s)} s{between} of compilation"
 
 
 def _arrow(

@@ -1,6 +1,9 @@
 """The report in a terminal: the first screen (the answer in about 24 lines, which begins Markdown
 and notebooks), and all of it, tables cut to their first rows."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from rich.cells import cell_len
 from rich.text import Text
 
@@ -24,7 +27,6 @@ SCREEN_LINES = 24  # of a terminal; of more a pager would show the end alone
 SHOWN_CAVEATS = 2
 BAR_WIDTH = 40
 OF_A_PATH = "PATH"  # where there is no room for the path itself
-OF_COMPILE = {"mark_dynamic", "remove_graph_breaks", "warm_cache", "fix_compile_error"}
 STYLES = {
     "compute": "green",
     "exposed communication": "magenta",
@@ -188,17 +190,27 @@ def _ways_on(report: Report, path: str) -> list[list[str]]:
     ]
 
 
-def render_terminal(report: Report, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
-    """The report as text `width` columns wide. Definitions are in `explain`."""
+def render_terminal(
+    report: Report,
+    width: int = DEFAULT_WIDTH,
+    colour: bool = False,
+    of_compile: Sequence[Section] = (),
+) -> str:
+    """The report as text `width` columns wide, with figures of torch.compile. Definitions are in
+    `explain`."""
     head = TerminalPage(width, colour)
     head.heading("Summary")
     screen = render_screen(report, width, colour, next_step=False)
-    below = render.document_terminal(Document("", sections_below(report)), width, colour)
+    below = render.document_terminal(
+        Document("", sections_below(report, of_compile)), width, colour
+    )
     return f"{head.text().strip()}\n{screen}\n{below}"
 
 
-def sections_below(report: Report) -> list[Section]:
-    """What stands below the first screen: the four parts in order, details at the end."""
+def sections_below(report: Report, of_compile: Sequence[Section] = ()) -> list[Section]:
+    """What stands below the first screen: the four parts in order, details at the end. Figures of
+    torch.compile are the metrics of its log alone, and details of a recording."""
+    is_log = bool(of_compile) and bool(opening.companion(report))
     found = report.findings
     without_gain = gains.without_gain(report)
     explained = (
@@ -210,7 +222,7 @@ def sections_below(report: Report) -> list[Section]:
         text = f"{path} ({kind}{'' if rank == '-' else f', rank {rank}'}): {what}"
         health.append(Paragraph(text, "yellow" if opening.is_damaged(item) else ""))
     return [
-        *_metrics(report),
+        *(_below_metrics(of_compile) if is_log else _metrics(report)),
         Section("Findings", [whole.findings(report), explained]),
         Section(
             "Recommendations", [advice, Paragraph(without_gain, "dim") if without_gain else None]
@@ -220,6 +232,16 @@ def sections_below(report: Report) -> list[Section]:
             "Recording health",
             [*(health or [whole.NO_RECORDING]), Bullets(opening.all_notes(report))],
         ),
+        *([] if is_log else [*_details(report), *of_compile]),
+    ]
+
+
+def _below_metrics(sections: Sequence[Section]) -> list[Section]:
+    return [Section("Metrics"), *(replace(one, is_minor=True) for one in sections)]
+
+
+def _details(report: Report) -> list[Section]:
+    return [
         Section("Details"),
         whole.figures_of_step(report),
         *whole.groups_of_figures(report),
