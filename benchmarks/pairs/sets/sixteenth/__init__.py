@@ -1,0 +1,2 @@
+"""Programs with mistakes of forums, code reviews and copied recipes, written by somebody who has not
+read the tool: measured once, by `benchmarks.first_sight`."""
