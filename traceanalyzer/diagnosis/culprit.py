@@ -22,7 +22,7 @@ KNOWN_SHARE = 0.8
 """Shares of the bytes are shown where models know the traffic of this share of the computation's
 time."""
 NAMED_SHARE = 0.2  # what has less of the time or the bytes is not to blame
-FRAME = re.compile(r"(.+)\((\d{1,9})\): (.+)")
+FRAME = re.compile(r"^(.+)\((\d{1,9})\): (.+)")
 IN_PLAIN = {"layout": "layout copies"}
 """Classes of kernels whose names do not say what they do with memory."""
 LEAST_TAIL = 0.01  # of the exposed communication: a smaller part is none to name

@@ -13,7 +13,7 @@ from typing import Any, cast
 from traceanalyzer.base import dataclass
 from traceanalyzer.diagnosis.finding import BottleneckClass, Words, begins_with_id, written
 
-WORDS = re.compile(r"<!--\n(.*?)-->\n", re.DOTALL)
+WORDS = re.compile(r"\A<!--\n(.*?)-->\n", re.DOTALL)
 MARKS = re.compile(r"^<!-- .* -->\n", re.MULTILINE)
 _FOLDER = files("traceanalyzer.diagnosis") / "findings"
 TITLE = re.compile(r"^\*\*(.*?)\*\*(?: Class `(\w+)`)?", re.MULTILINE)

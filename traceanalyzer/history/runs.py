@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Row = TypeVar("Row")
 LARGEST = 1e30  # no figure of a report is larger
 REFERENCE = re.compile(
-    r"(?P<file>.+)#(?:(?P<run>\d{1,18})|latest|(?P<key>[^#=]+)=(?P<value>[^#]*))"
+    r"^(?P<file>.+)#(?:(?P<run>\d{1,18})|latest|(?P<key>[^#=]+)=(?P<value>[^#]*))"
 )
 OF_A_RUN = frozenset(
     ("commit", "revision", "rev", "sha", "git", "pr", "build", "run", "date", "time", "version")

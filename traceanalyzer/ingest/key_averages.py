@@ -18,15 +18,15 @@ _LAST = re.compile(r"# of Calls|Number of Calls")
 """The column that every version ends its times with: without it the table is cut at the right."""
 _CELLS = re.compile(r"\s{2,}")
 _QUANTITY = re.compile(r"(-?[\d,]+(?:\.\d+)?) ?(us|ms|s)?")
-_WHOLE = re.compile(r"-?[\d,]+\.\d{3}(?:us|ms|s)")
+_WHOLE = re.compile(r"^-?[\d,]+\.\d{3}(?:us|ms|s)")
 """A time that is printed to its end: a last column that was cut may end within a number."""
 _UNITS = {"us": 1e-3, "ms": 1.0, "s": 1e3}  # times in ms
 _COLUMNS = (
     (re.compile(r"Name"), "name"),
     (re.compile(r"Self CPU( total)?"), "self_cpu_ms"),
     (re.compile(r"CPU total"), "cpu_total_ms"),
-    (re.compile(r"Self (CUDA|XPU|HIP|MTIA|PRIVATEUSE\w*)( total)?"), "self_device_ms"),
-    (re.compile(r"(CUDA|XPU|HIP|MTIA|PRIVATEUSE\w*) total"), "device_total_ms"),
+    (re.compile(r"Self (CUDA|XPU|HIP|MTIA|PRIVATEUSE\w{0,40})( total)?"), "self_device_ms"),
+    (re.compile(r"(CUDA|XPU|HIP|MTIA|PRIVATEUSE\w{0,40}) total"), "device_total_ms"),
     (re.compile(r"# of Calls|Number of Calls"), "calls"),
     (re.compile(r"Input Shapes"), "shapes"),
 )

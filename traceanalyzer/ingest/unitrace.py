@@ -38,8 +38,8 @@ from traceanalyzer.trace.table import I64
 _OURS = re.compile(
     rb'"cat": ?"(?:gpu_op|(?:CL_)?Flow_(?:H2D|D2H)_\d+_\d+)"|"name": ?"(?:HOST|DEVICE)<'
 )
-_DEVICE = re.compile(r"DEVICE<([^>]*)>\[(.*)\]")
-_HOST = re.compile(r"HOST<([^>]*)>")
+_DEVICE = re.compile(r"DEVICE<([^>]{0,200})>\[(.{0,200})\]")
+_HOST = re.compile(r"HOST<([^>]{0,200})>")
 _TILE = re.compile(r"^Tile #\d+: ")
 _KERNEL = re.compile(
     r"^(.*?)(?:\[SIMD\w*)? ?\{(\d+); (\d+); (\d+)\} \{(\d+); (\d+); (\d+)\}\]?$", re.DOTALL

@@ -18,7 +18,7 @@ PARTS = 3
 MAX_FRAMES = 20_000  # frames of one gap that are looked at, the longest
 BUILT_IN = "<built-in"
 _OF_C = re.compile(
-    r"<built-in (?:method|function) (\S+?)( of (?!type )\S+)?(?: object at .*| of .*)?>$"
+    r"^<built-in (?:method|function) (\S+?)( of (?!type )\S+)?(?: object at .*| of .*)?>$"
 )
 _SOURCE = re.compile(r"(?:^|[/\\])([^/\\]+\(\d+\): .+)$")
 

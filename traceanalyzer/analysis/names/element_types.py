@@ -57,13 +57,13 @@ _SCANNED = re.compile(rf"cub::detail::scan::policy_hub<({_NAMED}),")
 _OF_BYTES = re.compile(r"\bindex\w*_kernel_impl<at::native::OpaqueType<(?:\(int\))?(\d{1,3})>")
 """Kernels that pick or write rows by an index move bytes, and say how many an element has."""
 SIXTEEN_BITS = (HALF, BFLOAT16)
-_OF_16_BITS = re.compile(r"^cudnn_generated_\w*_sdpa_\w*_f16_")
+_OF_16_BITS = re.compile(r"^cudnn_generated_(?>\w*?_sdpa_)\w*_f16_")
 """Attention that cuDNN generates: its names say `f16` of both types of 16 bits."""
 
 _NARROWED = re.compile(r"(?<![a-z\d])(b?float16)_copy_kernel_cuda")
 """Copies of fp32 to a type of 16 bits, which have a kernel of their own."""
 _BY_NAME = {"float16": HALF, "bfloat16": BFLOAT16}
-_CAST = re.compile(rf"direct_copy_kernel_cuda.*?lambda\(({_NAMED})\).*LoadWithCast")
+_CAST = re.compile(rf"^(?>.*?direct_copy_kernel_cuda)(?>.*?lambda\(({_NAMED})\)).*LoadWithCast")
 """Copies to another type: the kernel works on that of its target."""
 
 

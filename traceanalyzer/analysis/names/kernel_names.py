@@ -19,6 +19,7 @@ MAX_FUNCTORS = 2
 """`multi_tensor_apply_kernel<BinaryOpScalarFunctor, multiplies>` takes two to say what it does."""
 MAX_LOOKED_AT = 1000
 """Names of 10,000 characters exist; what tells a kernel apart stands near the front."""
+LONGEST_NESTED = 4_000  # characters of a name that brackets within brackets are taken from
 _UNNAMED = re.compile(r"\(anonymous namespace\)::|<unnamed>::|\{lambda\([^}]*\}|\[lambda\([^\]]*\]")
 _PARENTHESES = re.compile(r"\([^()]*(\)|$)")
 _NAMESPACE = re.compile(r"\b(?:at|native|cuda|c10|std|cub|thrust|detail|binary_internal)::")
@@ -95,7 +96,7 @@ def _shortened(name: str) -> str:
 def function_name(kernel: str) -> str:
     """What Nsight Compute filters by, the function's own name: `softmax` of `void
     at::native::softmax<4>(int)`."""
-    plain = kernel.replace("(anonymous namespace)", "")
+    plain = kernel[:LONGEST_NESTED].replace("(anonymous namespace)", "")
     nested = 1
     while nested:
         plain, nested = _NESTED.subn("", plain)

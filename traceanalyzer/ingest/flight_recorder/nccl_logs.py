@@ -17,7 +17,8 @@ RAS_TABLE = re.compile(r"^ *(\d{1,18}) +\d+ +\d+ +\d+ +(\d{1,18}) +\d+ +[A-Z]+",
 RAS_PART = re.compile(r"^#(\d{1,18})-\d+ \(\w+\) (\w+)|^(DEAD|INCOMPLETE)\b", re.MULTILINE)
 RAS_COUNT = re.compile(r"ranks have (?:launched up to operation (\d{1,18})|not launched any)")
 RAS_RANK = re.compile(
-    r"Rank (\d{1,9})\b(?: has launched up to operation (\d{1,18}))?.*?-- GPU \S+ managed by process \d+ on node (\S+)"
+    r"^(?>.*?Rank (\d{1,9})\b)(?: has launched up to operation (\d{1,18}))?"
+    r".*?-- GPU \S+ managed by process \d+ on node (\S+)"
 )
 RAS_PROCESS = re.compile(r"Process \d+ on node \S+ managing GPUs? \S+")
 INSPECTED = re.compile(r'"id": ?"(\w+)",\s*"rank": ?(\d{1,9}),\s*"n_ranks": ?(\d{1,9})\b')

@@ -23,7 +23,7 @@ _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _END = re.compile(rb'\}\s*+(?:,\s*+)?(?=\]\s*(?:,\s*(?:"|$)|\}|$))')
 """Where the last event may end: the array closes, and a key or the end of the object follows."""
 _COMMA = re.compile(rb"\}\s*+,\s*+(?=\{)")
-_EMPTY = re.compile(rb"\s*+(?:,\s*+)?(?=\])")
+_EMPTY = re.compile(rb"^\s*+(?:,\s*+)?(?=\])")
 _BLANK = b" \t\r\n,\x00"
 TAIL_BYTES = 8192
 """How much of a piece is searched for the end of an event before all of it is; few events are

@@ -40,9 +40,11 @@ _PER_LOOP = re.compile(
 _BEST = re.compile(
     r"best of \d{1,6}: (?P<best>\d{1,12}\.?\d{0,12}) (?P<unit>nsec|usec|msec|sec) per loop"
 )
-_MEASUREMENT = re.compile(r"Measurement object at 0x|^\s+\d+ measurements, \d+ runs", re.MULTILINE)
+_MEASUREMENT = re.compile(
+    r"Measurement object at 0x|^[^\S\n]++\d+ measurements, \d+ runs", re.MULTILINE
+)
 _MEASURED = re.compile(
-    r"^\s*(Median|Mean): (\d{1,12}\.?\d{0,12}) (ns|us|ms|s)$|^\s*(\d{1,12}\.?\d{0,12}) (ns|us|ms|s)$",
+    r"^[^\S\n]*+(Median|Mean): (\d{1,12}\.?\d{0,12}) (ns|us|ms|s)$|^[^\S\n]*+(\d{1,12}\.?\d{0,12}) (ns|us|ms|s)$",
     re.MULTILINE,
 )
 _HYPERFINE = re.compile(

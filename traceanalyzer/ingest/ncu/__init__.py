@@ -38,7 +38,7 @@ Metrics = dict[str, float]
 _NAME = "Kernel Name"
 _METRIC = ("Metric Name", "Metric Unit", "Metric Value")
 REPORT_SUFFIX = ".ncu-rep"  # of binary reports
-_HEAD = re.compile(r'\s*"ID".*"Kernel Name"')
+_HEAD = re.compile(r'^\s*+"ID".*"Kernel Name"')
 _TABLE: dict[str, dict[str, Any]] = tomllib.loads(
     Path(__file__).with_name("ncu.toml").read_text(encoding="utf-8")
 )

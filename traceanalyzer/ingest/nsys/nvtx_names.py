@@ -20,9 +20,9 @@ _EMITTED = re.compile(
 _CALLED = re.compile(r"\{'mod': ?'(?P<module>[\w.]+)', ?'op': ?'(?P<op>\w+)'")
 """A call as pyprof and DLProf mark it: its whole description as a dictionary, of which module and
 function name it."""
-_OPERATOR = re.compile(r"(?:[A-Za-z_]\w*::)+[\w.]+|autograd::engine::evaluate_function: .*")
+_OPERATOR = re.compile(r"^(?:[A-Za-z_]\w*::)+[\w.]+|^autograd::engine::evaluate_function: .*")
 """Names of PyTorch operators and autograd nodes, as against those of `record_function` blocks."""
-_AUTOGRAD = re.compile(r"autograd::engine::evaluate_function: .*|[\w:]+Backward\d*")
+_AUTOGRAD = re.compile(r"^autograd::engine::evaluate_function: .*|^[\w:]+Backward\d*")
 """Names of the ranges around autograd's nodes, which carry the number of the forward operator."""
 _ENGINE = "autograd::engine::evaluate_function: "
 _MOST_DIGITS = 18  # longer numbers are left where they are: they may not fit 64 bits

@@ -14,7 +14,7 @@ _LIMIT = re.compile(
 _FUNCTION = re.compile(r"function: '([^'\n]{1,200})' \(([^()\n]{1,400}?)\)")
 _LAST_REASON = re.compile(r"last reason:\s*(?:\d+/\d+:\s*)?([^\n]{1,300})")
 _BREAK = re.compile(
-    r"Graph break (?:in user code at|from `?[^\n]*? at|: from user code at:?)\s*([^\s]+:\d+)"
+    r"Graph break (?:in user code at|from (?:(?!Graph break from)[^\n])*? at|: from user code at:?)\s*([^\s]+:\d+)"
 )
 _BREAK_LINE = re.compile(r"\[__graph_breaks\]|Graph [Bb]reak(?: Reason| in user code)")
 _REASON = re.compile(r"(?:Graph Break )?Reason:\s*(?!last)([^\n]{1,300})")

@@ -10,8 +10,8 @@ from traceanalyzer.ingest.texts.figures import counted
 from traceanalyzer.trace import Health, PastedText, Trace
 from traceanalyzer.trace.circumstances import KernelCounters
 
-_HEAD = re.compile(r'^\s*"ID".*"Kernel Name"', re.MULTILINE)
-_SECTION = re.compile(r"^\s+Section: GPU Speed Of Light", re.MULTILINE)
+_HEAD = re.compile(r'^[^\S\n]*+"ID".*"Kernel Name"', re.MULTILINE)
+_SECTION = re.compile(r"^[^\S\n]++Section: GPU Speed Of Light", re.MULTILINE)
 _KERNEL = re.compile(
     r"^ {1,4}(?P<name>\S[^\n]{0,2000}?)(?: \(\d+, \d+, \d+\)x\(\d+, \d+, \d+\))?,"
     r"(?: [^,\n]{1,40},)? Context \d+, Stream \d+",

@@ -23,7 +23,7 @@ _UNTITLED = re.compile(r"^(?>[^\n]*?,[ \t]*\d{1,3} %,)[^\n]*\bMiB\b", re.MULTILI
 _UNITS = {"%": "busy", "W": "power_w", "MiB": "memory_mib"}
 _WITH_UNIT = re.compile(r"(\d{1,9}(?:\.\d{1,6})?) (%|W|MiB)")
 _METRIC = re.compile(
-    r'^(DCGM_FI_\w+)\{[^}]*?gpu="(\d{1,9})"[^}]*\}\s+([-+\d.eE]{1,30})', re.MULTILINE
+    r'^(DCGM_FI_\w+)\{(?>[^}\n]*?gpu="(\d{1,9})")[^}\n]*+\}\s+([-+\d.eE]{1,30})', re.MULTILINE
 )
 _NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,12})?")
 _MOST_GPUS = 8  # that are listed
@@ -79,7 +79,7 @@ RECORD = (
 )
 _ELSE = (("ROCm System", "rocprofv3"), ("GPU Utilization (%)", "unitrace"))
 """What else records on other makers' GPUs, by a text that their tools print."""
-_SLOWED = re.compile(r"^\s+((?:SW|HW) [A-Z][A-Za-z ]{4,30}?)\s+: Active", re.MULTILINE)
+_SLOWED = re.compile(r"^[^\S\n]++((?:SW|HW) [A-Z][A-Za-z ]{4,30}?)\s+: Active", re.MULTILINE)
 
 
 def recognise(text: str) -> bool:

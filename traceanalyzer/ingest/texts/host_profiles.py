@@ -13,9 +13,9 @@ _LIGHTNING = re.compile(
     rf"^\|([^|\n]{{2,200}})\|\s*{_N}\s*\|\s*(\d{{1,15}})\s*\|\s*{_N}\s*\|\s*{_N}\s*+%?\s*\|",
     re.MULTILINE,
 )
-_CPROFILE = re.compile(r"function calls .*?in (\d{1,15}\.?\d{0,15}) seconds")
+_CPROFILE = re.compile(r"^(?>.*?function calls ).*?in (\d{1,15}\.?\d{0,15}) seconds", re.MULTILINE)
 _CPROFILE_ROW = re.compile(
-    r"^\s*(\d{1,15})(?:/\d{1,15})?\s+(\d{1,15}\.?\d{0,15})\s+\d{1,15}\.?\d{0,15}\s+(\d{1,15}\.?\d{0,15})\s+\d{1,15}\.?\d{0,15}\s+(\S[^\n]{0,200})$",
+    r"^[^\S\n]*+(\d{1,15})(?:/\d{1,15})?\s+(\d{1,15}\.?\d{0,15})\s+\d{1,15}\.?\d{0,15}\s+(\d{1,15}\.?\d{0,15})\s+\d{1,15}\.?\d{0,15}\s+(\S[^\n]{0,200})$",
     re.MULTILINE,
 )
 _THREAD = re.compile(

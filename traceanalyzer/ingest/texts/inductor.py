@@ -17,13 +17,13 @@ _SKIPPED = re.compile(
 _AT = re.compile(r"skipping cudagraphs[^\n]*\n\s+File \"([^\"\n]{1,300})\", line (\d{1,9})")
 _HINT = re.compile(r"\[__perf_hints\] (?:\[[^\]\n]*\] )?([^\n]{5,200})")
 _AUTOTUNE = re.compile(
-    r"^[ \t]*AUTOTUNE (\w{2,40}\([^)\n]{0,200}\))\s*\n(?:(?:strides|dtypes):[^\n]*\n)*"
-    r"\s*(\w{1,80}) (\d{1,15}\.?\d{0,15}) ms 100\.0%",
+    r"^[ \t]*AUTOTUNE (\w{2,40}\([^)\n]{0,200}\))[^\S\n]*+\n(?:[^\S\n]*+\n)*+(?:(?:strides|dtypes):[^\n]*+\n)*+"
+    r"\s*+(\w{1,80}) (\d{1,15}\.?\d{0,15}) ms 100\.0%",
     re.MULTILINE,
 )
 _TIMES = re.compile(r"TorchDynamo compilation metrics:")
 _STAGE = re.compile(
-    r"^([A-Za-z_][\w.<>]{2,120})\s{2,}(\d{1,12}\.?\d{0,12}(?:, \d{1,12}\.?\d{0,12})*)\s*$",
+    r"^([A-Za-z_][\w.<>]{2,120})\s{2,}(\d{1,12}+\.?+\d{0,12}+(?:, \d{1,12}+\.?+\d{0,12}+)*+)[^\S\n]*+$",
     re.MULTILINE,
 )
 SHOWN = 5

@@ -15,13 +15,14 @@ from traceanalyzer.trace import PastedText, ProfilerRow
 
 _GAPS = re.compile(r"\s{2,}")
 _TITLE = re.compile(r"\*\* ([^*\n]{1,200}) \((\w{1,100})\) ?:?[ \t]{0,20}$", re.MULTILINE)
-_SUMS = re.compile(r'^[\s#"]*Time ?\(%\)', re.MULTILINE)
-_BYTES = re.compile(r'^[\s"]*Total \((MB|GB|KB)\)"?[\s,]+"?Count', re.MULTILINE)
-_LAUNCHES = re.compile(r"^[\s\"]*Count[\s,\"]+QCount\b.*\bKernel Name", re.MULTILINE)
+_SUMS = re.compile(r'^[ \t\r#"]*+Time ?\(%\)', re.MULTILINE)
+_BYTES = re.compile(r'^[ \t\r"]*+Total \((MB|GB|KB)\)"?[\s,]+"?Count', re.MULTILINE)
+_LAUNCHES = re.compile(r"^[ \t\r\"]*+Count[\s,\"]++QCount\b.*\bKernel Name", re.MULTILINE)
 _TRACE = re.compile(
     r'^"?Start \((ns|us|ms|s)\)"?,"?Duration \((?:ns|us|ms|s)\)"?,.*\bName"?\s*$', re.MULTILINE
 )
 _MS = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3}
+_ASIDE = re.compile(r"\s{0,40}\([^()]*\)")
 _UNIT = re.compile(r"\((ns|us|ms|s|KB|MB|GB)\)")
 SHOWN = 4
 MOST_ROWS = 100_000
@@ -178,7 +179,7 @@ def _table(text: str, start: int) -> _Table | None:
     head = lines[0]
     is_csv = head.count(",") >= 3
     cells = _cells(head, is_csv)
-    titles = [re.sub(r"\s*\([^)]*\)", "", cell).strip() for cell in cells]
+    titles = [_ASIDE.sub("", cell).strip() for cell in cells]
     units = ["".join(_UNIT.findall(cell)[:1]) for cell in cells]
     found = list(takewhile(str.strip, lines[1 : MOST_ROWS + 1]))
     rows = [_row(line, len(titles), is_csv) for line in found if line.strip(" -")]

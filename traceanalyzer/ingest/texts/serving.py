@@ -22,7 +22,7 @@ _NAMES = (
     (
         "latency",
         re.compile(
-            r"(?:request|e2e|end-to-end|sequence)[ _]\w*[ _]?latency|e2el"
+            r"(?:request|e2e|end-to-end|sequence)[ _]\w{0,60}[ _]?latency|e2el"
             r"|^(?:avg|mean|average|median|p?\d\d(?:\.\d\d)?%?|latency)[ _]?(?:percentile )?(?:latency)?"
             r"[ _]?\((?:usec|ms|ns|s|seconds)\)"
             r"|percentile latency|^percentile\d\d"

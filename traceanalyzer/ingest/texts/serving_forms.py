@@ -12,15 +12,17 @@ Pair = tuple[str, float]
 
 _N = r"\d[\d,]{0,15}(?:\.\d{1,12})?"
 _LINE = re.compile(
-    rf"^[\s|│>*-]*(?P<name>[A-Za-z0-9][^:\n│|]{{2,70}}?)\s*[:│|]\s*(?P<value>{_N})"
+    rf"^(?:[^\S\n]|[|│>*-])*+(?P<name>[A-Za-z0-9][^:\n│|]{{2,70}}?)\s*[:│|]\s*(?P<value>{_N})"
     r"(?P<unit> ?(?:seconds|secs?|usec|ms|us|s|tok/s|tokens?/s|infer/sec|req/s|req/min)\b)?",
     re.MULTILINE,
 )
 _ROW_OF_SECONDS = re.compile(
-    rf"^\s*(?P<name>[A-Z][A-Za-z ()-]{{4,50}}?)\s{{1,30}}(?P<values>{_N}(?:\s+{_N}){{3,9}})\s*$",
+    rf"^[^\S\n]*+(?P<name>[A-Z][A-Za-z ()-]{{4,50}}?)\s{{1,30}}(?P<values>{_N}(?:\s+{_N}){{3,9}})[^\S\n]*+$",
     re.MULTILINE,
 )
-_STATISTICS = re.compile(r"^\s+(mean\s+min\s+max(?:\s+[Pp]\d{2}(?:\.\d)?)+)\s*$", re.MULTILINE)
+_STATISTICS = re.compile(
+    r"^[^\S\n]*+(mean\s++min\s++max(?:\s++[Pp]\d{2}(?:\.\d)?)++)[^\S\n]*+$", re.MULTILINE
+)
 _BENCHMARK = re.compile(r"^\[BENCHMARK\] (.*)$", re.MULTILINE)
 _BENCHMARK_PAIR = re.compile(rf"\b([a-z_0-9]+(?:\([a-z/]{{1,20}}\))?) ({_N})(?=\s|$)")
 _OF_THREE = re.compile(

@@ -10,7 +10,7 @@ from traceanalyzer.ingest.side_files import number_in
 from traceanalyzer.trace import ProfilerRow
 
 _NSYS_HEAD = re.compile(
-    r'^[\s#"]*Time ?\(%\)"?[\s,]+"?Total Time(?: \((ns|us|ms|s)\))?', re.MULTILINE
+    r'^[ \t\r#"]*+Time ?\(%\)"?[\s,]++"?Total Time(?: \((ns|us|ms|s)\))?', re.MULTILINE
 )
 _NSYS_TITLE = re.compile(
     r"\*\* ([^*]{1,200}) \((\w{1,100})\) ?:?$|^Processing \[[^\]]*\] with \[[^\]]*/(\w+)\.py"
@@ -20,7 +20,7 @@ _NVPROF_ROW = re.compile(
     r"^\s*+(?:(?P<type>[A-Z][A-Za-z ]+:)\s*+)?\d{1,9}\.?\d{0,9}%\s+(?P<time>\d{1,15}\.?\d{0,15})(?P<unit>ns|us|ms|s)\s+"
     r"(?P<calls>\d{1,15})\s+\S+\s+\S+\s+\S+\s+(?P<name>.+)$"
 )
-_NVPROF_TRACE = re.compile(r"^\s*Start\s+Duration\s.*\bName\s*$", re.MULTILINE)
+_NVPROF_TRACE = re.compile(r"^[^\S\n]*+Start\s++Duration\s.*\bName[^\S\n]*+$", re.MULTILINE)
 _NVPROF_EACH = re.compile(
     r"^\s*[\d.]{1,15}(?:ns|us|ms|s)\s+(?P<time>[\d.]{1,15})(?P<unit>ns|us|ms|s)\s+(?P<rest>\S.*)$"
 )

@@ -199,7 +199,7 @@ def _candidates(name: _Name) -> Iterator[str]:
 def _spelled(key: str) -> _Name:
     key, unit_in_parentheses = _without_parentheses(key)
     text = _CAMEL.sub("_", key.strip().strip("'\"")).lower()
-    text = re.sub(r"\s*\bper\b\s*", "_per_", text).replace("__", "_")
+    text = re.sub(r"(?:(?<!\s)\s++)?\bper\b\s*+", "_per_", text).replace("__", "_")
     text = _A_SECOND.sub("_per_s", _per_step(text))
     *path, last = (_OTHER.sub("_", part).strip("_") for part in _PATH.split(text))
     base, unit_in_name = _without_unit(last, in_path=bool(path))

@@ -10,6 +10,8 @@ from traceanalyzer.ingest.timing.names import MEMORY_UNITS, TIME_UNITS
 from traceanalyzer.ingest.timing.records import Values
 
 NUMBER = r"[-+]?(?:\d[\d,]*+\.?\d*+|\.\d++)(?:[eE][-+]?\d++)?"
+FIRST_NUMBER = NUMBER.replace("?", r"?(?<!\d)(?<!\d,)(?<!,,)", 1)
+"""Where a search begins with it: from the beginning of a number alone, not from each digit of it."""
 NOT_FINITE = r"[-+]?(?:nan|inf(?:inity)?)"
 """How programs print what is no number any more, in any case."""
 AFTER = ("", "forward", "backward", "optimizer")

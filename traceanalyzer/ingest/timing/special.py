@@ -18,10 +18,10 @@ SEARCHED = 1024
 to that end."""
 _LONG_NUMBER = re.compile(r"[\d,.]{40}")  # it would take long
 _PHASES = re.compile(
-    rf"(?>.*?\b(?:forward|fwd): ({NUMBER}))(?>.*?\b(?:backward|bwd): ({NUMBER})).*\bstep: ({NUMBER})"
+    rf"^(?>.*?\b(?:forward|fwd): ({NUMBER}))(?>.*?\b(?:backward|bwd): ({NUMBER})).*\bstep: ({NUMBER})"
 )
 MICRO_PHASES = re.compile(
-    rf"(?>.*?\b(?:forward|fwd)_microstep: ({NUMBER}))(?>.*?\b(?:backward|bwd)_microstep: ({NUMBER}))"
+    rf"^(?>.*?\b(?:forward|fwd)_microstep: ({NUMBER}))(?>.*?\b(?:backward|bwd)_microstep: ({NUMBER}))"
     rf".*\bstep_microstep: ({NUMBER})"
 )
 _SAMPLES = re.compile(rf"^(?>.*?(?:/|global_step=)(\d{{1,18}}), )(?>.*?SamplesPerSec=({NUMBER}))")
@@ -30,10 +30,12 @@ _PAIR = re.compile(r"'?\b(\w+)'?\s*[=:]\s*([\d.]+)(ms|s)?\b")
 _SGLANG = re.compile(r"#([\w -]+?): (\d{1,18})")
 _SGLANG_RATE = re.compile(rf"gen throughput \(token/s\): ({NUMBER})")
 _BAR = re.compile(
-    rf"^(?P<series>[^|]*?)(?:\d+%[| ].*?)\s(?P<step>\d{{1,18}})/(?P<total>\d{{1,18}}) \[[\d:]+<[\d:?]+,\s*"
+    rf"^(?>(?P<series>[^|]*?)(?<!\d)\d++%[| ]).*?\s(?P<step>\d{{1,18}})/(?P<total>\d{{1,18}}) \[[\d:]+<[\d:?]+,\s*"
     rf"(?P<rate>{NUMBER})\s?(?:(?P<per>(?:it|step|batch|ba)e?s?/s)|s/(?:it|step|batch|ba))"
 )
-_ANY_BAR = re.compile(r"(?P<series>[^|\n]{0,200}?)\d{1,3}%\|[^|\n]{0,200}\| [^\[\n]{1,60}\[[\d:]+<")
+_ANY_BAR = re.compile(
+    r"^(?P<series>[^|\n]{0,200}?)\d{1,3}%\|[^|\n]{0,200}\| [^\[\n]{1,60}\[[\d:]+<"
+)
 _BAR_LOSS = re.compile(
     rf"\b(?:train_)?loss(?:_step)?\W{{1,3}}({NUMBER}|{NOT_FINITE}\b)", re.IGNORECASE
 )

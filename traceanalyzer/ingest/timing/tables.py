@@ -36,7 +36,7 @@ DLLOGGERS_OWN = "elapsedtime"
 WHITESPACE = ""  # the delimiter of columns that spaces part
 MOST_LEVELS = 3  # of objects within objects
 MOST_KEYS = 4_000  # of one line
-_QUANTITY = re.compile(r"\s*([-+]?[\d.,:]+(?:[eE][-+]?\d+)?)\s*([a-zA-Z/%µ]*)\s*")
+_QUANTITY = re.compile(r"^\s*+([-+]?[\d.,:]++(?:[eE][-+]?\d++)?)\s*+([a-zA-Z/%µ]*+)\s*+")
 _DURATION = re.compile(
     r"(?:(\d{1,18})d\s*)?(?:(\d{1,18})h\s*)?(?:(\d{1,18})m\s*)?(?:(\d{1,18}(?:\.\d+)?)s)?"
 )

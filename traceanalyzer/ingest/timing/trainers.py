@@ -7,7 +7,7 @@ import re
 
 from traceanalyzer.ingest.timing.clocks import moment_of
 from traceanalyzer.ingest.timing.names import TIME_UNITS, meaning
-from traceanalyzer.ingest.timing.printed import NUMBER, printed_number
+from traceanalyzer.ingest.timing.printed import FIRST_NUMBER, NUMBER, printed_number
 from traceanalyzer.ingest.timing.records import Values
 
 _DARKNET = re.compile(
@@ -15,11 +15,11 @@ _DARKNET = re.compile(
     r"(\d{1,15}) images"
 )
 _TINYGRAD = re.compile(rf"^\s*(\d{{1,15}})\s+({NUMBER}) ms run,")
-_FETCHED = re.compile(rf"({NUMBER}) ms fetch data")
-_LOSS_AFTER = re.compile(rf"({NUMBER}) loss\b")
-_STYLEGAN = re.compile(rf"\btick (\d{{1,15}})\s.*?\bsec/kimg ({NUMBER})")
+_FETCHED = re.compile(rf"({FIRST_NUMBER}) ms fetch data")
+_LOSS_AFTER = re.compile(rf"({FIRST_NUMBER}) loss\b")
+_STYLEGAN = re.compile(rf"^(?>.*?\btick (\d{{1,15}})\s).*?\bsec/kimg ({NUMBER})")
 _KERAS = re.compile(
-    rf"/\d{{1,15}} \[=+\] - .*?({NUMBER})(us|ms|s)/sample\b(?:.*?\bloss: ({NUMBER}))?"
+    rf"^(?>.*?/\d{{1,15}} \[=+\] - ).*?({FIRST_NUMBER})(us|ms|s)/sample\b(?:.*?\bloss: ({NUMBER}))?"
 )
 _DLL = re.compile(
     r"^DLL (?P<when>\S{8,12} \S{8,20}) - (?:(?P<epoch>\d{1,15}) \| (?P<step>\d{1,15})\b"

@@ -19,9 +19,9 @@ from traceanalyzer.trace.compile_log import Break, CompileMetrics, Estimate, Gra
 
 MAX_LINES_OF_KERNEL = 32  # source lines kept of one kernel
 _FILE = re.compile(
-    r"#\s*File: (?P<file>[^\n]+?):(?P<line>\d+)(?: in (?P<function>[^,\n]+))?(?:, code: (?P<code>.*))?$"
+    r"^#\s*File: (?P<file>[^\n]+?):(?P<line>\d+)(?: in (?P<function>[^,\n]{1,300}+))?(?:, code: (?P<code>.*))?$"
 )
-_NODE = re.compile(r"(?P<name>[A-Za-z_]\w*+)\s*+(?::[^=\n]++)?+=\s")
+_NODE = re.compile(r"^(?P<name>[A-Za-z_]\w*+)\s*+(?::[^=\n]++)?+=\s")
 _COMMENT = re.compile(
     r"# (?:Topologically Sorted )?Source Nodes: \[(?P<sources>[^\]\n]*)\](?:, Original ATen: \[(?P<aten>[^\]\n]*)\])?"
 )
@@ -37,7 +37,6 @@ _CALL = re.compile(
     r"# (?:Topologically Sorted )?Source Nodes: \[([^\]\n]*)\](?:, Original ATen: \[([^\]\n]*)\])?\n"
     r"(?:\s+(?:#|\w+ = (?:get_raw_stream|empty_strided))[^\n]*\n)*\s+(?:\w+ = )?([\w.]+)\("
 )
-_COMMENTS_ABOVE = re.compile(r"(?:^#[^\n]*\n)+\Z", re.MULTILINE)
 LONGEST_COMMENT = 400_000  # characters of comments above a kernel that are looked at
 
 
@@ -102,14 +101,25 @@ def read_code(code: str, lines: Iterable[Mapping[str, str]]) -> GraphCode:
     return GraphCode("", direction[1] if direction else "", kernels, launches)
 
 
+def _comments_above(code: str, end: int) -> str:
+    """The lines of comments that end there, of at most `LONGEST_COMMENT` characters."""
+    first = max(0, end - LONGEST_COMMENT)
+    start = end
+    while start > first:
+        line = code.rfind("\n", 0, start - 1) + 1
+        if line < first or not code.startswith("#", line):
+            break
+        start = line
+    return code[start:end]
+
+
 def _kernel(
     code: str,
     found: re.Match[str],
     lines: list[Mapping[str, str]],
     calls: Mapping[str, tuple[str, str]],
 ) -> KernelCode:
-    above = _COMMENTS_ABOVE.search(code, max(0, found.start() - LONGEST_COMMENT), found.start())
-    comment = above[0] if above else ""
+    comment = _comments_above(code, found.start())
     path = _PATH.search(comment)
     heading = _COMMENT.search(comment)
     nodes = tuple(_FRAGMENT_NODE.findall(comment))

@@ -39,13 +39,13 @@ INDEXING = re.compile(r"\bat::native::elementwise_kernel<")
 """Operands are spread (broadcast), or lie in another order. In fp32 these reach 0.72 of the
 memory's bandwidth (1,300 kernels on H100s and H200s), in 16 bits 0.41 (1,400), in both formats
 mixed 0.49; where operands lie alike it is 0.90 in either format."""
-NAMED_TF32 = re.compile(r"_tf32|fmha\w*_f32_")
+NAMED_TF32 = re.compile(r"_tf32|fmha(?:(?!fmha)\w)*_f32_")
 NAMED_ORDINARY = re.compile(r"simt_sgemm|(?<![a-z])sgemm|_f32f32_f32f32_")
 """Products of fp32 numbers on tensor cores and on the ordinary ones, by names of kernels."""
 LEAST_OF_ORDINARY = 0.25
 """Share of their time that products on ordinary cores keep on tensor cores: how much of it was
 traffic is not told by names."""
-MOVES_DATA = re.compile(r"\bat::native::.*(elementwise|reduce)_kernel<")
+MOVES_DATA = re.compile(r"^(?>.*?\bat::native::)(?>.*?(?:elementwise|reduce)_kernel<)")
 NAMED_FLOATS = re.compile(MOVES_DATA.pattern + r".*\bfloat\b")
 NAMED_NARROW = re.compile(r"Half|BFloat16|bf16|_f16|fp16")
 WIDE = (Precision.FP32, Precision.TF32)

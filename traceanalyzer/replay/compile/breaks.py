@@ -53,7 +53,7 @@ _PLAIN = (
     ),
     (
         re.compile(
-            r"(?i)torch\._?dynamo\.disable|_disable|disallow|marked .*skip|skip function|skipped function"
+            r"(?i)torch\._?dynamo\.disable|_disable|disallow|marked (?:(?!marked).)*skip|skip function|skipped function"
         ),
         "a function that dynamo is told to skip is called",
         "move the call out of the compiled function, or allow it in the graph",
@@ -85,11 +85,16 @@ MAX_VALUES = 16  # values of a guard that are listed
 NOTHING_IN_COMMON = "no shared data"  # fusing these would save a launch and no memory traffic
 _CACHE_ENTRY = re.compile(r"^(?:!?\d+/)*\d+/\d+: *")
 _COMMENT = re.compile(r"(?<!\s)(?:\s{2,}+# .*|\s++# \S.*$)")
-_WHERE = re.compile(r"# *\S*?([\w./\\-]+\.py:\d+)(?: in |\s*$)")
+_WHERE = re.compile(r"# *+[^\s#]*?(?<![\w./\\-])([\w./\\-]++(?<=[\w./\\-]\.py):\d++)(?: in |\s*+$)")
 _STACK = re.compile(r'File "([^"]+)", line (\d+)')
-_EXPECTED = re.compile(r"^(?P<what>.*?)[.;,:]?\s*[Ee]xpected (?P<old>.+?), actual (?P<new>.+?)\s*$")
-_EQUALS = re.compile(r"^(?P<what>.+?) (?:==|!=|is|is not) (?P<old>.+)$")
-_SIZE = re.compile(r"tensor '(?P<name>.+)' size mismatch at index (?P<dim>\d+)")
+_EXPECTED = re.compile(
+    r"^(?>(?P<what>.*?)(?:(?<!\s)|(?=[.;,:]))[.;,:]?\s*+[Ee]xpected )"
+    r"(?>(?P<old>.+?), actual )(?P<new>[^\S\n]*+\S++(?:[^\S\n]++\S++)*+)\s*+$"
+)
+_EQUALS = re.compile(r"^(?>(?P<what>.+?) (?:==|!=|is|is not) )(?P<old>.++)$")
+_SIZE = re.compile(
+    r"^(?>.*?tensor ')(?P<name>.+)' size mismatch at index (?P<dim>\d+)", re.MULTILINE
+)
 _LOCAL = re.compile(r"^L\['(\w+)'\](.*)$")
 _REMEDIES = (
     (
@@ -149,7 +154,7 @@ _REMEDIES = (
         "pass the argument as the same type at every call",
     ),
     (
-        re.compile(r"(?i)\blen\(|LENGTH|DICT_KEYS|dict.*keys|___dict_contains|__len__"),
+        re.compile(r"(?i)\blen\(|LENGTH|DICT_KEYS|dict(?:(?!dict).)*keys|___dict_contains|__len__"),
         "keep the length of lists and the keys of dictionaries the same, or pass tensors instead",
     ),
     (

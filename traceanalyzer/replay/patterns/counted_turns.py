@@ -41,7 +41,9 @@ GATHERS = re.compile(r"^aten::(index|index_select|gather|embedding|take_along_di
 LOSSES = re.compile(r"(_loss|cross_entropy)$")
 """Gives one number."""
 STATEFUL = re.compile(r"(lstm|gru|rnn)")
-COUNTS = re.compile(r"(index|nonzero|masked_select|nms|unique\w*|repeat_interleave|_put_?)$")
+COUNTS = re.compile(
+    r"(index|nonzero|masked_select|nms|unique(?:(?!unique)\w)*|repeat_interleave|_put_?)$"
+)
 """Reads how many values there are, for itself."""
 
 

@@ -31,7 +31,7 @@ TAKES_STATE = re.compile(
     r"^aten::(linear|addmm|mm|matmul|conv\w*|stack|cat|concat|lstm\w*|gru\w*|rnn\w*)$"
 )
 """Operators through which a recurrent cell takes its state."""
-CELL = re.compile(r"(lstm|gru|rnn\w*)_cell")
+CELL = re.compile(r"(lstm|gru|rnn(?:(?!rnn)\w)*)_cell")
 REDUCES = re.compile(
     r"^aten::(\w*pool\w*|mean|sum|amax|amin|max|min|prod|norm|linalg_vector_norm|logsumexp|argmax|argmin)$"
 )

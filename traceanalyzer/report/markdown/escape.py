@@ -17,7 +17,7 @@ LINE_START = re.compile(r"^([-+]|=+|\d+[.)])(?=\s|$)")  # what starts a list or 
 Lines = list[str]
 
 BREAK = "\u200b"  # a zero-width space after a trigger disarms it and is not seen
-SAFE_CELL = re.compile(r"(?!.*:\w+:)(?:<(?=\d))?(?:[\w ,.;:()/+%='-](?<!_))*")
+SAFE_CELL = re.compile(r"^(?!.*:\w+:)(?:<(?=\d))?(?:[\w ,.;:()/+%='-](?<!_))*")
 
 
 def prose(text: str) -> str:

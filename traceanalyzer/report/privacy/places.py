@@ -38,8 +38,8 @@ PLACED = re.compile(
 """A name with a number after a word that a host stands after. Those of devices, streams and types
 are left."""
 NO_HOST = re.compile(
-    r"(?:cuda|gpu|gpus|device|stream|rank|step|thread|worker|input|sm|tf|fp|bf|int|uint|float|bfloat|bit|aten|nccl|gemm|"
-    r"cudnn|python|libcu\w*|page|layer|block|core|cpu|numa|stage|level|pid|tid|kernel|name)[_-]?\d[\w-]*"
+    r"^(?:cuda|gpu|gpus|device|stream|rank|step|thread|worker|input|sm|tf|fp|bf|int|uint|float|bfloat|bit|aten|nccl|gemm|"
+    r"cudnn|python|libcu[^\W\d]*+|page|layer|block|core|cpu|numa|stage|level|pid|tid|kernel|name)[_-]?\d[\w-]*"
 )
 PERSON = re.compile(
     r"\b((?:[Uu]ser|USER|login|account|owner)[ \t:>]\s?)([a-z][a-z0-9_-]{2,31})(?![\w(:/.])"
@@ -178,7 +178,7 @@ BELOW_A_ROOT = re.compile(
     r"|(?<![\w/\\])[\w.~-]{1,100}(?:\\[A-Za-z_~][\w.~-]{0,100}){2,20}"
 )
 """Relative paths without a suffix: below what folders of users are called, or with backslashes."""
-SOURCE_FILE = re.compile(r"[\w.-]+\.(?:py|pyx|c|cc|cpp|cxx|cu|cuh|h|hpp)")
+SOURCE_FILE = re.compile(r"^[\w.-]+\.(?:py|pyx|c|cc|cpp|cxx|cu|cuh|h|hpp)")
 """Files whose base names stay: they are the places in the code that the report is about."""
 RECORDINGS = re.compile(
     r"(?<![\w.-])[\w.-]+\.(?:json|gz|zst|sqlite|db|pftrace|pb|nsys-rep|qdrep|csv|jsonl|log|txt)\b"

@@ -144,7 +144,7 @@ class Tensor:
 
 
 _NO_NUMBER = re.compile(
-    r"-?\d{19,}|-{2,}\d+"
+    r"^(?:-?\d{19,}|-{2,}\d+)"
 )  # what looks like a number that 64 bits hold, and is none
 _TEMPLATE = re.compile(r"<(float|double|c10::Half|c10::BFloat16|long|int|bool)[,>]")
 """The first type in a kernel's template arguments, of `multi_tensor_apply_kernel`'s functor."""

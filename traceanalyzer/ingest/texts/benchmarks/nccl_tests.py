@@ -9,7 +9,7 @@ from traceanalyzer.trace import PastedText
 
 _HEAD = re.compile(r"^#\s+size\s+count\s+type\b.*\balgbw\s+busbw", re.MULTILINE)
 _ROW = re.compile(
-    r"^\s*(\d{1,18})\s+\d{1,18}\s+(\w{2,20})\s+(?:\w{2,12}\s+)?(?:-?\d{1,6}\s+)?(\d{1,15}\.?\d{0,15})\s+(\d{1,12}\.?\d{0,12})\s+"
+    r"^[^\S\n]*+(\d{1,18})\s+\d{1,18}\s+(\w{2,20})\s+(?:\w{2,12}\s+)?(?:-?\d{1,6}\s+)?(\d{1,15}\.?\d{0,15})\s+(\d{1,12}\.?\d{0,12})\s+"
     r"(\d{1,12}\.?\d{0,12})\b",
     re.MULTILINE,
 )

@@ -9,7 +9,9 @@ from traceanalyzer.trace import PastedText
 
 _TEST = re.compile(r"^Running (\w{3,80})\.", re.MULTILINE)
 _UNIT = re.compile(r"\(GB/s\)\s*$", re.MULTILINE)
-_ROW = re.compile(r"^\s*(\d{1,4})((?:\s+(?:\d{1,7}\.\d{1,6}|N/A)){1,64})\s*$", re.MULTILINE)
+_ROW = re.compile(
+    r"^[^\S\n]*+(\d{1,4})((?:\s++(?:\d{1,7}\.\d{1,6}|N/A)){1,64})[^\S\n]*+$", re.MULTILINE
+)
 _SUM = "SUM "
 SHOWN = 6
 UNEVEN = 0.8

@@ -9,10 +9,10 @@ from traceanalyzer.ingest.texts.figures import counted
 from traceanalyzer.trace import PastedText
 
 _METRIC = re.compile(
-    r"^Metric: (\w{2,80})\s*\n\s+TotalSamples: (\d{1,15})\s*\n\s+Accumulator: (\S{1,60})",
+    r"^Metric: (\w{2,80})[^\S\n]*+\n\s++TotalSamples: (\d{1,15})[^\S\n]*+\n\s++Accumulator: (\S{1,60})",
     re.MULTILINE,
 )
-_COUNTER = re.compile(r"^Counter: ([\w:.]{2,120})\s*\n\s+Value: (\d{1,15})", re.MULTILINE)
+_COUNTER = re.compile(r"^Counter: ([\w:.]{2,120})[^\S\n]*+\n\s++Value: (\d{1,15})", re.MULTILINE)
 _PART = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(d|h|ms|us|ns|m|s)")
 _SECONDS = {
     "d": 86_400.0,
