@@ -1,14 +1,25 @@
 """The kept report of a recording: one serves a terminal, a page and a comparison. What makes one is
 loaded where none is kept: that takes as long as reading it."""
 
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from traceanalyzer.analysis.joined.knowledge import Knowledge
+from traceanalyzer.diagnosis.part_of_run import Selection
 from traceanalyzer.ingest.cache.answers import answered_once, is_answered
+from traceanalyzer.ingest.cache.pages import CachedPage, answered_page, keep_page, text_of_page
 from traceanalyzer.report import tables
-from traceanalyzer.report.kept_answers import kept_question, kept_text, rows_from
+from traceanalyzer.report.kept_answers import (
+    MOST_ROWS,
+    facts_of,
+    kept_question,
+    kept_text,
+    rows_from,
+)
 from traceanalyzer.report.model import PAGE_ROWS, TOP_ROWS, Report
 
 if TYPE_CHECKING:
@@ -19,22 +30,33 @@ if TYPE_CHECKING:
 def kept_report(asked: "Query", top: int = TOP_ROWS) -> Report:
     """The report, its long tables with so many rows; it is kept with a page's. Raises as `measured`
     does."""
-    rows = max(top, PAGE_ROWS) if all(trace.kept_as for trace in asked.run.traces) else top
+    return with_rows(whole_report(asked, top), top)
+
+
+def whole_report(asked: "Query", top: int = TOP_ROWS) -> Report:
+    """As `kept_report`, its long tables with all the rows that it was made with."""
+    rows = rows_of(asked, top)
 
     def make() -> Report:
         from traceanalyzer.report import build
 
         return build.report_of(asked.measured, rows)
 
-    def written(report: Report) -> str:
-        return kept_text((replace(report, tables={}), report.tables))
-
     question = kept_question(asked, "report", rows)
-    report = (
-        make()
-        if question is None
-        else answered_once(asked.run, question, make, written, _made_from)
-    )
+    if question is None:
+        return make()
+    return answered_once(asked.run, question, make, _written, _made_from)
+
+
+def rows_of(asked: "Query", top: int) -> int:
+    """How many rows long tables have where so many are asked for: as many as a page's where a report
+    is kept."""
+    is_kept = all(trace.kept_as for trace in asked.run.traces)
+    return max(top, PAGE_ROWS) if is_kept else top
+
+
+def with_rows(report: Report, top: int) -> Report:
+    """The report with so many rows of its long tables."""
     return replace(report, tables=tables.with_first_rows(report.tables, top))
 
 
@@ -52,6 +74,49 @@ def kept_findings(asked: "Query") -> "list[Finding]":
     from traceanalyzer.diagnosis.diagnose import diagnose
 
     return diagnose(asked.measured.critical).findings
+
+
+def page_of_report(
+    inputs: Sequence[str], selection: Selection | None, knowledge: Knowledge | None
+) -> CachedPage | None:
+    """Where the report on these inputs is left for a command that does without reading them; None where
+    it is not."""
+    facts = facts_of(selection, knowledge)
+    return None if facts is None else answered_page(("report", *facts, *inputs), inputs)
+
+
+def leave_report(page: CachedPage, report: Report, rows: int) -> None:
+    """Leave a report whose long tables have so many rows, where it would come back as it is. Of a table
+    of each step it takes longer than to read a log again."""
+    if sum(map(len, report.tables.values())) > MOST_ROWS:
+        return
+    with suppress(ValueError, TypeError):
+        text = _written(report)
+        if _made_from(text.encode()) == report:
+            keep_page(page, kept_text(_LeftReport(rows, msgspec.Raw(text.encode()))))
+
+
+def left_report(page: CachedPage, top: int) -> Report | None:
+    """The report that was left there, its long tables with so many rows; None where they have less."""
+    text = text_of_page(page)
+    if text is None:
+        return None
+    with suppress(ValueError, TypeError):
+        left = msgspec.json.decode(text, type=_LeftReport)
+        if top <= left.rows:
+            return with_rows(_made_from(bytes(left.report)), top)
+    return None
+
+
+class _LeftReport(msgspec.Struct, forbid_unknown_fields=True):
+    """A report as text, and how many rows its long tables have."""
+
+    rows: int
+    report: msgspec.Raw
+
+
+def _written(report: Report) -> str:
+    return kept_text((replace(report, tables={}), report.tables))
 
 
 def _made_from(data: bytes) -> Report:

@@ -119,8 +119,8 @@ def test_commands_keep_a_model_unless_told_not_to(name: str, cache: Path, trace_
     assert without.exit_code == 0
     assert not cache.exists()
     first, second = (CliRunner().invoke(cli, words) for _ in range(2))
-    # the page, what it is made from; tables, predictions and details that a report left
-    answers = 5 if name == "analyze" else 2
+    # the page, what it is made from; tables, predictions, details and itself that a report left
+    answers = 6 if name == "analyze" else 2
     assert sorted(path.suffix for path in files_in(cache)) == [".answer"] * answers + [".model"]
     assert first.output == second.output == without.output
 

@@ -10,8 +10,9 @@ import pytest
 
 from tests.ingest.cache.asked import kept, told
 from tests.ingest.cache.test_answers import refuse
+from tests.ingest.cache.test_pages import refuse as refuse_to_read
 from traceanalyzer.base.reading import read_with
-from traceanalyzer.cli.answers import analyze
+from traceanalyzer.cli.answers import left
 from traceanalyzer.report.html import kept_details
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def test_a_page_of_what_a_report_left_is_the_same(
 def test_of_the_longest_recordings_a_report_leaves_no_details(
     cache: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(analyze, "MOST_DETAILED", 10)
+    monkeypatch.setattr(left, "MOST_DETAILED", 10)
     monkeypatch.setattr(kept_details, "keep_details", lambda *_: pytest.fail("details were made"))
     told("analyze", trace_file)
 
@@ -100,3 +101,41 @@ def test_an_answer_from_what_is_kept_loads_nothing_that_measures_or_replays(
     loaded = set(done.stderr.splitlines())
     assert "traceanalyzer.report.kept_report" in loaded
     assert [name for name in MAKES_REPORTS if f"traceanalyzer.{name}" in loaded] == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--format", "json"),
+        ("--format", "markdown"),
+        ("--full",),
+        ("--format", "json", "--top", "3"),
+        ("--format", "json", "--redact"),
+    ],
+)
+def test_a_report_answers_the_next_question_without_reading(
+    cache: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    without = told("analyze", trace_file, *words, "--no-cache")
+    read_with(cache=True)
+    told("analyze", trace_file)
+    refuse_to_read(monkeypatch)
+    assert told("analyze", trace_file, *words) == without
+
+
+def test_more_rows_than_were_left_are_worked_out(cache: Path, trace_file: Path) -> None:
+    words = ("analyze", trace_file, "--format", "json", "--top", "1000")
+    without = told(*words, "--no-cache")
+    read_with(cache=True)
+    told("analyze", trace_file)
+    assert told(*words) == without
+
+
+def test_a_result_in_the_folder_that_is_asked_about_is_replaced(
+    cache: Path, trace_file: Path
+) -> None:
+    (old := trace_file.with_name("result.json")).write_text("{}")
+    for _ in range(3):
+        told("analyze", trace_file.parent)
+        told("analyze", trace_file.parent, "-o", old)
+        assert '"schema_version"' in old.read_text()

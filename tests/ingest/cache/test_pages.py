@@ -47,8 +47,8 @@ finally:
 
 @pytest.fixture
 def only_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Models, answers, tables and predictions are not kept: what is in the cache are pages."""
-    for left in ("kept_tables", "predictions.left", "html.kept_details"):
+    """Models, answers, tables, predictions and reports are not kept: what is in the cache are pages."""
+    for left in ("kept_tables", "kept_report", "predictions.left", "html.kept_details"):
         monkeypatch.setattr(f"traceanalyzer.report.{left}.answered_page", lambda *_: None)
     monkeypatch.setattr("traceanalyzer.ingest.cache.models.place", lambda: None)
 

@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import click
 
 from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.cli import options
+from traceanalyzer.cli.answers.left import ShownReport, leave, left_answer, shown_rows, with_hashes
 from traceanalyzer.cli.io.again import replays_output
 from traceanalyzer.cli.io.formats import PICTURED, REPORT_FORMATS, Output, is_quiet
 from traceanalyzer.cli.options import FILE, Hidden, command
@@ -16,14 +17,11 @@ from traceanalyzer.cli.scope import Scope, amount_options, selection_options
 
 if TYPE_CHECKING:
     from traceanalyzer.diagnosis.question import Query
-    from traceanalyzer.report.compile.strip import CompileReport
     from traceanalyzer.report.html import Details
     from traceanalyzer.report.model import Report
+    from traceanalyzer.report.page import ReportPage
     from traceanalyzer.trace import Run
     from traceanalyzer.trace.compile_log import CompileLog
-
-MOST_DETAILED = 5_000_000
-"""Events of a recording of which the details of a page are worked out with the report."""
 
 
 @command("analyze")
@@ -75,21 +73,26 @@ def analyze(
     """Say where the step's wall-clock time went, why, and what is worth changing."""
     from traceanalyzer.cli.io.output import emit, emitted
     from traceanalyzer.cli.io.progress import working
-    from traceanalyzer.cli.io.reports import cleaned_with, opened
+    from traceanalyzer.cli.io.reports import opened
 
     _check_together(output, max_chars, store, tags)
+    in_full = full or (output.file is not None and output.format != "markdown")
+    if store is None and pattern is None:
+        left = left_answer(paths, scope, output, top)
+        if left is not None:
+            emit(_page(left, hidden, max_chars, in_full=in_full), output)
+            return
     try:
         run = opened(paths, pattern, timeless=True)
     except UnreadableInputError:
         from traceanalyzer.cli.answers.by_content import other_page
 
-        page = other_page(paths, hidden)
-        if page is None:
+        other = other_page(paths, hidden)
+        if other is None:
             raise
-        emit(page, output)
+        emit(other, output)
         return
     from traceanalyzer.diagnosis.question import Query
-    from traceanalyzer.report.page import ReportPage
 
     if store is None and (full or output.format == "html"):
         from traceanalyzer.cli.answers.by_content import memory_page
@@ -102,30 +105,29 @@ def analyze(
     # The texts of a log are the program's own: none of them is in a report that is to be published
     # or cut to a size.
     leave_out = hidden is not None or max_chars is not None or is_quiet()
+    alone = not any(trace.is_companion or trace.compile_logs for trace in run.traces)
     run, logs = _with_logs(run, files_read, leave_out=leave_out)
     query = Query(run, *scope)
     with working("Analyzing"):
         answer = _answer(paths, query, logs, output.format, top)
-    report, (details, compiled) = cleaned_with(
-        answer.report, (answer.details, answer.compiled), hidden
-    )
-    in_full = full or (output.file is not None and output.format != "markdown")
-    report_page = ReportPage(report, details, in_full, max_chars, is_quiet(), compiled)
-    with emitted(report_page, output):
+    page = _page(answer, hidden, max_chars, in_full=in_full)
+    with emitted(page, output):
         if store is not None:
-            _store(store, report, tags, files_read, str(scope.selection))
-    if query.is_measured and pattern is None:
-        _leave_answers(paths, query)
-        if not logs:
-            _leave_details(paths, query, answer.details)
+            _store(store, page.report, tags, files_read, str(scope.selection))
+    if pattern is None and query.is_measured:
+        leave(paths, query, answer, alone=alone)
 
 
-class _Answer(NamedTuple):
-    """A report, and what is shown with it."""
+def _page(
+    answer: ShownReport, hidden: Hidden, max_chars: int | None, *, in_full: bool
+) -> "ReportPage":
+    """What is printed of an answer, as it may be published where that was asked for."""
+    from traceanalyzer.cli.io.reports import cleaned_with
+    from traceanalyzer.report.page import ReportPage
 
-    report: "Report"
-    details: "Details | None"  # what a page or a picture draws beyond the report
-    compiled: "CompileReport | None"  # what the logs of torch.compile say
+    shown = (answer.details, answer.compiled)
+    report, (details, compiled) = cleaned_with(answer.report, shown, hidden)
+    return ReportPage(report, details, in_full, max_chars, is_quiet(), compiled)
 
 
 def _answer(
@@ -134,12 +136,13 @@ def _answer(
     logs: "Sequence[CompileLog]",
     output_format: str,
     top: int | None,
-) -> _Answer:
+) -> ShownReport:
     """The answer in this format, of so many rows a table."""
-    from traceanalyzer.report.kept_report import kept_report
-    from traceanalyzer.report.model import PAGE_ROWS, TOP_ROWS
+    from traceanalyzer.report.kept_report import rows_of, whole_report, with_rows
 
-    report = kept_report(query, top or (PAGE_ROWS if output_format == "html" else TOP_ROWS))
+    shown = shown_rows(output_format, top)
+    uncut = whole_report(query, shown)
+    report = with_rows(uncut, shown)
     details = None
     compiled = None
     if logs:
@@ -150,11 +153,8 @@ def _answer(
         compiled = compile_part(logs, query.measured)
     if output_format in PICTURED:
         details = _details(paths, query, logs)
-    if output_format != "terminal":
-        from traceanalyzer.report.parts.hashed import hashed
-
-        report = hashed(report)
-    return _Answer(report, details, compiled)
+    shown_report = with_hashes(report, output_format)
+    return ShownReport(shown_report, details, compiled, uncut, rows_of(query, shown))
 
 
 def _details(paths: Sequence[str], query: "Query", logs: "Sequence[CompileLog]") -> "Details":
@@ -203,44 +203,6 @@ def _with_logs(
     return replace(
         run, traces=tuple(replace(trace, compile_logs=given) for trace in run.traces)
     ), given
-
-
-def _leave_answers(paths: Sequence[str], query: "Query") -> None:
-    """Keep the tables and predictions in the cache, for the commands that print them. Not where
-    reading warned of something, and not of profiler tables (sums by name), which have other
-    tables."""
-    from traceanalyzer.cli.io.output import has_warned
-    from traceanalyzer.ingest.cache.pages import kept_page
-    from traceanalyzer.report.kept_tables import keep_tables, page_of_tables
-    from traceanalyzer.report.predictions.left import page_of_predictions
-    from traceanalyzer.report.predictions.predicted import keep_predictions
-
-    traces = query.run.traces
-    if not traces or has_warned() or any(trace.profiler_rows for trace in traces):
-        return
-    tables = page_of_tables(paths, query.selection, query.knowledge)
-    if tables is not None and kept_page(tables) is None:
-        keep_tables(tables, query.measured)
-    predictions = page_of_predictions(paths, query.selection, query.knowledge)
-    if predictions is not None and kept_page(predictions) is None:
-        keep_predictions(predictions, query)
-
-
-def _leave_details(paths: Sequence[str], query: "Query", details: "Details | None") -> None:
-    """Keep what a page of a long recording shows beyond the report; `details` where they are made.
-    Of the longest they are not made: it would take a third more memory than the report."""
-    traces = query.run.traces
-    if not (traces and all(trace.kept_as for trace in traces)):
-        return
-    if details is None and sum(trace.health.events for trace in traces) > MOST_DETAILED:
-        return
-    from traceanalyzer.ingest.cache.pages import kept_page
-    from traceanalyzer.report.html.kept_details import keep_details, page_of_details
-    from traceanalyzer.report.html.made_details import details_of
-
-    page = page_of_details(paths, query.selection, query.knowledge)
-    if page is not None and kept_page(page) is None:
-        keep_details(page, details or details_of(query.measured))
 
 
 def _store(
