@@ -405,6 +405,20 @@ def test_a_step_issued_ahead_of_the_device_says_how_fast_the_host_is() -> None:
     assert fitted_host((tape,), step_ms, step_ms)[0] == usual, "it waited for the device"
 
 
+def test_a_device_slower_in_the_timed_steps_does_not_make_the_host_slow() -> None:
+    """Clocks that were lower by a twentieth: no host makes a step longer that the GPU bounds."""
+
+    def step(p: Program) -> None:
+        for _ in range(40):
+            within(p, "aten::mm", lambda p: p.spend(90).launch(GEMM, 100))
+        p.sync()
+
+    tape = tape_of(step)
+    step_ms = step_time_ns(tape) / NS_PER_MS
+    usual = fitted_host((tape,), step_ms)[0]
+    assert fitted_host((tape,), 1.05 * step_ms)[0] == pytest.approx(usual, abs=0.05)
+
+
 def test_a_host_faster_than_any_leaves_the_device_as_fast_as_recorded() -> None:
     """Launches of 100 us a kernel, of which the stopwatch leaves 20."""
     tape = tape_of(lambda p: [p.spend(96).launch(ADD, 2) for _ in range(50)] and None)

@@ -182,8 +182,9 @@ def fitted_host(
     Many hosts lead to the same step where the GPU bounds it: of those the one that issues a step as
     fast as was seen where it ran ahead of the device (`ahead_ms`), else the mean, as likely as
     shares of the dispatch are in other recordings. A host that is only not slower than the GPU is faster
-    than usual. Where the recorded device work alone takes longer than the timed steps (other data,
-    other clocks), they say nothing of the host, which is as fast as usual. Loading, and other long
+    than usual. Where the recorded device work alone takes longer than the timed steps, or the steps
+    take longer than any host explains beside a device that bounds them (other data, other clocks),
+    they say nothing of the host, which is as fast as usual, or as was seen. Loading, and other long
     work of the host, takes another time in another run, and what it is off by says nothing of the
     dispatch."""
 
@@ -209,13 +210,12 @@ def fitted_host(
     if fastest > high:
         return _fastest(takes, least_left, measured_ms)
     slowest = takes(1.0)
-    if slowest < low:
+    bound_by_device = slowest <= on_device + off
+    if slowest < low and not bound_by_device:
         return 1.0, 1.0
-    least = (
-        least_left if fastest >= low else bisected(lambda one: takes(one) < low, least_left, 1.0)
-    )
+    any_host = fastest >= low or slowest < low
+    least = least_left if any_host else bisected(lambda one: takes(one) < low, least_left, 1.0)
     most = 1.0 if slowest <= high else bisected(lambda one: takes(one) <= high, least, 1.0)
-    any_host = fastest >= low
     if any_host and ahead_ms is not None and ahead_ms < AHEAD * on_device:
         return _share_ahead(tapes, ahead_ms, most), 1.0
     return _mean_between(usual, within / OF_RANGE, least, most), 1.0
