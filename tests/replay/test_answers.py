@@ -89,6 +89,56 @@ def test_a_test_for_the_host_alone_is_gone_with_its_answer(turn: object, left: i
     assert int(stay.sum()) == left * ROUNDS * tape.steps
 
 
+def untyped(p: Program, name: str, *shapes: str) -> None:
+    """An operator as `emit_nvtx` writes it, with shapes and without element types."""
+    within(p, name, lambda p: p.spend(20).launch(ADD, 2), shapes=f"[{', '.join(shapes)}]")
+
+
+def decide_untyped(p: Program) -> None:
+    def read(p: Program) -> None:
+        copy(p.spend(20), 2, CopyKind.DEVICE_TO_HOST, 1).sync()
+
+    within(p, "aten::is_nonzero", read, shapes="[[]]")
+
+
+def asked_twice(p: Program) -> None:
+    """`if g.isnan().any() or g.isinf().any()`: what the second test takes are numbers."""
+    for test in ("aten::isnan", "aten::isinf"):
+        untyped(p, test, FLOATS)
+        untyped(p, "aten::any", FLOATS)
+        decide_untyped(p)
+
+
+def masked_untyped(p: Program) -> None:
+    untyped(p, "aten::gt", FLOATS, "[]")
+    untyped(p, "aten::any", FLOATS)
+    decide_untyped(p)
+    untyped(p, "aten::where", FLOATS, FLOATS, FLOATS)
+
+
+def number_untyped(p: Program) -> None:
+    untyped(p, "aten::gt", FLOATS, "[]")
+    untyped(p, "aten::sum", FLOATS)
+    decide_untyped(p)
+
+
+@pytest.mark.parametrize(
+    ("turn", "left"), [(asked_twice, 0), (masked_untyped, 2), (number_untyped, 3)]
+)
+def test_names_tell_tests_where_types_were_not_recorded(turn: object, left: int) -> None:
+    """The mask that `where` takes stays; a sum that is read is no test."""
+
+    def step(p: Program) -> None:
+        for _ in range(ROUNDS):
+            turn(p)  # type: ignore[operator]
+            untyped(p, "aten::mm", "[512, 8]", "[8, 8]")
+
+    tape = make_tape(program(step).rated)
+    assert tape is not None
+    stay = ~answers(tape)[tape.event]
+    assert int(stay.sum()) == (left + 1) * ROUNDS * tape.steps
+
+
 def test_leaving_tests_out_saves_what_they_cost() -> None:
     def step(p: Program) -> None:
         for _ in range(ROUNDS):

@@ -2,7 +2,10 @@
 what has converged. What was calculated for the answer is of no use without it.
 
 A test is read as a truth value. Before it stand comparisons and reductions of truth values, and before
-those what measures numbers for a comparison. A result that something else takes later stays."""
+those what measures numbers for a comparison. A result that something else takes later stays.
+
+Where element types were not recorded (Nsight Systems) the names tell them: a test gives truth values,
+and what is not a comparison of numbers may take them."""
 
 import math
 import re
@@ -26,6 +29,11 @@ TESTS = re.compile(
     r"|isnan|isinf|isfinite|isclose|isin|signbit|logical_\w+|bitwise_(and|or|xor|not)|__(and|or|xor)__)$"
 )
 """Operators that give truth values."""
+COMPARES = re.compile(
+    r"^aten::(eq|ne|gt|lt|ge|le|greater|less|greater_equal|less_equal|not_equal|isnan|isinf|isfinite|isclose|isin"
+    r"|signbit)$"
+)
+"""Tests of numbers; the others are of truth values."""
 REDUCES = re.compile(r"_?(all|any)(_true)?$")
 MEASURES = re.compile(
     r"^aten::(abs|sum|mean|max|min|amax|amin|norm|linalg_vector_norm|count_nonzero|remainder|std|var|numel)$"
@@ -69,19 +77,44 @@ def _places(tape: Tape, reads: I64) -> Iterator[list[int]]:
         last = outermost.at(place, place + 1)[0]
         if last.operator.named(TESTS_AND_READS):
             yield [last.node]
-        elif _is_answer(last.operator):
-            before = outermost.at(place - LONGEST_TEST, place)
+            continue
+        before = outermost.at(place - LONGEST_TEST, place)
+        if _is_answer(last.operator, before):
             after = [one.operator for one in outermost.at(place + 1, place + 1 + USED_WITHIN)]
             yield [last.node, *_leading(before, after, learned)]
 
 
-def _is_answer(read: Operator) -> bool:
-    """Whether what is read is one truth value."""
-    return bool(read.typed) and _is_truth(read.typed[0]) and math.prod(read.first) == 1
+def _is_answer(read: Operator, before: Sequence[OperatorPlace]) -> bool:
+    """Whether what is read is one truth value; where its type is not recorded, whether the last
+    operator before it that launches anything is a test of one answer."""
+    if not read.typed or math.prod(read.first) != 1:
+        return False
+    if _has_types(read):
+        return _is_truth(read.typed[0])
+    launching = [one.operator for one in before if one.launches and not one.operator.named(READS)]
+    return bool(launching) and _gives_one_answer(launching[-1])
+
+
+def _gives_one_answer(operator: Operator) -> bool:
+    """Whether an operator is a test whose result is one truth value, or may be."""
+    return operator.named(TESTS) and (operator.named(REDUCES) or math.prod(_given(operator)) == 1)
+
+
+def _has_types(operator: Operator) -> bool:
+    """Whether the element types of what an operator takes were recorded."""
+    return operator.texts[1] is not None
 
 
 def _is_truth(taken: Input) -> bool:
     return isinstance(taken, Tensor) and taken.dtype.kind is ElementKind.BOOL
+
+
+def _takes_truth(operator: Operator, taken: Sequence[Input]) -> bool:
+    """Whether there are truth values among these that an operator takes, or may be where types were
+    not recorded."""
+    if _has_types(operator):
+        return any(map(_is_truth, taken))
+    return bool(taken) and not operator.named(COMPARES)
 
 
 def _leading(
@@ -97,7 +130,7 @@ def _leading(
         if operator.named(TESTS):
             if _taken_later(operator, after):
                 return
-            measured = not any(_is_truth(one) for one in operator.typed)
+            measured = not _takes_truth(operator, operator.typed)
         elif not measured or node in learned or not _measures(operator, following, after):
             return
         following = operator
@@ -120,7 +153,8 @@ def _taken_later(test: Operator, after: Sequence[Operator]) -> bool:
     if test.named(REDUCES) or math.prod(shape) == 1:
         return False
     for operator in after:
-        if any(_is_truth(one) and one.shape == shape for one in _tensors(operator)):
+        taken = [one for one in _tensors(operator) if one.shape == shape]
+        if _takes_truth(operator, taken):
             return True
         if operator.named(TESTS) and _given(operator) == shape:
             return False
@@ -133,7 +167,10 @@ def _given(test: Operator) -> Shape:
 
 
 def _takes_number(operator: Operator) -> bool:
-    """Whether an operator takes one number that is on the GPU."""
+    """Whether an operator takes one number that is on the GPU, or may where types were not recorded:
+    without them such a number looks like no tensor."""
+    if not _has_types(operator):
+        return bool(operator.typed) and not operator.named(READS)
     return any(
         one.shape == () and one.dtype.bytes <= 4 and one.dtype.kind is ElementKind.FLOAT
         for one in _tensors(operator)
