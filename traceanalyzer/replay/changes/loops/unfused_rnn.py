@@ -18,8 +18,15 @@ from traceanalyzer.analysis.algebra import where_changed
 from traceanalyzer.analysis.joined.backward import made_by
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
 from traceanalyzer.replay.changes.loops.cell_kernels import cell_kernels
+from traceanalyzer.replay.changes.loops.cell_outputs import (
+    FEWEST_TIME_STEPS,
+    LONGEST_CELL_OPERATORS,
+    outputs_joined,
+    takes_parts,
+    with_smaller_graph,
+)
 from traceanalyzer.replay.changes.optimizer import by_lists, updating
-from traceanalyzer.replay.patterns.named import are_named, operators_named
+from traceanalyzer.replay.patterns.named import operators_named
 from traceanalyzer.replay.patterns.operators import Operator, count, operators
 from traceanalyzer.replay.patterns.repeats import Loop, codes, every, launching, split_where
 from traceanalyzer.replay.tape import Tape
@@ -69,10 +76,6 @@ GRU, forward and backward, recorded on an H100 and an H200, without the profiler
 CELL_SHARE = 0.5
 """What is left in cuDNN's layer of the time of a cell's kernels: its input products are one, its
 pointwise part is fused."""
-FEWEST_TIME_STEPS = 8  # fewer may be layers with gates
-LONGEST_CELL_OPERATORS = 40
-"""Launching ones of a cell at most: one product and one function for each gate of an LSTM are
-25."""
 PRODUCT = re.compile(r"^aten::(linear|mm|addmm|matmul)$")
 SIGMOID = re.compile(r"^aten::sigmoid_?$")
 TANH = re.compile(r"^aten::tanh_?$")
@@ -81,10 +84,6 @@ GATED = {"aten::mul": 1, "aten::mul_": 1, "aten::addcmul": 1, "aten::addcmul_": 
 FEWEST_GATED = 3
 JOINS = re.compile(r"^aten::cat")
 OTHERS = re.compile(r"^aten::(add_?|sub_?|rsub|cat|concat|copy_|clone|contiguous|dropout|neg)$")
-PARTS = re.compile(r"^aten::(select|slice|narrow)$")  # takes a time step out of a sequence...
-APART = re.compile(
-    r"^aten::(unbind|chunk|split|unsafe_split|unsafe_chunk|tensor_split)$"
-)  # ... or all of them
 
 
 def tensors_listed(tape: Tape) -> Tape | None:
@@ -167,7 +166,11 @@ def recurrent_fused(tape: Tape) -> Tape | None:
     if tape.source.linked.tree.has_operators:
         cell, backward = _cells(tape)
         layers = operators(tape.source.linked).tell(distinct(cell[cell >= 0]), _layers_of)
-        return _as_layer(tape, cell[tape.event], backward[tape.event], layers)
+        of_op = cell[tape.event]
+        layer = _as_layer(tape, of_op, backward[tape.event], layers)
+        if layer is None:
+            return None
+        return with_smaller_graph(tape, outputs_joined(tape, layer, of_op >= 0))
     by_kernel = cell_kernels(tape)
     return _as_layer(tape, by_kernel.cell, by_kernel.backward, [1])
 
@@ -240,22 +243,6 @@ def unfused_cells(tape: Tape) -> I32:
     ):
         ends = node[run.first + run.period - 1 : run.stop : run.period]
         inside = outer[(outer >= node[run.first]) & (outer <= ends[-1])]
-        if _takes_parts(tape, inside, run.times):
+        if takes_parts(tape, inside, run.times):
             of_outer[inside] = ends[np.searchsorted(ends, inside)]
     return of_outer[tree.outer_operator]
-
-
-def _takes_parts(tape: Tape, inside: I64, count: int) -> bool:
-    """Whether these operators take one of so many parts for each time step, or follow one that
-    makes as many."""
-    if are_named(tape.source.linked, inside, PARTS).sum() >= count - 1:
-        return True
-    tree = tape.source.linked.tree
-    outer = tree.outermost_operators
-    of_thread = tree.thread[outer] == tree.thread[inside[0]]
-    before = outer[(outer < inside[0]) & of_thread][-LONGEST_CELL_OPERATORS:]
-    into = re.compile(rf"\b{count}\b")
-    known = operators(tape.source.linked)
-    return any(
-        one.named(APART) and into.search(one.texts[0] or "") for one in known.of_nodes(before)
-    )
