@@ -42,9 +42,10 @@ def outputs_joined(tape: Tape, left: Tape, cell: Bool) -> Tape:
     first, later = np.zeros((2, len(tape.source.linked.tree.start) + 1), bool)
     most_turns = 1
     for cells in _loops(np.flatnonzero(is_cell), calls.step[rows]):
-        turns = int((kind[cells] == kind[cells[0]]).sum())
+        turns = np.count_nonzero(kind[cells] == kind[cells[0]])
         # What a turn does after its last cell comes after the last cell of all, too.
-        stretch = np.arange(cells[0], min(cells[-1] + np.diff(cells).max(), len(rows)))
+        end = min(cells[-1] + np.diff(cells).max(), len(rows))
+        stretch = np.arange(cells[0], end)
         besides = stretch[~is_cell[stretch]]
         repeated = _repeated(node[besides], kind[besides])
         if repeated and _needs_outputs_alone(tape, node[stretch], repeated, turns):
@@ -85,7 +86,7 @@ def _joined(tape: Tape, left: Tape, first: Bool, later: Bool, turns: int) -> Tap
         return left
     outer = tape.source.linked.tree.outer_operator
     kept, gone = (
-        tape.of_launches(nodes[outer]) | tape.backward_of(nodes[outer]) for nodes in (first, later)
+        tape.of_launches(nodes) | tape.backward_of(nodes) for nodes in (first[outer], later[outer])
     )
     return joined(left, kept & ~gone, gone, float(turns), first_is_usual=True)
 
@@ -99,13 +100,12 @@ def with_smaller_graph(tape: Tape, left: Tape) -> Tape:
     share = float((left.duration[backward] > 0).mean())
     launching_any = tape.events_of(backward)
     step = tape.step_of_event
-    for_graph = np.zeros(len(step), bool)
+    for_graph = np.zeros(len(step) + 1, bool)
     for events in each_step(step, launching_any):
         for_graph[events[0]] = True
-        after = events[-1] + 1
-        for_graph[after : after + 1] = step[after : after + 1] == step[events[-1]]
-    work = np.where(for_graph, np.rint(left.work * share).astype(np.int64), left.work)
-    return replace(left, work=work)
+        for_graph[events[-1] + 1] = True
+    for_fewer = np.rint(left.work * share).astype(np.int64)
+    return replace(left, work=np.where(for_graph[:-1], for_fewer, left.work))
 
 
 def takes_parts(tape: Tape, inside: I64, count: int) -> bool:
