@@ -24,7 +24,6 @@ utilisation.mfu = "-5%"
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
