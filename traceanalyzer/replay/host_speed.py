@@ -210,8 +210,7 @@ def fitted_host(
     if fastest > high:
         return _fastest(takes, least_left, measured_ms)
     slowest = takes(1.0)
-    bound_by_device = slowest <= on_device + off
-    if slowest < low and not bound_by_device:
+    if on_device + off < slowest < low:
         return 1.0, 1.0
     any_host = fastest >= low or slowest < low
     least = least_left if any_host else bisected(lambda one: takes(one) < low, least_left, 1.0)
