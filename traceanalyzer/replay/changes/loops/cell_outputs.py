@@ -42,7 +42,7 @@ def outputs_joined(tape: Tape, left: Tape, cell: Bool) -> Tape:
     first, later = np.zeros((2, len(tape.source.linked.tree.start) + 1), bool)
     most_turns = 1
     for cells in _loops(np.flatnonzero(is_cell), calls.step[rows]):
-        turns = np.count_nonzero(kind[cells] == kind[cells[0]])
+        turns = int(np.count_nonzero(kind[cells] == kind[cells[0]]))
         # What a turn does after its last cell comes after the last cell of all, too.
         end = min(cells[-1] + np.diff(cells).max(), len(rows))
         stretch = np.arange(cells[0], end)
