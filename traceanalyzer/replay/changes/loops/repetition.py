@@ -1,6 +1,7 @@
 """More data in each launch: what a kernel then takes, calls joined into one, and the same small
 calls many times a step as one batched call."""
 
+import re
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ from traceanalyzer.analysis.algebra import where_changed
 from traceanalyzer.replay.changes.data.loading import LEAST_COPY_NS, large_copies
 from traceanalyzer.replay.changes.syncs.syncs import read_at_once
 from traceanalyzer.replay.patterns.items import item_starts, single_tokens, takes_items
-from traceanalyzer.replay.patterns.named import launched_within
+from traceanalyzer.replay.patterns.named import are_named, launched_within
 from traceanalyzer.replay.patterns.operators import JOINING, operators
 from traceanalyzer.replay.patterns.repeats import after_each, each_step, launching
 from traceanalyzer.replay.tape import Tape
@@ -34,6 +35,8 @@ the model."""
 SPREAD = 0.25
 """How much the number of kernels may differ from call to call: other lengths have other tiles and
 splits."""
+WRITES_PARTS = re.compile(r"^aten::(index_copy_|index_put_|_index_put_impl_)$")
+CACHE_DIMENSIONS = 3  # rows, places and what is kept of each, at least; a mask over logits has two
 
 
 def mostly_small(tape: Tape, ops: Bool) -> bool:
@@ -246,7 +249,16 @@ def one_call_a_step(tape: Tape) -> bool:
     steps = distinct(step)
     reads = tape.copies_of(CopyKind.DEVICE_TO_HOST)
     each = all(np.isin(steps, step[rows]).all() for rows in (brings, reads))
-    return each and mostly_small(tape, np.ones(len(step), bool))
+    return each and not keeps_state(tape) and mostly_small(tape, np.ones(len(step), bool))
+
+
+def keeps_state(tape: Tape) -> bool:
+    """Whether steps write parts of a large tensor, as a decoder does to a cache of keys and values:
+    a step of one needs what the step before it said."""
+    outer = tape.forward_operators
+    writes = outer[are_named(tape.source.linked, outer, WRITES_PARTS)]
+    known = operators(tape.source.linked).of_nodes(writes)
+    return any(len(one.first) >= CACHE_DIMENSIONS for one in known)
 
 
 def batched_over_steps(tape: Tape) -> Tape | None:
