@@ -11,6 +11,7 @@ COUNTERS = 47
 KERNELS = 1000
 ARGUMENTS = 1001
 BASE_NS = 1_700_000_000_000_000_000
+WITH_UNDERSCORES = ("module_fqn",)  # of the names of a row's arguments; others have blanks
 STAGE_NAMES = ("Kernel", "Memcpy", "Memset", "Annotation", "EventRecord", "HostNode")
 
 
@@ -26,6 +27,11 @@ def annotation(name: str, value: object) -> bytes:
     if isinstance(value, list):
         return message(*named, *((12, annotation("", one)) for one in value))
     return message(*named, (6, value))
+
+
+def _written(argument: str) -> str:
+    """The name of an argument as torch writes it."""
+    return argument if argument in WITH_UNDERSCORES else argument.replace("_", " ")
 
 
 @dataclass
@@ -95,10 +101,7 @@ class Pftrace:
             *named,
             *((18, one) for one in waits),
             *(((21, launch),) if kind == 1 else ()),
-            *(
-                (6, message((1, key.replace("_", " ")), (2, str(value))))
-                for key, value in extra.items()
-            ),
+            *((6, message((1, _written(key)), (2, str(value)))) for key, value in extra.items()),
         )
         self.packets.append(message((8, BASE_NS + start), (10, 1), (13, 2), (53, event)))
 

@@ -5,6 +5,7 @@ PyTorch 2.12 and later write it into the arguments of each kernel that a graph r
 work of the backward pass."""
 
 from collections.abc import Sequence
+from itertools import pairwise, takewhile
 from typing import NamedTuple
 
 import msgspec
@@ -14,6 +15,7 @@ from traceanalyzer.trace import RangeKind
 from traceanalyzer.trace.events import GraphAnnotation
 
 UNNAMED = "CUDA graph: operators not recorded"
+MODULE_OPENS = "{'Module': '"
 NOTHING = GraphAnnotation()
 _ANNOTATION = msgspec.json.Decoder(GraphAnnotation)
 
@@ -43,8 +45,7 @@ def ranges_around(nodes: Sequence[GraphAnnotation]) -> list[Around]:
     """The ranges around nodes in the order of their launches, each before those inside of it."""
     found: list[Around] = []
     open_: list[tuple[Level, int]] = []  # the ranges around the last node, and where they began
-    for at, node in enumerate([*nodes, NOTHING]):
-        levels = _levels(node) if at < len(nodes) else []
+    for at, levels in enumerate([*_levels_of(nodes), []]):
         same = 0
         while same < min(len(levels), len(open_)) and levels[same] == open_[same][0]:
             same += 1
@@ -54,6 +55,30 @@ def ranges_around(nodes: Sequence[GraphAnnotation]) -> list[Around]:
         ]
         open_ = open_[:same] + [(level, at) for level in levels[same:]]
     return sorted(found, key=lambda one: (one.first, one.depth))
+
+
+def _levels_of(nodes: Sequence[GraphAnnotation]) -> list[list[Level]]:
+    """The ranges around each node. What nothing was said of (memsets are not marked) lies in the
+    modules that the nodes before and after it have in common."""
+    levels = [_levels(node) for node in nodes]
+    told = [at for at, node in enumerate(nodes) if node != NOTHING]
+    for before, after in pairwise(told):
+        shared = _modules_shared(levels[before], levels[after])
+        for between in range(before + 1, after):
+            levels[between] = [*shared, *levels[between]]
+    return levels
+
+
+def _modules_shared(before: Sequence[Level], after: Sequence[Level]) -> list[Level]:
+    """The outermost modules that are around two nodes alike."""
+    alike = zip(before, after, strict=False)
+    shared = takewhile(lambda pair: pair[0] == pair[1] and _is_module(pair[0]), alike)
+    return [level for level, _ in shared]
+
+
+def _is_module(level: Level) -> bool:
+    kind, name = level
+    return kind is RangeKind.ANNOTATION and name.startswith(MODULE_OPENS)
 
 
 def _levels(node: GraphAnnotation) -> list[Level]:
