@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.diagnosis.test_remedies import GEMM, program
+from tests.diagnosis.test_remedies import GEMM, copy, program
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.diagnosis.remedies.program import may_load
 from traceanalyzer.replay.changes.attention import attention_fused
+from traceanalyzer.replay.changes.fusion import Reading
 from traceanalyzer.replay.changes.loops.joined_calls import lookups_joined
 from traceanalyzer.replay.changes.loops.unfused_rnn import recurrent_fused
+from traceanalyzer.replay.changes.syncs.syncs import read_chains, syncs_removed
 from traceanalyzer.replay.changes.warmup import no_work_of_its_own
 from traceanalyzer.replay.recorded import make_tape
 from traceanalyzer.trace import CopyKind, DeviceOpKind
@@ -32,6 +34,11 @@ FLOATS = GATHERED.format("at::native::OpaqueType<4>")
 PLACES = GATHERED.format("at::native::OpaqueType<8>")
 CELL = "void at::native::(anonymous namespace)::kernel::lstm_cell_forward<float, float, int, 1>"
 CELL_BACKWARD = CELL.replace("forward", "backward")
+CAST = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(x)>"
+ABS = "void at::native::vectorized_elementwise_kernel<4, at::native::AbsFunctor<float>>"
+MAXIMUM = (
+    "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, MaxNanFunctor<float>>>"
+)
 LISTS = "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<x>"
 
 
@@ -87,6 +94,37 @@ def test_cells_with_products_alone_between_them_are_a_layer() -> None:
     assert left is not None
     assert len(left) == 17  # a launch a time step, forward and backward, and what is no cell
     assert left_of(recurrent_fused, *[GEMM, TOPK, GEMM, CELL] * 8) is None
+
+
+@pytest.mark.parametrize(
+    ("before", "count", "left"),
+    [
+        ((CAST, ABS, MAXIMUM), 4, 4),
+        ((MUL, MAXIMUM), 4, 12),
+        ((MUL,), 4, 8),
+        ((CAST, ABS, MAXIMUM), 1, 4),
+    ],
+    ids=["a look at a layer", "one summary", "a value of the program", "one read a step"],
+)
+def test_kernels_that_lead_to_reads_alone_go_with_them(
+    before: tuple[str, ...], count: int, left: int
+) -> None:
+    """What comes before all reads of a step alike, and only sums up; a product each stays."""
+
+    def step(p: Program) -> None:
+        for _ in range(count):
+            for name in (GEMM, *before):
+                p.spend(5).launch(name, 50)
+            copy(p.spend(5), 2, CopyKind.DEVICE_TO_HOST, 4).sync()
+
+    tape = tape_of(step)
+    chain, kernels = read_chains(tape)
+    found = syncs_removed(Reading.TYPICAL)(tape)
+    assert found is not None
+    kept = tape.source.linked.is_kernel[found.row] & (found.duration > 0)
+    assert int(kept.sum()) == left * tape.steps
+    assert (kernels > 1) == (count > 1 and len(before) > 2)
+    assert chain.any() == (kernels > 0)
 
 
 def test_long_pauses_are_work_of_the_program_but_not_an_optimizers() -> None:

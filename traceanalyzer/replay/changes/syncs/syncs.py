@@ -22,10 +22,10 @@ from traceanalyzer.replay.changes.syncs.values import (
     read_at_the_end,
     scalars_reuploaded,
 )
-from traceanalyzer.replay.patterns.named import are_named
+from traceanalyzer.replay.patterns.named import are_named, kernels_named
 from traceanalyzer.replay.patterns.repeats import after_each
 from traceanalyzer.replay.tape import Tape, parametric
-from traceanalyzer.trace import Bool, CopyKind, MemoryKind, distinct
+from traceanalyzer.trace import I32, I64, Bool, CopyKind, MemoryKind, distinct
 
 READ_CHAIN_OPERATORS = 4
 """Those before a read that may exist for it alone: cast, absolute value, reduction."""
@@ -34,6 +34,12 @@ SUMMARY = re.compile(
     r"|any|all|isnan|isinf|isfinite|eq|ne|gt|lt|ge|le|logical_(and|or|not)|count_nonzero|argmax|argmin)$"
 )
 """Operators that summarise or test values. Others before a read are the program's own."""
+SUMMARY_KERNEL = re.compile(
+    r"\bat::native::.*(reduce_kernel<|\b(direct_copy_kernel_cuda|AbsFunctor|isnan_kernel_impl|Compare\w*Functor"
+    r"|compare_\w+|pow_tensor_scalar_kernel_impl|sqrt_kernel_cuda)\b)"
+)
+"""Kernels that summarise, cast or test values, for recordings without operators."""
+LONGEST_VALUE = 8  # bytes of one value that is read
 LAUNCHES = 1.0
 MORE_LAUNCHES = 2.0
 """What it takes to calculate on the device with a number that Python calculated with: an operator,
@@ -107,23 +113,50 @@ def read_chains(tape: Tape) -> tuple[Bool, int]:
     They are the summaries that come before all reads of a step alike; operators are compared by
     name. What precedes only some of the reads belongs to the program, and with a single read a step
     nothing tells."""
+    if not tape.source.linked.tree.has_operators:
+        return _read_chains_of_kernels(tape)
     operator = tape.of_launches(tape.source.linked.tree.outer_operator)
     read = tape.reads[tape.event]
     row = np.flatnonzero(where_changed(operator) | (operator < 0))
-    reads = np.flatnonzero(read[row] & ~after_each(read[row]))
-    gone = np.zeros(len(tape.row), bool)
-    count = 0
-    if len(reads) < FEWEST_READS * tape.steps:
-        return gone, 0
     name = tape.of_operators(operator, tape.source.trace.host_ranges.name)
     summary = are_named(tape.source.linked, operator, SUMMARY)
-    while count < READ_CHAIN_OPERATORS:
-        preceding = row[np.maximum(reads - count - 1, 0)]
-        if (
-            not (summary[preceding] & ~read[preceding] & (reads > count)).all()
-            or len(distinct(name[preceding])) > 1
-        ):
+    chain = _before_all_reads(tape, row, read[row], (summary & ~read)[row], name[row])
+    gone = np.zeros(len(tape.row), bool)
+    for preceding in chain:
+        gone |= np.isin(operator, operator[row[preceding]])
+    return gone, len(chain)
+
+
+def _before_all_reads(tape: Tape, row: I64, read: Bool, summary: Bool, name: I32) -> list[I64]:
+    """What comes before all reads of a step alike, the nearest first: for each read its place among
+    these launches (ops of a tape), of which some `read`, some may be a `summary`."""
+    reads = np.flatnonzero(read & ~after_each(read))
+    chain = list[I64]()
+    if len(reads) < FEWEST_READS * tape.steps:
+        return chain
+    while len(chain) < READ_CHAIN_OPERATORS:
+        preceding = np.maximum(reads - len(chain) - 1, 0)
+        if not (summary[preceding] & (reads > len(chain))).all():
             break
-        gone |= np.isin(operator, operator[preceding])
-        count += 1
-    return gone, count
+        if len(distinct(name[preceding])) > 1:
+            break
+        chain.append(preceding)
+    return chain
+
+
+def _read_chains_of_kernels(tape: Tape) -> tuple[Bool, int]:
+    """`read_chains` by the names of kernels, with the copies that bring the values; what a
+    reduction sets to zero before it is part of it."""
+    ops = tape.source.trace.device_ops
+    back = tape.copies_of(CopyKind.DEVICE_TO_HOST) & (ops.bytes[tape.row] <= LONGEST_VALUE)
+    read = back & read_at_once(tape)[tape.event]
+    row = np.flatnonzero(~tape.of_classes("memset"))
+    summary = kernels_named(tape, SUMMARY_KERNEL)
+    name = ops.name[tape.row]
+    chain = _before_all_reads(tape, row, read[row], summary[row], name[row])
+    gone = read & bool(chain)
+    for preceding in chain:
+        gone[row[preceding]] = True
+    cleared = tape.of_classes("memset")
+    gone[:-1] |= cleared[:-1] & gone[1:]
+    return gone, len(chain)
