@@ -70,8 +70,22 @@ def test_markdown_and_page(hangs: Path, tmp_path: Path) -> None:
     page = tmp_path / "hang.html"
     assert run(folder, "-o", str(page)).exit_code == 0
     text = page.read_text()
-    assert "rank 14, TENSOR_MODEL_PARALLEL_GROUP: GPU behind" in text
+    for rank in (12, 14):
+        assert f"rank {rank}, TENSOR_MODEL_PARALLEL_GROUP: GPU behind" in text
+    assert ": CPU behind" not in text  # it waits for the rank's own GPU
     assert "http" not in text.replace("http-equiv", "").replace("http://www.w3.org", "")
+
+
+def test_full_has_every_group_that_waits(hangs: Path) -> None:
+    folder = str(hangs / "nvidia" / "gpu_error_1st")
+    found = json.loads(run(folder, "--format", "json").output)
+    waiting = [group["group"] for group in found["groups"] if group["stands_at"]]
+    brief = run(folder).output
+    full = CliRunner().invoke(cli, ["analyze", "--full", folder]).output
+    assert "more groups wait" in brief
+    assert all(group in full for group in waiting)
+    assert "To know more next time" in full
+    assert "none" not in brief
 
 
 def test_nothing_private_is_left(hangs: Path, tmp_path: Path) -> None:

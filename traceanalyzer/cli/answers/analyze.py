@@ -87,7 +87,7 @@ def analyze(
     except UnreadableInputError:
         from traceanalyzer.cli.answers.by_content import other_page
 
-        other = other_page(paths, hidden)
+        other = other_page(paths, hidden, full=full)
         if other is None:
             raise
         emit(other, output)

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from traceanalyzer.trace import Run
 
 
-def other_page(paths: Sequence[str], hidden: Hidden) -> "Result | None":
+def other_page(paths: Sequence[str], hidden: Hidden, *, full: bool) -> "Result | None":
     """The page on what these paths hold; None where it is none of those kinds. Raises
     TraceAnalyzerError where it is one that cannot be read."""
     page = _job_page(paths, hidden)
     if page is None and len(paths) == 1:
-        page = _hang_page(Path(paths[0]), hidden)
+        page = _hang_page(Path(paths[0]), hidden, full=full)
     return page
 
 
@@ -61,10 +61,10 @@ def _holds_digests(path: str) -> bool:
     return path.endswith(SUFFIX) or any(Path(path).glob(f"*{SUFFIX}"))
 
 
-def _hang_page(folder: Path, hidden: Hidden) -> "Result | None":
+def _hang_page(folder: Path, hidden: Hidden, *, full: bool) -> "Result | None":
     from traceanalyzer.cli.io.progress import progress
     from traceanalyzer.fleet.hang.several import hang_page, hangs_in
 
     with suppress(UnreadableInputError), progress("Reading") as report_progress:
-        return hang_page(hangs_in(folder, report_progress), hidden)
+        return hang_page(hangs_in(folder, report_progress), hidden, full=full)
     return None

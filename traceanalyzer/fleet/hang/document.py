@@ -9,7 +9,14 @@ from functools import partial
 from typing import Any
 
 from traceanalyzer.base import dataclass, plural
-from traceanalyzer.fleet.hang.model import SITUATIONS, Hang, HangCulprit, Inputs, ranks_text
+from traceanalyzer.fleet.hang.model import (
+    SITUATIONS,
+    STOPPED_GPU,
+    Hang,
+    HangCulprit,
+    Inputs,
+    ranks_text,
+)
 from traceanalyzer.report.document import (
     Bullets,
     Document,
@@ -43,12 +50,10 @@ COLOURS = {
     "victim": ("behind because of the culprits", "neutral"),
     "gpu": ("GPU behind", "more"),
     "cpu": ("CPU behind", "high"),
-    "silent": ("silent", "text"),
+    "silent": ("no dump", "text"),
 }
 ONE = {"have": "it has", "its": "its", "it": "it"}
 MANY = {"have": "they have", "its": "their", "it": "them"}
-STOPPED_GPU = ("gpu_stopped", "gpu_not_begun")
-"""Kinds of verdict in which the CPU waits for its own GPU."""
 
 
 def hang_headline(hang: Hang) -> str:
@@ -58,8 +63,9 @@ def hang_headline(hang: Hang) -> str:
     chosen = [culprit.rank for culprit in same] or verdict.culprits
     ranks = ranks_text(chosen)
     operation = verdict.operation
-    if len({(culprit.operation, culprit.group) for culprit in same}) > 1:
-        operation += " and its like"
+    others = len({(culprit.operation, culprit.group) for culprit in same}) - 1
+    if others > 0:
+        operation += f" and {others} other {plural('operation', others)}"
     sentence = SITUATIONS[hang.situation]["sentence"].format(
         Ranks=ranks[:1].upper() + ranks[1:],
         ranks=ranks,
@@ -170,11 +176,12 @@ class HangPage(Result):
     """The answer about a hang."""
 
     hang: Hang
+    full: bool = False  # whether a terminal gets all of it
 
     @property
     def printed(self) -> Printed:
         """One screen in a terminal; all of it, with the matrix of ranks and groups, on a page."""
-        screen = Document(TITLE, _screen(self.hang))
+        screen = Document(TITLE, _screen(self.hang, full=self.full))
         return Printed(
             Document(hang_headline(self.hang), _sections(self.hang)),
             values(self.hang),
@@ -206,13 +213,14 @@ def answer_parts(hang: Hang) -> list[Part | None]:
     if verdict.frame:
         facts.append(("issued at", verdict.frame))
     for name, ranks in (
-        ("silent", hang.silent),
+        ("no dump", hang.silent),
         ("CPU behind", hang.cpu_behind),
         ("GPU behind", hang.gpu_behind),
     ):
         follows = name == "CPU behind" and verdict.kind in STOPPED_GPU and ranks
         why = ": held up by a GPU that stopped" if follows else ""
-        facts.append((name, f"{ranks_text(ranks) or 'none'}{why}"))
+        if ranks:
+            facts.append((name, f"{ranks_text(ranks)}{why}"))
     if hang.mismatches:
         first = hang.mismatches[0]
         on = ranks_text(first.issued_by)
@@ -222,28 +230,31 @@ def answer_parts(hang: Hang) -> list[Part | None]:
     return [Verdict(hang_headline(hang)), Facts.of(*facts)]
 
 
-def _screen(hang: Hang) -> list[Section]:
+def _screen(hang: Hang, *, full: bool) -> list[Section]:
+    """Who stopped, who waits, what to run now; all of them where it is full."""
     standing = [group for group in hang.groups if group.stands_at]
     waiting = [
         f"{group.group}: {group.waiting} of {group.ranks} at {group.stands_at}"
         + (f", held up by {group.held_up_by}" if group.held_up_by else "")
-        for group in standing[:SHOWN_GROUPS]
+        for group in standing[: None if full else SHOWN_GROUPS]
     ]
-    if len(standing) > SHOWN_GROUPS:
-        waiting.append(
-            f"{len(standing) - SHOWN_GROUPS:,} more groups wait (-o hang.html, --format json)."
-        )
+    if len(standing) > len(waiting):
+        waiting.append(f"{len(standing) - len(waiting):,} more groups wait (--full, -o hang.html).")
     sections = [Section(TITLE, answer_parts(hang), untitled=True)]
     if len(hang.culprits) > 1:
-        each = [_culprit(one) for one in hang.culprits[:SHOWN_CULPRITS]]
+        each = [_culprit(one) for one in hang.culprits[: None if full else SHOWN_CULPRITS]]
         sections.append(Section("Culprits", [Bullets(each)], is_minor=True))
     if waiting:
         sections.append(Section("Who waits", [Bullets(waiting)], is_minor=True))
-    shown = [Paragraph(text, "yellow") for text in list(notes(hang))[:SHOWN_NOTES]]
-    return [
-        *sections,
-        Section("Next", [Bullets(hang_next_steps(hang)[:SHOWN_STEPS], ">"), *shown], is_minor=True),
+    shown = [
+        Paragraph(text, "yellow") for text in list(notes(hang))[: None if full else SHOWN_NOTES]
     ]
+    steps = hang_next_steps(hang)[: None if full else SHOWN_STEPS]
+    sections.append(Section("Next", [Bullets(steps, ">"), *shown], is_minor=True))
+    more = more_next_time(hang) if full else []
+    if more:
+        sections.append(Section("To know more next time", [Bullets(more)], is_minor=True))
+    return sections
 
 
 def _why(culprit: HangCulprit) -> str:

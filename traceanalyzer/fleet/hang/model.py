@@ -30,6 +30,10 @@ NO_WAIT = Wait(-1, Op(-1, ""), ())
 LISTED = 8  # ranks that a sentence lists
 
 
+STOPPED_GPU = ("gpu_stopped", "gpu_not_begun")
+"""Kinds of culprits whose CPU waits for their own GPU."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class HangCulprit:
     """A rank that the others wait for. A job may have 100,000 without a dump."""
@@ -146,21 +150,24 @@ def hang_of(flight: Flight) -> Hang:
     if waited >= SHORTEST_HANG_S or mismatches:
         culprits, left = culprits_of(flight, waits)
     situation, confidence = _situation(flight, waits, culprits, left, bool(mismatches))
+    named = list(_culprits(flight, culprits))
+    # What their CPU has not issued waits for their GPU.
+    stopped = {one.rank for one in named if one.kind in STOPPED_GPU}
     # Their GPU has not completed what its peers could not without it.
     gpu_behind = _every(wait.waiting for wait in waits if wait.passed and wait.both_sided)
     empty = [rank for rank, dump in flight.dumps.items() if not dump.entries]
     return Hang(
         situation=situation,
         verdict=_verdict(flight, waits, culprits, left, situation, confidence),
-        culprits=list(_culprits(flight, culprits)),
+        culprits=named,
         silent=_every((flight.missing, empty)),
-        cpu_behind=_every(wait.absent for wait in waits if wait.op.peer < 0),
+        cpu_behind=_every(set(wait.absent) - stopped for wait in waits if wait.op.peer < 0),
         gpu_behind=gpu_behind,
         mismatches=mismatches,
         groups=list(_groups(flight, waits, culprits)),
         inputs=_inputs(flight),
         dead=list(flight.clues.dead),
-        cells=_cells(flight, waits, gpu_behind),
+        cells=_cells(flight, waits, gpu_behind, stopped),
         waited_s=waited,
     )
 
@@ -347,8 +354,10 @@ def _cells(
     flight: Flight,
     waits: Sequence[Wait],
     gpu: Sequence[int],
+    stopped: set[int],
 ) -> dict[str, dict[int, str]]:
-    """The worst state of each rank in the groups of each purpose."""
+    """The worst state of each rank in the groups of each purpose; `stopped`: ranks whose GPU stopped
+    and holds up their CPU, too."""
     order = ("complete", "waits", "gpu", "cpu", "silent")
     cells: dict[str, dict[int, str]] = {}
 
@@ -364,7 +373,8 @@ def _cells(
     for wait in waits:
         mark(wait.group, wait.waiting, "waits")
         mark(wait.group, set(gpu).intersection(wait.waiting) if wait.passed else (), "gpu")
-        mark(wait.group, wait.absent, "cpu")
+        mark(wait.group, stopped.intersection(wait.absent), "gpu")
+        mark(wait.group, set(wait.absent) - stopped, "cpu")
         mark(wait.group, wait.unknown, "silent")
     return cells
 

@@ -67,12 +67,15 @@ def _subfolder(folder: Path, path: str) -> str:
 
 
 def hang_page(
-    jobs: dict[str, Hang], hidden: Sequence[re.Pattern[str]] | None = None
+    jobs: dict[str, Hang],
+    hidden: Sequence[re.Pattern[str]] | None = None,
+    *,
+    full: bool = False,
 ) -> HangPage | HangPages:
     """The answer about one job, or about each of several; with `hidden` without paths, hosts,
-    users, and such names."""
+    users, and such names; in a terminal one screen unless it is full."""
     if hidden is not None:
         jobs = {f"job-{i}": redacted_hang(hang, hidden) for i, hang in enumerate(jobs.values(), 1)}
     if len(jobs) == 1:
-        return HangPage(next(iter(jobs.values())))
+        return HangPage(next(iter(jobs.values())), full)
     return HangPages(jobs)
