@@ -60,6 +60,9 @@ SHOWN_METRICS = (
     "compile.recompiles",
 )
 """Figures besides the step time that show what the program does; `--format json` has all."""
+LOW_OF_DIFFERENCE = (
+    "lower end of the 95 % interval of the difference over steps (Welch, batch means)"
+)
 WHOLE = 0.005  # numbers of calls that are this near to a whole one are whole
 NEGLIGIBLE = 0.005  # figures that differ by less are the same, for a reader
 
@@ -73,9 +76,8 @@ class ChangeRow:
     a_ms: float = metric("wall-clock time in A's mean step")
     b_ms: float = metric("wall-clock time in B's mean step")
     difference_ms: float = metric("B less A; these sum to the difference of the step times")
-    interval: str | None = metric(
-        "95 % interval of the difference over steps (Welch, batch means), ms"
-    )
+    low_ms: float | None = metric(LOW_OF_DIFFERENCE, missed=False)
+    high_ms: float | None = metric("upper end of it", missed=False)
     verdict: str | None = metric("whether it is more than steps and runs vary")
 
 
@@ -109,9 +111,8 @@ class BudgetRow:
     a_ms: float = metric("wall-clock time in A's mean step")
     b_ms: float = metric("wall-clock time in B's mean step")
     difference_ms: float = metric("B less A")
-    interval: str | None = metric(
-        "95 % interval of the difference over steps (Welch, batch means), ms"
-    )
+    low_ms: float | None = metric(LOW_OF_DIFFERENCE, missed=False)
+    high_ms: float | None = metric("upper end of it", missed=False)
     verdict: str | None = metric("whether it is more than steps and runs vary")
 
 
@@ -277,7 +278,9 @@ def _changes(comparison: Comparison, shown: list[Change]) -> list[ChangeRow]:
         a = sum(c.a_ms for c in rest)
         b = sum(c.b_ms for c in rest)
         rows.append(
-            ChangeRow(f"the rest ({len(rest)} smaller or unchanged)", "", a, b, b - a, None, None)
+            ChangeRow(
+                f"the rest ({len(rest)} smaller or unchanged)", "", a, b, b - a, None, None, None
+            )
         )
     step = f"step {basis_of(comparison)}".rstrip()
     return [*rows, ChangeRow(step, "", *_figures_of(judged.step))]
@@ -290,7 +293,9 @@ def basis_of(comparison: Comparison) -> str:
     return BASES[comparison.unprofiled is not None]
 
 
-def _figures_of(value: Difference) -> tuple[float, float, float, str | None, str]:
+def _figures_of(
+    value: Difference,
+) -> tuple[float, float, float, float | None, float | None, str]:
     # Steps may show a difference that is no larger than that of two runs.
     shown = (
         value.low_ms is not None
@@ -303,7 +308,14 @@ def _figures_of(value: Difference) -> tuple[float, float, float, str | None, str
         verdict = "changed"
     else:
         verdict = f"below {RUN_NOISE_SHARE:.0%}" if shown else "within noise"
-    return value.a_ms, value.b_ms, value.difference_ms, interval(value), verdict
+    return (
+        value.a_ms,
+        value.b_ms,
+        value.difference_ms,
+        value.low_ms,
+        value.high_ms,
+        verdict,
+    )
 
 
 def interval(value: Difference) -> str | None:
