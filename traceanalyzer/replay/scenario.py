@@ -58,7 +58,7 @@ class Scenario:
     """Whether it is about calls that become one: that takes no less than one of them does now."""
     least: float = 0.0  # share of the step that is left whatever the change gains
     kind: Kind = "change"
-    nearest: str = ""  # the remedy that comes nearest to an ideal
+    nearest: str = ""  # the remedy that advice has for it, or that comes nearest to an ideal
 
 
 def check_speedup(pattern: str, factor: float) -> None:

@@ -52,6 +52,7 @@ FUSED_ELEMENTWISE = Scenario(
     optimistic=fusing(ELEMENTWISE, Reading.OPTIMISTIC),
     pessimistic=functions_compiled(Reading.PESSIMISTIC, PAIR, ELEMENTWISE),
     missing="no elementwise kernels are launched back to back",
+    nearest="fuse_elementwise",
 )
 FUSED_OPTIMIZER = Scenario(
     "fused_optimizer",
@@ -64,6 +65,7 @@ FOREACH_OPTIMIZER = Scenario(
     optimizer_by_lists,
     "each of Adam's operators takes a few dozen tensors in one launch",
     missing="no step of an Adam that goes from tensor to tensor was recorded",
+    nearest="fused_optimizer",
 )
 INPUT_READY = Scenario(
     "input_ready",
@@ -113,8 +115,12 @@ COMMUNICATION_OVERLAPPED = Scenario(
 )
 
 
-BUCKETS_DOUBLED = buckets("buckets_doubled", BucketSize(factor=2.0))
-BUCKETS_HALVED = buckets("buckets_halved", BucketSize(factor=0.5))
+BUCKETS_DOUBLED = replace(
+    buckets("buckets_doubled", BucketSize(factor=2.0)), nearest="larger_buckets"
+)
+BUCKETS_HALVED = replace(
+    buckets("buckets_halved", BucketSize(factor=0.5)), nearest="smaller_buckets"
+)
 NO_STRAGGLER = Scenario(
     "no_straggler",
     lambda tape: tape if (tape.meeting >= 0).any() else None,

@@ -84,7 +84,7 @@ def _changes() -> Iterator[Explanation]:
         yield Explanation(scenario.id, "whatif", "", _assumed(scenario))
     for remedy in REMEDIES:
         offered = " ".join((remedy.offer.__doc__ or "").split()).replace("Where", "where", 1)
-        lines = [f"a change that is recommended {offered} See `explain {remedy.finding}`."]
+        lines = [f"a change, recommended {offered} See `explain {remedy.finding}`."]
         ways = _ways_of(remedy.id)
         if ways:
             lines += ["What to do, by what the recording shows:", *(f"- {way}" for way in ways)]
@@ -98,9 +98,10 @@ def _changes() -> Iterator[Explanation]:
 def _assumed(scenario: Scenario) -> str:
     """A scenario in a sentence: an ideal with the change that comes nearest."""
     if scenario.kind != "ideal":
-        return f"a change that can be made. Assumes: {scenario.basis}"
-    nearest = f"; the change that comes nearest is `{scenario.nearest}`" if scenario.nearest else ""
-    return f"an ideal that no change reaches as such{nearest}. Assumes: {scenario.basis}"
+        same = f"; advice calls it `{scenario.nearest}`" if scenario.nearest else ""
+        return f"a change that can be made{same}. Assumes: {scenario.basis}."
+    nearest = f"; the nearest change is `{scenario.nearest}`" if scenario.nearest else ""
+    return f"an ideal that no change quite reaches{nearest}. Assumes: {scenario.basis}."
 
 
 def _ways_of(remedy: str) -> list[str]:
@@ -117,7 +118,7 @@ def _ways_of(remedy: str) -> list[str]:
 def _changes_elsewhere() -> Iterator[Explanation]:
     """Changes whose gain is in bytes, or in the time of a start."""
     for name, (what, finding) in WITHOUT_A_REPLAY.items():
-        meaning = f"a change that is recommended: {what}. See `explain {finding}`."
+        meaning = f"a change: {what}. See `explain {finding}`."
         yield Explanation(name, "advice", "", meaning)
 
 

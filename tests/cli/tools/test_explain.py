@@ -33,7 +33,7 @@ def test_all_findings_are_listed() -> None:
 def test_what_whatif_predicts_is_explained(name: str) -> None:
     status, text = explain(name)
     assert status == 0
-    assert "in whatif" in text
+    assert "\nPredicted by `traceanalyzer whatif PATH`.\n" in text
 
 
 def test_changes_made_together_are_explained_one_by_one() -> None:

@@ -55,9 +55,17 @@ def _meaning(name: str) -> str:
         hint = f"did you mean {near[0]}?" if near else "`traceanalyzer explain` lists the findings"
         raise click.UsageError(f"there is no finding, metric or column {name!r}; {hint}")
     return "".join(
-        _wrapped(f"{name}: {meaning}") + "\n" + (f"    in {', '.join(where)}\n" if where else "")
+        _wrapped(f"{name}: {meaning}") + "\n" + _where_it_is(where)
         for meaning, where in places.items()
     )
+
+
+def _where_it_is(places: list[str]) -> str:
+    """Where a name is met, on a line of its own; the places of a change say it in its meaning."""
+    tables = [place for place in places if place not in ("whatif", "advice", "show")]
+    if "whatif" in places:
+        return "Predicted by `traceanalyzer whatif PATH`.\n"
+    return f"  in {', '.join(tables)}\n" if tables else ""
 
 
 def _wrapped(text: str) -> str:
