@@ -157,6 +157,21 @@ def test_a_cut_off_light_recording_and_one_that_is_none(tmp_path):
     assert light_of(path) is None
 
 
+@pytest.mark.parametrize(("longest_ms", "is_told"), [(12.0, True), (2.4, False)])
+def test_long_steps_that_the_median_leaves_out_are_told(tmp_path, longest_ms, is_told):
+    """A program that collects garbage now and then has its time in each step of a long run."""
+    capture(tmp_path)
+    summary = {"count": 20, "median": 2.0, "mean": 1.9 + longest_ms / 20, "max": longest_ms}
+    unprofiled(tmp_path, step_time_ms=2.0, low_ms=1.9, high_ms=2.1, cuda_ms=summary)
+    (trace,) = load(tmp_path).traces
+    told = [note for note in trace.health.notes if "The mean is" in note]
+    assert bool(told) == is_told
+    assert (
+        not told
+        or "is the median, 2 ms. The mean is 2.5 ms: the longest of 20 took 12 ms" in told[0]
+    )
+
+
 UNSETTLED = {"steady": False, "step_time_ms": 2.0, "low_ms": 1.9, "high_ms": 2.1}
 
 

@@ -30,7 +30,13 @@ from traceanalyzer.ingest.side_files import (
     json_object,
     named_like_a_capture,
 )
-from traceanalyzer.ingest.unprofiled import contradiction, light_of, stopwatch_of, unsettled
+from traceanalyzer.ingest.unprofiled import (
+    contradiction,
+    light_of,
+    pauses_left_out,
+    stopwatch_of,
+    unsettled,
+)
 from traceanalyzer.trace import Run, Trace
 from traceanalyzer.trace.snapshot import Snapshot
 
@@ -164,7 +170,8 @@ def _with_unprofiled(trace: Trace, path: Path) -> tuple[Trace, tuple[str, ...]]:
     light = light_of(lightly) if lightly is not None and lightly != path else None
     if file is None:
         return replace(trace, light=light), ()
-    stopwatch = stopwatch_of(json_object(file) or {})
+    values = json_object(file) or {}
+    stopwatch = stopwatch_of(values)
     if stopwatch is None:
         return replace(trace, light=light), (
             f"{file.name} holds no step time: what the profiler cost is not known.",
@@ -172,7 +179,7 @@ def _with_unprofiled(trace: Trace, path: Path) -> tuple[Trace, tuple[str, ...]]:
     fed = replace(trace, stopwatch=stopwatch).may_have_waited_for_workers
     against = contradiction(stopwatch, light, fed=fed)
     step_ns = stopwatch.step_ns if against is None else None
-    note = unsettled(stopwatch) if against is None else against
+    note = against or unsettled(stopwatch) or pauses_left_out(values, stopwatch)
     return replace(trace, light=light, stopwatch=stopwatch, unprofiled_step_ns=step_ns), (
         note,
     ) if note else ()

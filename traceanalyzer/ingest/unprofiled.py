@@ -30,6 +30,9 @@ wider than this share of it: of 26 such captures the step timed afterwards was w
 23, while estimates were up to twice as long."""
 STEADY_SHARE = 0.05
 """To this share of it the median of steps that the collector calls steady is known."""
+WITH_PAUSES = 1.1
+"""From this many times the median on the mean of timed steps is told, too: of five such programs it
+was nearer to what a stopwatch around many steps read in four."""
 LEAST_SERIES = 10
 OF_STEPS = (0.05, 0.95)
 """From this many unsteady steps on, a range is printed: between these quantiles of them."""
@@ -211,6 +214,26 @@ def unsettled(stopwatch: Stopwatch) -> str | None:
     low, high, median = (digits(time / NS_PER_MS) for time in times)
     what = f"nine of ten took {low} to {high} ms; their median of {median} ms is taken for a step."
     return f"Steps without the profiler were not steady: {what}" if stopwatch.roughly else None
+
+
+def pauses_left_out(values: dict[str, Any], stopwatch: Stopwatch) -> str | None:
+    """That a few timed steps took far longer, which the median says nothing of: a program that runs
+    for long has their time in each step."""
+    timed = mapping(values.get("cuda_ms")) or mapping(values.get("host_ms"))
+    mean_ns = _ns(timed.get("mean"))
+    longest_ns = _ns(timed.get("max"))
+    count = timed.get("count")
+    if mean_ns is None or longest_ns is None or not is_number(count) or stopwatch.roughly:
+        return None
+    if mean_ns < WITH_PAUSES * stopwatch.step_ns:
+        return None
+    step, mean, longest = (
+        digits(time / NS_PER_MS) for time in (stopwatch.step_ns, mean_ns, longest_ns)
+    )
+    return (
+        f"A step without the profiler is the median, {step} ms. The mean is {mean} ms: the longest of "
+        f"{count:.0f} took {longest} ms."
+    )
 
 
 def contradiction(
