@@ -176,4 +176,4 @@ def _times_larger(a: str | None, b: str | None) -> str:
 
 
 def _sizes(shapes: str | None) -> list[int]:
-    return [int(number) for number in re.findall(r"\d+", shapes or "")]
+    return [int(number) for number in re.findall(r"(?<!\d)\d{1,18}(?!\d)", shapes or "")]

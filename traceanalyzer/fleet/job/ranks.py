@@ -188,7 +188,7 @@ def stages_of(digests: Sequence[RankDigest]) -> list[int | None]:
 def _stage_of(digest: RankDigest) -> int | None:
     for group in digest.groups:
         if _PIPELINE.search(group.name) and "..." not in group.ranks:
-            members = [int(number) for number in re.findall(r"\d+", group.ranks)]
+            members = [int(number) for number in re.findall(r"(?<!\d)\d{1,9}(?!\d)", group.ranks)]
             if digest.rank in members:
                 return members.index(digest.rank)
     return None

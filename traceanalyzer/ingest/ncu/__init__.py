@@ -145,7 +145,8 @@ def _kernels(lines: list[str]) -> Iterator[tuple[dict[str, str], Metrics]]:
     is_details = set(_METRIC) <= set(header)
     units = [] if is_details else next(rows, [])
     found: dict[str, list[dict[str, str]]] = defaultdict(list)
-    complete = (row for row in rows if _shortest(header) <= len(row) <= len(header))
+    shortest = _shortest(header)
+    complete = (row for row in rows if shortest <= len(row) <= len(header))
     for columns in (dict(zip(header, row, strict=False)) for row in complete):
         if is_details:  # rows of one kernel share its ID
             found[columns["ID"]].append(columns)

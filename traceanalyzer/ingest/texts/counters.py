@@ -88,8 +88,8 @@ def _printed(text: str) -> list[KernelCounters]:
     """The kernels of sections, as ncu prints them on a console."""
     heads = list(_KERNEL.finditer(text))
     found = []
-    for head, following in zip(heads, [*heads[1:], None], strict=True):
-        end = following.start() if following else len(text)
+    ends = [*(following.start() for following in heads[1:]), len(text)]
+    for head, end in zip(heads, ends, strict=False):
         values: dict[str, float] = {}
         for metric in _METRIC.finditer(text, head.end(), end):
             number = number_in(metric[3])

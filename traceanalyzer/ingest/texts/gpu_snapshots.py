@@ -2,7 +2,9 @@
 `nvidia-smi -q`, gpustat, `rocm-smi`, tegrastats."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
+from itertools import pairwise
 
 from traceanalyzer.base import dataclass
 
@@ -41,9 +43,11 @@ def _of_table(text: str) -> Iterator[Sample]:
     """The table that `nvidia-smi` shows, also several of them."""
     if "NVIDIA-SMI" not in text and "GPU-Util" not in text:
         return
-    names = [(match.start(), match[1]) for match in _SMI_NAME.finditer(text)]
+    names = list(_SMI_NAME.finditer(text))
+    starts = [name.start() for name in names]
     for row in _SMI.finditer(text):
-        gpu = next((name for start, name in reversed(names) if start < row.start()), "0")
+        above = bisect_left(starts, row.start())
+        gpu = names[above - 1][1] if above else "0"
         power, used, _, busy = row.groups()
         yield Sample(gpu, "busy", float(busy))
         yield Sample(gpu, "memory_mib", float(used))
@@ -56,8 +60,7 @@ def _of_query(text: str) -> Iterator[Sample]:
     if "NVSMI LOG" not in text:
         return
     starts = [match.start() for match in _Q_GPU.finditer(text)]
-    ends = [*starts[1:], len(text)]
-    sections = [text[start:end] for start, end in zip(starts, ends, strict=True)]
+    sections = [text[start:end] for start, end in pairwise((*starts, len(text)))]
     for number, section in enumerate(sections):
         for what, pattern in (
             ("busy", _Q_BUSY),

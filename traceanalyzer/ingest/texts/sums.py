@@ -3,7 +3,7 @@
 import csv
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from traceanalyzer.base import NS_PER_MS, dataclass
 from traceanalyzer.ingest.side_files import number_in
@@ -161,8 +161,8 @@ def _nvprof_csv(text: str) -> Iterator[ProfilerRow]:
     """Of `nvprof --csv`: the units stand below the titles."""
     titles: list[str] = []
     scale = 0.0
-    for cells in csv.reader(line for line in text.splitlines() if not line.startswith("==")):
-        if "Time(%)" in cells:
+    for cells in _rows_of(line for line in text.splitlines() if not line.startswith("==")):
+        if {"Time(%)", "Time"} <= set(cells):
             titles = cells
             scale = 0.0
         elif titles and len(cells) == len(titles):
@@ -177,6 +177,18 @@ def _nvprof_csv(text: str) -> Iterator[ProfilerRow]:
                 yield _row(values.get("Name", ""), calls, time * scale, is_host=is_host)
 
 
+def _rows_of(lines: Iterable[str]) -> Iterator[list[str]]:
+    """The rows of a CSV, without those that are none."""
+    rows = csv.reader(lines)
+    while True:
+        try:
+            yield next(rows)
+        except csv.Error:
+            continue
+        except StopIteration:
+            return
+
+
 def is_rocprof(text: str) -> bool:
     """Whether a text is a table of rocprof v1: its statistics, or a row a kernel."""
     return any(pattern.search(text) for pattern in (_ROCPROF, _ROCPROF_EACH))
@@ -185,8 +197,9 @@ def is_rocprof(text: str) -> bool:
 def rocprof_rows(text: str) -> list[ProfilerRow]:
     """Its kernels; calls of HIP are host time."""
     lines = text.splitlines()
-    table = list(csv.DictReader(line for line in lines if line.strip()))
-    if table and "KernelName" in table[0]:
+    cells = list(_rows_of(line for line in lines if line.strip()))
+    table = [dict(zip(cells[0], row, strict=False)) for row in cells[1:]]
+    if table and "KernelName" in cells[0]:
         return _kernels_of(table)
     rows = []
     for values in table:

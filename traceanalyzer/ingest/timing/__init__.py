@@ -27,6 +27,8 @@ from traceanalyzer.trace import Health, PrintedMemory, Process, Trace
 
 LINES_AT_ONCE = 2_000
 """Lines of a piece that are looked at before it is asked whether there are enough."""
+MOST_ITERATIONS = 10**12  # a log that says more is damaged
+LARGEST = 2**62  # bytes or steps; what is written as JSON has 64 bits
 
 
 def recognise(head: bytes, path: Path) -> bool:
@@ -81,7 +83,7 @@ def read(
             steps = step_timings(own_records, form, found.factors)
         except UnitlessError as error:
             raise _unitless(path, found.keys.get(str(error), "time")) from error
-        left_out = found.overflows + int(np.nansum(own_records.column("skipped")))
+        left_out = found.overflows + _skipped_iterations(own_records)
         found.overflows = 0  # of the whole log: said of its first rank
         notes = (
             MinorNote(f"Read as a timing log ({form.name})."),
@@ -125,6 +127,12 @@ def _overflow_note(updates: int) -> str:
         f"Gradients overflowed: {updates} {plural('update', updates)} of the optimizer left out. A few "
         "are normal while the loss scale settles."
     )
+
+
+def _skipped_iterations(records: Records) -> int:
+    """How many the lines say were left out; a number that no run counts to is damage."""
+    counts = records.column("skipped")
+    return int(counts[(counts > 0) & (counts < MOST_ITERATIONS)].sum())
 
 
 @dataclass(frozen=True)
@@ -240,12 +248,12 @@ def _printed_memory(memory: Records, rank: int | None) -> tuple[PrintedMemory, .
     return tuple(
         PrintedMemory(AFTER[int(after)], int(allocated), reserved, peak, step)
         for after, allocated, of, reserved, peak, step in rows
-        if of != of or of == rank
+        if allocated < LARGEST and (of != of or of == rank)
     )
 
 
 def _whole(value: float) -> int | None:
-    return int(value) if value == value else None
+    return int(value) if abs(value) < LARGEST else None
 
 
 __all__ = ["PatternLog", "how_to_read", "logged_records", "read", "recognise"]

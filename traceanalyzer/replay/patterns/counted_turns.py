@@ -244,7 +244,7 @@ def _part(pick: Operator) -> Shape | None:
 
 def _made(operator: Operator) -> Shape | None:
     text = operator.values[0] if operator.values else ""
-    numbers = re.findall(r"\d+", text)
+    numbers = re.findall(r"(?<!\d)\d{1,18}(?!\d)", text)
     return tuple(map(int, numbers)) if text.startswith("[") else None
 
 
