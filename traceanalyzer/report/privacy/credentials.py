@@ -13,7 +13,7 @@ _SCHEME = re.compile(r"\b(Bearer|Basic|Digest|Negotiate)\s++(?!<)[\w.~+/-]{6,}+=
 _LOGIN = re.compile(r"(?<![\w.%+-])[\w.%+-]{1,64}+:(?!:)[^\s/@]{1,64}+(?:@[^\s/@]{1,64}+)?@(?=\w)")
 """NAME:PASSWORD@HOST; the password may hold an @."""
 _OPTION = re.compile(
-    r"(?<![^\s\"'])((?:-u|--user|--proxy-user)[ =])\S{1,64}?:\S{1,256}+"
+    r"(?<![^\s\"'`(\[])((?:-u|--user|--proxy-user)[ =])\S{1,64}?:\S{1,256}+"
     r"|(?<![\w-])(curl\s(?:[^\n]{0,120}?\s)?-\w{0,4}u)[^\s:-]{1,64}:\S{1,256}+"
     r"|(?<![\w-])(openssl\s(?:[^\n]{0,120}?\s)?-(?:k|K|passin|passout)\s)(?![-<])\S{1,256}+"
     r"|(?<![\w-])(echo\s(?:-\w\s)?)(?![-<])[^\s|]{1,256}+"
@@ -35,13 +35,13 @@ _OPTION = re.compile(
     r"|(?i:(?<![\w-])(net\suse\s(?:[^\n]{0,120}?\s)?/user:\S{1,64}\s))(?![/<])\S{1,256}+"
     r"|(?i:(?<![\w-])(sqlplus\s(?:-\w\s){0,3}[\w.-]{1,64}/|jdbc:oracle:\w{2,6}:[\w.-]{1,64}/))(?!<)[^\s@]{1,256}+(?=@)"
     r"|(?<![\w-])(wandb\slogin\s(?:--[\w=-]{1,40}\s){0,4})(?![-<])\S{8,256}+"
-    r"|(?<!\S)(requirepass\s|masterauth\s)(?!<)\S{1,256}+|(?<!\S)(AUTH\s(?:\w{1,32}\s)?)(?!<)(?=\S*\d)\S{6,256}+"
+    r"|(?<![^\s\"`(])(requirepass\s|masterauth\s)(?!<)\S{1,256}+|(?<![^\s\"`(])(AUTH\s(?:\w{1,32}\s)?)(?!<)(?=\S*\d)\S{6,256}+"
     r"|(?i:(?<![\w-])(snmp\s?community[ :=]{1,3}|community\sstring[ :=]{1,3}))(?!<)\S{1,64}+"
     r"|(?<![\w-])(pass:)(?!<)[^\s:]{3,256}+"
 )
 """What programs take a password by whose option does not say so."""
 _PASSWORD_FILE = re.compile(
-    r"(?<![^\s\"'])((?:\*|[\w.-]{1,64}):(?:\*|\d{2,5}):[\w*-]{1,64}:[\w.*-]{1,64}:)(?![\s<])\S{1,256}+"
+    r"(?<![^\s\"'`(\[])((?:\*|[\w.-]{1,64}):(?:\*|\d{2,5}):[\w*-]{1,64}:[\w.*-]{1,64}:)(?![\s<])\S{1,256}+"
 )
 """A line of PostgreSQL's password file: HOST:PORT:DATABASE:USER:PASSWORD."""
 _CALLS = re.compile(

@@ -72,7 +72,7 @@ _LINES = re.compile(r"(?<![A-Za-z0-9_])(LSB_\w{0,20}HOSTS=[\"']?)(?=\w)[^\n\"']{
 _OPTIONS = (
     (
         re.compile(
-            r"(?<![^\s\"'])"
+            r"(?<![^\s\"'`(\[])"
             r"(--(?:master[_-]addr|rdzv[_-]endpoint|host|hostname|hosts|server|node|nodelist|hostfile)[ =])"
             r"(?![-<\d])[^\s;\"']{2,1024}"
         ),
@@ -80,13 +80,13 @@ _OPTIONS = (
     ),
     (
         re.compile(
-            r"(?<![^\s\"'])(-H )[a-zA-Z][\w.-]{1,60}:\d{1,3}(?:,[\w.-]{1,60}:\d{1,3}){0,200}"
+            r"(?<![^\s\"'`(\[])(-H )[a-zA-Z][\w.-]{1,60}:\d{1,3}(?:,[\w.-]{1,60}:\d{1,3}){0,200}"
         ),
         HOST,
     ),
     (
         re.compile(
-            r"(?<![^\s\"'])(--(?:user|username|login|account|owner|author)[ =])(?![-<\d])[\w.@-]{2,64}"
+            r"(?<![^\s\"'`(\[])(--(?:user|username|login|account|owner|author)[ =])(?![-<\d])[\w.@-]{2,64}"
         ),
         USER,
     ),
@@ -130,7 +130,10 @@ _SENTENCES = (
         HOST,
     ),
     (re.compile(r"(events\.out\.tfevents\.\d{9,11}\.)[\w-]{1,63}(?=\.)"), HOST),
-    (re.compile(r"(?<![\w/-])((?:pod|node|nodes)/)(?=[\w-]*\d)[a-z][\w-]{2,62}(?![\w/.(])"), HOST),
+    (
+        re.compile(r"(?<![\w/-])((?:pod|node|nodes)/)(?=[\w-]*\d)[a-z][\w-]{2,62}(?!\.?[\w/(])"),
+        HOST,
+    ),
     (
         re.compile(
             r"(?<![\w-])((?:cn|uid|CN|UID)=)[^,\s\"'<]{2,64}(?=,\s?(?:ou|dc|o|cn|OU|DC|O|CN)=)"
@@ -141,7 +144,7 @@ _SENTENCES = (
     (
         re.compile(
             r"\b((?i:requested|created|uploaded|maintained|assigned|approved) (?:by|to)[ :]\s?)"
-            r"[a-z][a-z._-]{1,30}\d{1,6}(?![\w(:/.])"
+            r"[a-z][a-z._-]{1,30}\d{1,6}(?!\.?[\w(:/])"
         ),
         USER,
     ),

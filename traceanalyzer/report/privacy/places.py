@@ -6,7 +6,7 @@ import re
 URLS = re.compile(r"\b\w+://[^\s\"'<>|]+")
 ACCOUNTS = re.compile(r"(?<![\w.+-])([\w.+-]+)@([A-Za-z0-9][\w.-]*)")
 ADDRESSES = re.compile(
-    r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.])|\b(?:[0-9a-f]{1,4}:){4,7}[0-9a-f]{1,4}\b"
+    r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?!\.?\w)|\b(?:[0-9a-f]{1,4}:){4,7}[0-9a-f]{1,4}\b"
     r"|(?<![\w:])(?:fe[89ab][0-9a-f]|f[cd][0-9a-f]{2}|2[0-9a-f]{3}|64:ff9b)(?::{1,2}[0-9a-f]{1,4}){1,7}(?:::)?(?:%\w+)?"
     r"(?![\w:])",
     re.I,
@@ -33,7 +33,8 @@ NAMED_HOSTS = re.compile(
 )
 """Names that Windows and clouds give."""
 PLACED = re.compile(
-    r"\b((?i:on|at|from|host|hostname|node|server|machine)[ =:]\s?)(?=[a-z])([a-z-]{2,30}\d[\w-]{0,40})(?![\w.(:/%])"
+    r"\b((?i:on|at|from|host|hostname|node|server|machine)[ =:]\s?)"
+    r"(?=[a-z])([a-z-]{2,30}\d[\w-]{0,40})(?!\.?[\w(/%]|:\S)"
 )
 """A name with a number after a word that a host stands after. Those of devices, streams and types
 are left."""
@@ -42,15 +43,16 @@ NO_HOST = re.compile(
     r"cudnn|python|libcu[^\W\d]*+|page|layer|block|core|cpu|numa|stage|level|pid|tid|kernel|name)[_-]?\d[\w-]*"
 )
 PERSON = re.compile(
-    r"\b((?:[Uu]ser|USER|login|account|owner)[ \t:>]\s?)([a-z][a-z0-9_-]{2,31})(?![\w(:/.])"
+    r"\b((?:[Uu]ser|USER|login|account|owner)[ \t:>]\s?)([a-z][a-z0-9_-]{2,31})(?!\.?[\w(/]|:\S)"
 )
 NAMED_PERSONS = (
     re.compile(r"(?<![\w=])((?:uid|gid|groups)=\d{1,10}\()([^)\s]{1,64})(?=\))"),
     re.compile(r"\b(sudo\s(?:-[A-Za-z]\s){0,4}?-u\s?)([\w.-]{1,64})"),
     re.compile(
-        r"\b((?:[Ss]ubmitted|[Oo]wned|[Rr]eserved|[Aa]uthored|[Cc]ommitted) by[ :]\s?)([a-z][\w-]{2,31})(?![\w(:/.])"
+        r"\b((?:[Ss]ubmitted|[Oo]wned|[Rr]eserved|[Aa]uthored|[Cc]ommitted) by[ :]\s?)"
+        r"([a-z][\w-]{2,31})(?!\.?[\w(/]|:\S)"
     ),
-    re.compile(r"\b((?:cc|CC|Cc)[ :]\s?)([a-z]{2,31}\d{1,6})(?![\w(:/.])"),
+    re.compile(r"\b((?:cc|CC|Cc)[ :]\s?)([a-z]{2,31}\d{1,6})(?!\.?[\w(/]|:\S)"),
     re.compile(r"\b(torchinductor_)([\w-]{1,64})"),
     re.compile(
         r"\b((?:github|gitlab|bitbucket|huggingface)\.(?:com|org|co)[/:])([\w.-]{1,64}(?:/[\w.-]{1,100})?)"
@@ -133,7 +135,7 @@ IN_NAMES = re.compile(
 """Addresses as parts of names, and private ones in hexadecimal."""
 HARDWARE = re.compile(
     r"(?<![\w-])(?:[0-9A-Fa-f]{2}-){5}[0-9A-Fa-f]{2}(?![\w-])|(?<![\w:])(?:[0-9A-Fa-f]{2}:){5,19}[0-9A-Fa-f]{2}(?![\w:])"
-    r"|(?<![\w.])(?:[0-9a-f]{4}\.){2}[0-9a-f]{4}(?![\w.])"
+    r"|(?<![\w.])(?:[0-9a-f]{4}\.){2}[0-9a-f]{4}(?!\.?\w)"
     r"|(?<![\w:])(?:[0-9a-f]{4}:){3}[0-9a-f]{4}(?![\w:])"
     r"|(?i:(?<=\bguid )|(?<=\bgid )|(?<=guid=)|(?<=guid: ))(?:0x)?[0-9a-f]{16}\b"
 )
@@ -141,13 +143,13 @@ HARDWARE = re.compile(
 HOSTS = re.compile(
     r"(?<![\w.-])[\w-]+(?:\.[\w-]+)*"
     r"\.(?:com|net|org|edu|gov|mil|io|ai|dev|cloud|local|lan|internal|intranet|corp|cluster)(?!\.?\w)"
-    r"|(?<![\w.-])[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){0,3}\.(?:svc|pod)(?:\.[a-z0-9-]{1,63}){0,3}(?![\w.-])"
+    r"|(?<![\w.-])[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){0,3}\.(?:svc|pod)(?:\.[a-z0-9-]{1,63}){0,3}(?!\.?[\w-])"
 )
 BELOW_ANY_DOMAIN = re.compile(
     r"(?<![\w.-])(?!(?:torch|aten|at|c10|cuda|cudnn|nccl|triton|jax|xla|np|numpy|model|module|self|layers?|net|nn|lib\w*)\.)"
     r"[a-z][a-z0-9-]{0,62}(?:\.[a-z0-9-]{1,63}){1,5}"
     r"\.(?:info|biz|tech|science|xyz|site|online|systems|computer|network|digital|center|app|it|uk|de|fr|jp|cn|kr|tw|hk|sg"
-    r"|au|nz|ca|us|br|mx|ar|cl|ch|nl|be|lu|se|no|fi|dk|pl|cz|sk|hu|ro|bg|gr|tr|il|ae|sa|za|ru|ua|es|pt|ie|eu|at|in)(?![\w.(-])"
+    r"|au|nz|ca|us|br|mx|ar|cl|ch|nl|be|lu|se|no|fi|dk|pl|cz|sk|hu|ro|bg|gr|tr|il|ae|sa|za|ru|ua|es|pt|ie|eu|at|in)(?!\.?[\w(-])"
 )
 """Hosts below a country's domain, or another, in at least three parts: what a program calls by dots has
 others at its end, and begins with the names left out."""
