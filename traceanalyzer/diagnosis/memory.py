@@ -19,7 +19,7 @@ from traceanalyzer.diagnosis.finding import (
 )
 
 AGAINST_A_LEAK = "free_tensors"
-UNKNOWN_KIND = {"other": "of no known kind"}
+UNKNOWN_KIND = {"other": "not assigned to a category"}
 """Categories that are no words for what is allocated."""
 LEAST_GAIN = 0.02  # share of the peak that a remedy has to bring to be recommended
 FRAGMENTED = 0.2

@@ -69,13 +69,14 @@ class Result:
 @dataclass(frozen=True)
 class Printed(Result):
     """A document: `values` is what programs get as JSON, `rows` as CSV, `picture` draws it as one
-    SVG. A terminal gets the `screen`, where there is one."""
+    SVG. A terminal gets the `screen`, a browser the `page`, where there is one."""
 
     document: Document
     values: Any = None
     rows: "PrintedRows | None" = None
     picture: Callable[[], str] | None = None
     screen: Document | None = None
+    page: Document | None = None
 
     def __repr__(self) -> str:
         return self.terminal(WIDTH)
@@ -113,7 +114,7 @@ class Printed(Result):
         """One file that opens anywhere and asks for nothing."""
         from traceanalyzer.report.html.render import document_html
 
-        return document_html(self.document)
+        return document_html(self.page or self.document)
 
     def svg(self) -> str:
         """Its picture."""

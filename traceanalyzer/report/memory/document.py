@@ -28,6 +28,7 @@ from traceanalyzer.report.memory.curves import drawn_curves
 from traceanalyzer.report.memory.flame import drawn_flames
 from traceanalyzer.report.memory.model import UNTRACED, MemoryReport, as_document
 from traceanalyzer.report.outline.step_facts import EXPLAINED
+from traceanalyzer.report.parts.effort import effort_of
 from traceanalyzer.report.printed import Printed
 
 ZOOM = ("zoom.js",)
@@ -42,12 +43,25 @@ NO_OPERATORS = (
 
 def memory_document(report: MemoryReport, full: bool = True) -> Printed:
     """The report in order of interest; unless it is full a terminal gets one screen of it."""
+    summary = Section(
+        "Summary", [Verdict(report.headline), *report.notes, Facts.of(*_totals(report))]
+    )
+    figures = _figures(report)
+    found = _found(report)
+    advised = _advised(report)
+    title = f"GPU memory: {report.headline}"
+    return Printed(
+        Document(title, [summary, *figures, *found, *advised]),
+        as_document(report),
+        screen=None if full else _screen(report),
+        # A page opens with what to change: figures below it fill many screens.
+        page=Document(title, [summary, *advised, *found, *figures], scripts=ZOOM),
+    )
+
+
+def _figures(report: MemoryReport) -> list[Section]:
+    """What was measured, of each GPU."""
     sections = [
-        Section(
-            "Summary",
-            [Verdict(report.headline), *report.notes, Facts.of(*_totals(report))],
-        ),
-        *_advised(report),
         Section("Memory at the peak by stack", [Drawing(partial(drawn_flames, report.memory))]),
         Section("Memory over time", [Drawing(partial(drawn_curves, report.memory))]),
     ]
@@ -72,24 +86,18 @@ def memory_document(report: MemoryReport, full: bool = True) -> Printed:
         sections.append(
             Section(f"Compared on GPU {pair.device}", [text, _rows(pair.lines[:TOP_LINES])])
         )
-    if report.findings:
-        explained = EXPLAINED.format(report.findings[0].id)
-        sections.append(
-            Section(
-                "Findings",
-                [Items(list(map(_finding, report.findings))), Paragraph(explained, "dim")],
-            )
-        )
-    screen = None if full else _screen(report)
-    return Printed(
-        Document(f"GPU memory: {report.headline}", sections, scripts=ZOOM),
-        as_document(report),
-        screen=screen,
-    )
+    return sections
+
+
+def _found(report: MemoryReport) -> list[Section]:
+    if not report.findings:
+        return []
+    explained = Paragraph(EXPLAINED.format(report.findings[0].id), "dim")
+    return [Section("Findings", [Items(list(map(_finding, report.findings))), explained])]
 
 
 def _advised(report: MemoryReport) -> list[Section]:
-    """What to change, which a reader wants before all figures."""
+    """What to change, with what it assumes."""
     if not report.recommendations:
         return []
     return [Section("Recommendations", [Items(list(map(_advice, report.recommendations)))])]
@@ -287,7 +295,10 @@ def _finding(finding: MemoryFinding) -> Item:
 
 
 def _advice(advice: MemoryRecommendation) -> Item:
-    details = [f"Id: {advice.remedy}. Basis: {advice.basis}."]
+    effort = effort_of(advice)
+    of_effort = f"; effort: {effort}" if effort else ""
+    lines = [(f"{_saved(advice)}{of_effort}; id: {advice.remedy}", "green")]
     if advice.predicted_step_ms is not None:
-        details.append(f"The step would take {figure(advice.predicted_step_ms, 'ms')}.")
-    return Item(f"{advice.action}: {_saved(advice)}", details=details)
+        lines.append((f"The step would take {figure(advice.predicted_step_ms, 'ms')}.", ""))
+    lines.append((f"Assumes: {advice.basis}", ""))
+    return Item(advice.action, lines)

@@ -1,7 +1,12 @@
 """What a change of the program takes, beside what it would bring."""
 
-from traceanalyzer.diagnosis.finding import Recommendation
+from typing import TYPE_CHECKING
+
 from traceanalyzer.diagnosis.serving.switches import is_flag
+
+if TYPE_CHECKING:
+    from traceanalyzer.diagnosis.finding import Recommendation
+    from traceanalyzer.diagnosis.memory import MemoryRecommendation
 
 ONE_LINE = "one line"
 HOURS = "hours"
@@ -45,11 +50,18 @@ EFFORTS = {
     "fix_straggler": DAY,
     "remove_graph_breaks": HOURS,
     "expandable_segments": ONE_LINE,
+    "chunked_loss": HOURS,
+    "accumulate_gradients": HOURS,
+    "free_tensors": HOURS,
+    "checkpoint": HOURS,
+    "mark_dynamic": ONE_LINE,
+    "warm_cache": HOURS,
+    "fix_compile_error": HOURS,
 }
 """By remedy, of somebody who knows the program; where the change still has to be checked for its
 effect on training, that is not in it."""
 
 
-def effort_of(advice: Recommendation) -> str:
+def effort_of(advice: "Recommendation | MemoryRecommendation") -> str:
     """In a few words; empty where it is not known."""
     return ONE_LINE if is_flag(advice.action) else EFFORTS.get(advice.remedy or "", "")
