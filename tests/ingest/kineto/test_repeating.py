@@ -263,6 +263,15 @@ def test_kinds_are_given_up_where_events_do_not_repeat() -> None:
     assert same(*chunks) == 15
 
 
+def test_of_many_events_that_are_new_none_is_learned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repeating, "_TELLING", 4)
+    names = [OP.replace("aten", f"op{number}") % ("1", "2", "3", "4", "5") for number in range(9)]
+    assert same(joined(*names[:4])) == 0
+    assert same(joined(*names[:3])) == 3
+    step = joined(*names[:1] * 5, *names[1:4])
+    assert same(step, step) == 4
+
+
 def test_kinds_are_given_up_where_they_take_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repeating, "MOST_TEXT_BYTES", 100)
     step = joined(*[OP % ("1", "2", "3", "4", "5")] * 9)

@@ -40,6 +40,8 @@ _MOST_NEW = 3
 _MOSTLY_NEW = 2
 """Where of so many events one is new, the chunk counts as two in vain: of real recordings that repeat
 at most 0.47 of a chunk was, of one with names of their own 0.67 of each."""
+_TELLING = 1_000
+"""Events of a chunk from which none is learned where most are new: a megabyte of text has thousands."""
 _GROUPS = list(RowGroup)
 _ONLY_COUNTED = (RowGroup.SKIP, RowGroup.RANGE_COUNTERS, RowGroup.MTIA)
 _OF_KINDS = {*TABLE_OF, *_ONLY_COUNTED}
@@ -169,10 +171,16 @@ class RepeatingEvents:
 
     def _learn(self, chunk: EventText, unknown: list[int]) -> list[Event]:
         """Make kinds of events that are of none; returns those that cannot be. Raises
-        UnlikeAnyKindError."""
+        UnlikeAnyKindError, also where most of many events would be of new kinds: to learn these takes
+        longer than to decode them."""
         of_places = {chunk.masked[place]: place for place in unknown}
         alike = chunk.without_widths(np.array(list(of_places.values())))
         texts = dict(zip(of_places, alike, strict=True))
+        events = len(chunk.masked)
+        new_texts = set(alike) - self._numbers_alike.keys()
+        if events >= _TELLING and len(new_texts) * _MOSTLY_NEW > events:
+            self._note(failures=1)  # besides that of a chunk read in vain
+            raise UnlikeAnyKindError
         apart, new = self._learn_kinds(chunk, unknown, texts)
         of_kinds = {
             masked: self._numbers_alike[text]
@@ -181,7 +189,7 @@ class RepeatingEvents:
         }
         self._numbers |= of_kinds
         self._text_bytes += sum(map(len, of_kinds))
-        self._note(failures=_failures(new + len(apart), len(chunk.masked)))
+        self._note(failures=_failures(new + len(apart), events))
         return apart
 
     def _learn_kinds(
