@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.diagnosis.test_remedies import ADD, GEMM, program, step_us, within
+from tests.replay.changes.test_weights_cast import CAST_US, WEIGHTS, cast
 from traceanalyzer.diagnosis.remedies.kernels import CALLED_ONCE, MAYBE_CALLED_ONCE, no_recompute
 from traceanalyzer.diagnosis.remedies.remedy import words
 from traceanalyzer.replay.changes.called_again import (
@@ -88,3 +89,34 @@ def test_other_calls_stay(m: Measurements) -> None:
     tape = make_tape(m.rated)
     assert tape is not None
     assert not calls_made_twice(tape).any()
+
+
+def cast_call(p: Program, *, learns: bool, casts: bool) -> None:
+    """A call of a model whose layers have fp32 weights under an autocast: the first call casts them."""
+    start = p.now
+    p.spend(1)
+
+    def linear(p: Program) -> None:
+        if casts:
+            cast(p, WEIGHTS, CAST_US)
+        within(p, "aten::mm", lambda p: p.spend(5).launch(GEMM, LAYER_US))
+
+    for _ in range(LEAST_KERNELS):
+        columns = {"shapes": f"[[8, 1024], {WEIGHTS}]", "dtypes": p.code('["float", "float"]')}
+        within(p, "aten::linear", linear, **columns, **({"sequence": 7} if learns else {}))
+    p.spend(1)
+    p.annotation("nn.Module: Policy_0", start, p.now)
+
+
+def twice(p: Program, *, learns_first: bool) -> None:
+    cast_call(p, learns=learns_first, casts=True)
+    cast_call(p, learns=not learns_first, casts=False)
+    node = "autograd::engine::evaluate_function: MmBackward0"
+    within(p, node, lambda p: p.spend(5).launch(GEMM, LAYER_US))
+
+
+@pytest.mark.parametrize("learns_first", [True, False])
+def test_the_weights_are_cast_by_the_call_that_stays(learns_first: bool) -> None:
+    m = program(partial(twice, learns_first=learns_first))
+    once = LEAST_KERNELS * (CAST_US + LAYER_US) + LAYER_US
+    assert step_us(m, "no_recompute") == pytest.approx(once, rel=0.05)

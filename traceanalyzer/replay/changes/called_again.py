@@ -10,6 +10,7 @@ import numpy as np
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
 from traceanalyzer.base import dataclass
+from traceanalyzer.replay.changes.weights_cast import casts_of_weights
 from traceanalyzer.replay.patterns.named import MODULE, Outermost, texts
 from traceanalyzer.replay.patterns.operators import Operator, operators
 from traceanalyzer.replay.tape import Tape
@@ -44,13 +45,18 @@ def without_repeated_calls(tape: Tape) -> Tape | None:
 
 def calls_made_twice(tape: Tape) -> Bool:
     """Events of calls without gradients for which the same instance of a module is called with
-    gradients in the step, too, with the same kernels, and nothing is updated in between."""
+    gradients in the step, too, with the same kernels, and nothing is updated in between. Under an
+    autocast the first of two calls casts the weights for both: who stays casts them."""
     called = tape.source.trace.api_calls.start[tape.call]
+    casting = tape.events_of(tape.memo(casts_of_weights))
     gone = np.zeros(len(called), bool)
     for calls in _of_steps(tape):
         for call, other in _pairs(calls, _updates(tape)):
-            if _kernels(tape, call) == _kernels(tape, other):
-                gone |= (called >= call.start) & (called < call.end)
+            if _kernels(tape, call) != _kernels(tape, other):
+                continue
+            inside = (called >= call.start) & (called < call.end)
+            others = (called >= other.start) & (called < other.end)
+            gone |= inside if (casting & others).any() else inside & ~casting
     return gone
 
 
@@ -123,9 +129,11 @@ def _pairs(
 
 
 def _kernels(tape: Tape, call: OutermostCall) -> list[int] | OutermostCall:
-    """Names of the kernels of a call, in order; the call itself where they are few."""
+    """Names of the kernels of a call but for casts of weights, in order; the call itself where they are
+    few."""
     called = tape.source.trace.api_calls.start[tape.call][tape.event]
     inside = (called >= call.start) & (called < call.end) & tape.compute
+    inside &= ~tape.memo(casts_of_weights)
     names = tape.source.trace.device_ops.name[tape.row[inside]].tolist()
     return names if len(names) >= LEAST_KERNELS else call
 
