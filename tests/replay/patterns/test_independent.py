@@ -60,9 +60,22 @@ STATE = [
 ]
 
 
+IDS = [8, 20]
+WORDS = [
+    op("gather", IDS, [], IDS),
+    op("embedding", [1000, 64], IDS),
+    op("embedding", [40, 64], IDS),
+    linear(8, 64, 16),
+]
+NEXT_WORD = [*WORDS, op("argmax", [8, 16])]
+"""A model that begins with words reads a document chunk by chunk, or writes the next word."""
+
+
 @pytest.mark.parametrize(
     ("calls", "after", "found"),
     [
+        ([WORDS] * 5, collected(*[8] * 5), True),
+        ([NEXT_WORD] * 5, collected(*[8] * 5), False),
         (EVEN, collected(*[8] * 5), True),
         (EVEN, collected(*[8] * 4), False),
         (EVEN[:3], collected(*[8] * 3), False),
@@ -78,6 +91,8 @@ STATE = [
         ),
     ],
     ids=[
+        "chunks of words",
+        "words that are written",
         "crops",
         "four of five",
         "too few",

@@ -36,6 +36,12 @@ REDUCES = re.compile(
     r"^aten::(\w*pool\w*|mean|sum|amax|amin|max|min|prod|norm|linalg_vector_norm|logsumexp|argmax|argmin)$"
 )
 """Operators that give fewer elements than they take."""
+LOOKUP = re.compile(r"^aten::embedding(_bag)?$")
+GIVES_NUMBERS = re.compile(
+    r"^aten::(arg\w+|multinomial|topk|sort|msort|searchsorted|bucketize|nonzero\w*|unique\w*|histc|floor\w*|round|"
+    r"to|_to_copy|long|int)$"
+)
+"""Operators that may give whole numbers of what they take."""
 PUTS_TOGETHER = re.compile(r"^aten::(add|sub|mul|div|lerp|addcmul|rsub)_?$")
 ADDS = re.compile(r"^aten::(add_?|maximum|logaddexp)$")
 """Takes what a call gives, and what those before it gave together."""
@@ -92,6 +98,8 @@ def share_weights_only(operators: Run, steps: I32, run: Repeat) -> bool:
         return False
     if _carries(calls[0], through_any=added_up):
         return False
+    if _looks_words_up(calls[0]):
+        return True
     with_weights = (next(filter(has_weights, call)) for call in calls)
     taken = [next(iter(data_and_weights(operator)[0]), ()) for operator in with_weights]
     if len(set(taken)) == 1:
@@ -99,6 +107,13 @@ def share_weights_only(operators: Run, steps: I32, run: Repeat) -> bool:
     # Sizes of items rise and fall; a text that is written, or a pyramid, has them in order.
     sizes = [math.prod(shape) for shape in taken]
     return sizes not in (sorted(sizes), sorted(sizes, reverse=True))
+
+
+def _looks_words_up(call: Run) -> bool:
+    """Whether a call begins with numbers of words, and gives none: then no call takes what another
+    gives."""
+    first = next(filter(has_weights, call))
+    return first.named(LOOKUP) and not any(one.named(GIVES_NUMBERS) for one in call)
 
 
 def _weights(call: Run) -> list[list[Shape]]:
