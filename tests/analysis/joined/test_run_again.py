@@ -36,6 +36,13 @@ def test_numbered_operators_of_the_backward_pass_are_a_forward_pass() -> None:
     assert again(backward(TraceBuilder())) == ["aten::addmm", "aten::expand", "aten::mul"]
 
 
+def test_a_formula_of_the_programs_own_is_no_forward_pass() -> None:
+    """A function's `backward` that uses operators of forward passes: it makes no graph."""
+    builder = TraceBuilder().op("aten::addmm", 0, 10, sequence=7)
+    builder.op(NODE, 100, 200, thread=1, forward_thread=1, sequence=7)
+    assert again(builder.op("aten::addmm", 110, 120, thread=1)) == []
+
+
 def test_without_numbers_names_tell() -> None:
     assert again(backward(TraceBuilder(), numbered=False)) == ["aten::addmm", "aten::expand"]
 

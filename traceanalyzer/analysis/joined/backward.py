@@ -40,8 +40,9 @@ def run_again(linked: TraceJoins) -> Bool:
 
     Autograd numbers what makes nodes of its graph, and a backward pass makes none: its numbered
     operators are a forward pass. One of them has to be no part of any derivative's formula, or they
-    are the graph of a second derivative. In a recording without numbers these tell alone: with what
-    an autograd node does up to the last of them."""
+    are the graph of a second derivative. What runs there without a number is the formula of a
+    function of the program's own, which may use any operator. In a recording without numbers
+    operators of no formula tell alone: with what an autograd node does up to the last of them."""
     tree = linked.tree
     table = linked.trace.host_ranges
     backward = in_backward(linked)
@@ -50,13 +51,9 @@ def run_again(linked: TraceJoins) -> Bool:
         return forward
     autograd = tree.of_ranges(is_autograd(linked), False)
     around = tree.innermost(autograd)
-    numbered = (
-        backward
-        & ~autograd
-        & (tree.of_ranges(table.sequence, -1) >= 0)
-        & (tree.kind == RangeKind.OP)
-    )
-    if (forward & numbered).any():
+    has_number = (tree.of_ranges(table.sequence, -1) >= 0) & (tree.kind == RangeKind.OP) & ~autograd
+    if has_number.any():
+        numbered = has_number & backward
         again = np.zeros(len(backward), bool)
         again[around[forward & numbered]] = True
         return tree.innermost(numbered & again[around]) >= 0
