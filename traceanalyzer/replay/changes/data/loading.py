@@ -16,6 +16,7 @@ from traceanalyzer.analysis.roofline.op_models.tensors import Shape
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
 from traceanalyzer.base import NS_PER_S
+from traceanalyzer.replay.changes.data.offloaded import brought_back_next
 from traceanalyzer.replay.changes.warmup import no_work_of_its_own
 from traceanalyzer.replay.patterns.named import Outermost, movers, operators_named
 from traceanalyzer.replay.patterns.operators import Operator, is_shared
@@ -248,11 +249,11 @@ def _staying(tape: Tape, gone: Bool, away: Bool) -> Tape:
 
 def away_from_device(tape: Tape) -> Bool:
     """Copies to the host whose data the host works on, and those that bring back what it made of
-    them: no more bytes, in the same step."""
+    them: no more bytes, in the same step, or the same tensors in the next."""
     bytes_ = tape.source.trace.device_ops.bytes[tape.row]
     step = tape.step_of_op
     worked = np.cumsum(tape.work)[tape.event]
-    result = np.zeros(len(tape.row), bool)
+    result = brought_back_next(tape, large_copies(tape, CopyKind.DEVICE_TO_HOST))
     for gone in each_step(step, large_copies(tape, CopyKind.DEVICE_TO_HOST)):
         back = tape.copies_of(CopyKind.HOST_TO_DEVICE) & (step == step[gone[0]])
         came = np.flatnonzero(back & (np.arange(len(step)) > gone[0]))
