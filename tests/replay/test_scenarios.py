@@ -374,7 +374,7 @@ def test_every_scenario_is_in_the_help_in_a_line_and_says_what_it_is() -> None:
             section = ideals if one.kind == "ideal" else changes
             assert re.search(rf"^  {one.id} +[A-Z].*\.$", section, re.M), one.id
         (first, *_) = explained(one.id)
-        assert ("an ideal that no change reaches" in first.meaning) == (one.kind == "ideal")
+        assert ("an ideal that no change quite reaches" in first.meaning) == (one.kind == "ideal")
         for remedy in filter(None, one.nearest.split("+")):
             assert remedy in {known.id for known in REMEDIES}
     assert combined(NO_HOST_SYNCS, FUSED_ELEMENTWISE).kind == "ideal"

@@ -51,7 +51,8 @@ def run_again(linked: TraceJoins) -> Bool:
         return forward
     autograd = tree.of_ranges(is_autograd(linked), False)
     around = tree.innermost(autograd)
-    has_number = (tree.of_ranges(table.sequence, -1) >= 0) & (tree.kind == RangeKind.OP) & ~autograd
+    is_operator = (tree.kind == RangeKind.OP) & ~autograd
+    has_number = is_operator & (tree.of_ranges(table.sequence, -1) >= 0)
     if has_number.any():
         numbered = has_number & backward
         again = np.zeros(len(backward), bool)

@@ -22,7 +22,8 @@ def brought_back_next(tape: Tape, large: Bool) -> Bool:
     sent = list(each_step(tape.step_of_op, tape.copies_of(CopyKind.DEVICE_TO_HOST)))
     brought = np.flatnonzero(tape.copies_of(CopyKind.HOST_TO_DEVICE))
     # What the last step sends comes back before the first one sends: the recorded steps repeat.
-    for gone, following in zip(sent, [*sent[1:], *sent[:1]], strict=True):
+    next_sent = sent[1:] + sent[:1]
+    for gone, following in zip(sent, next_sent, strict=True):
         if large[gone].sum() < LEAST_TENSORS:
             continue
         before = brought[brought < following[0]]
