@@ -111,15 +111,15 @@ def _why_first(first: Recommendation, answers: Sequence[Recommendation], cause: 
     """Why the first advice comes before those against the verdict's cause."""
     against = next((one for one in answers if one.predicted_speedup), None)
     if against is None and any(one.as_much_work for one in answers):
-        return f"What is against {cause} changes the work of a step."
+        return f"Advice against {cause} changes what a step does: it comes later."
     if against is None and any(one.together for one in answers):
-        return f"What is against {cause} needs another change first."
+        return f"Advice against {cause} needs another change first."
     if against is None:
         return f"No advice against {cause} is known to pay more."
     if against.may_not_help or first.predicted_speedup is None:
         return f"No advice against {cause} is sure to help."
     gain = digits(against.predicted_speedup or 1.0)
-    return f"Pays more than what is against {cause} alone ({gain}x)."
+    return f"It gains more than the advice against {cause} alone ({gain}x)."
 
 
 def _saying_what_is_left(

@@ -21,8 +21,9 @@ from traceanalyzer.report.terminal import render
 from traceanalyzer.report.terminal.drawing import TerminalPage
 
 SHOWN_CHANGES = 3
-WAYS_TO_FIT = ((SHOWN_CHANGES, False), (SHOWN_CHANGES, True), (2, False), (2, True), (1, False))
-"""How many changes are shown, and whether in short: the first way that fits the screen."""
+WAYS_TO_FIT = (SHOWN_CHANGES, 2, 1)
+"""How many changes are shown: as many as fit the screen whole. One that says what to do is worth
+more than three cut within a clause."""
 SCREEN_LINES = 24  # of a terminal; of more a pager would show the end alone
 SHOWN_CAVEATS = 2
 BAR_WIDTH = 40
@@ -52,9 +53,9 @@ def render_screen(
     if next_step:
         _next(below, report)
     text = ""
-    for changes, short in WAYS_TO_FIT:
+    for changes in WAYS_TO_FIT:
         page = TerminalPage(width, colour)
-        _changes(page, report, changes, short=short)
+        _changes(page, report, changes)
         text = f"{above.text()}{page.text()}{below.text()}".lstrip("\n")
         if text.count("\n") <= SCREEN_LINES:
             break
@@ -129,8 +130,8 @@ def _budget(page: TerminalPage, report: Report) -> None:
         page.draw(text)
 
 
-def _changes(page: TerminalPage, report: Report, shown: int, *, short: bool) -> None:
-    """The first changes; `short`: with room for a clause or two of each."""
+def _changes(page: TerminalPage, report: Report, shown: int) -> None:
+    """The first changes, each with room for a clause or two."""
     advised = gains.on_first_screen(report)[:shown]
     count = len(report.recommendations)
     page.line("")
@@ -144,10 +145,9 @@ def _changes(page: TerminalPage, report: Report, shown: int, *, short: bool) -> 
     for position, advice in enumerate(advised, 1):
         effort = effort_of(advice)
         gain = gains.prediction(report, advice) + (f", {effort}" if effort else "")
-        little = short or position > 1
-        longest = LONGEST_OF_MORE - cell_len(gain) if little else LONGEST
+        longest = LONGEST if position == 1 else LONGEST_OF_MORE - cell_len(gain)
         action = brief(advice.action, longest)
-        if not short and (len(action) < longest / 2 or action.endswith(ELLIPSIS)):
+        if len(action) < longest / 2 or action.endswith(ELLIPSIS):
             action = brief(advice.action)
         page.item(f"{position}", f"{gain} [{gains.id_of(advice)}]  {action}", indent=1)
         if advice.instead:
