@@ -632,6 +632,16 @@ def _text(name: str, source: str) -> Kind:
 
 
 @cache
+def _pasted() -> Sequence[bytes]:
+    """Texts that the tests of pasted ones write out."""
+    from tests.ingest import test_pasted_summaries as summaries
+    from tests.ingest import test_pasted_tables as tables
+
+    written = (*summaries.SAMPLES, *summaries.OTHERS, *tables.TABLES)
+    return [text.encode() for text, _ in written]
+
+
+@cache
 def _nccl() -> Sequence[bytes]:
     from tests.fleet.hang.test_reader import RAS
 
@@ -818,6 +828,7 @@ KINDS = {
         Kind("log", "a.log", _logs, mutate.in_lines, LOGS, grammar.log, source="timing_log"),
         Kind("sums", "a.txt", _sums, mutate.in_lines, source="key_averages"),
         *(_text(name, source) for name, source in TEXTS.items()),
+        Kind("pasted", "a.txt", _pasted, mutate.in_lines),
         Kind(
             "rank",
             "rank3.json",
