@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.diagnosis.test_remedies import GEMM, program, step_us, within
-from traceanalyzer.replay.changes.sparse_gradients import touched_rows
+from traceanalyzer.replay.changes.sparse_gradients import Touched, touched_rows
 from traceanalyzer.replay.recorded import make_tape
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def test_the_optimizer_goes_through_the_rows_that_were_looked_up() -> None:
     m = learned()
     tape = make_tape(m.rated)
     assert tape is not None
-    assert touched_rows(tape) == {(ROWS, WIDTH): pytest.approx(1000 / ROWS)}
+    assert touched_rows(tape) == {(ROWS, WIDTH): Touched(pytest.approx(1000 / ROWS), 0.0)}
     left = step_us(m, "sparse_gradients")
     assert left == pytest.approx(OTHER_US + 100 + UPDATE_US * 1000 / ROWS, rel=0.05)
 
@@ -74,3 +74,24 @@ def test_other_tensors_of_the_list_stay_by_their_elements() -> None:
 )
 def test_otherwise_nothing_changes(m: Measurements) -> None:
     assert step_us(m, "sparse_gradients") is None
+
+
+def two_tables(p: Program) -> None:
+    """Pairs of people and of many strangers each, from two tables of one shape: of one of them most rows
+    are looked up."""
+    for ids in (1000, ROWS // 2):
+        looked_up(p, ids, dense=True, listed="[]")
+    shapes = f"[[{TABLE}, {TABLE}], [{TABLE}, {TABLE}]]"
+    start = p.now
+    columns = {"shapes": shapes, "dtypes": p.code('["TensorList", "TensorList"]')}
+    p.spend(1)
+    within(p, "aten::_foreach_add_", lambda p: p.spend(5).launch(UPDATE, UPDATE_US), **columns)
+    p.spend(1)
+    p.annotation("Optimizer.step#SGD.step", start, p.now)
+
+
+def test_tables_of_one_shape_count_each_for_itself() -> None:
+    tape = make_tape(program(two_tables).rated)
+    assert tape is not None
+    (found,) = touched_rows(tape).values()
+    assert found == Touched(pytest.approx(0.5 * (1.0 + 1000 / ROWS)), 0.5)

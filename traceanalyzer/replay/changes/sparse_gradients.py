@@ -3,7 +3,8 @@ with zeros for all rows, and the optimizer goes through all of them."""
 
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from traceanalyzer.replay.changes.attention import MATRIX
 from traceanalyzer.replay.patterns.named import operators_named
 from traceanalyzer.replay.patterns.operators import Operator, operators
 from traceanalyzer.replay.tape import Tape, within_optimizer
-from traceanalyzer.trace import F64, Bool
+from traceanalyzer.trace import F64
 
 LOOKUP = re.compile(r"^aten::(embedding|_embedding_bag)$")
 DENSE = re.compile(r"^aten::(embedding|_embedding_bag)_dense_backward$")
@@ -22,21 +23,60 @@ LEAST_ROWS_AN_ID = 4
 what sorting the ids takes is as much."""
 
 
-def touched_rows(tape: Tape) -> dict[Shape, float]:
-    """Tables of which few rows are looked up in a step, and of each the share that is, at most; empty
-    where no gradient of a table is dense."""
+class Touched(NamedTuple):
+    """What is left to do for the tables of one shape, as shares."""
+
+    rows: float
+    """Of their rows that an optimizer goes through."""
+    filled: float
+    """Of their gradients that are filled with zeros: those that stay dense."""
+
+
+ALL = Touched(1.0, 1.0)  # of other tensors
+
+
+def touched_rows(tape: Tape) -> dict[Shape, Touched]:
+    """Tables of which few rows are looked up in a step, by their shape; empty where no gradient of a
+    table is dense. Of as many tables as lookups each has one lookup; else each has as much of all as
+    the others."""
     linked = tape.source.linked
-    known = operators(linked)
-    steps = tape.source.timed.steps
     if not operators_named(linked, DENSE).any():
         return {}
+    steps = len(tape.source.timed.steps.duration)
+    updated = _updated_tables(tape)
+    result = {}
+    for table, ids in _ids_of_lookups(tape).items():
+        lookups = len(ids) / steps
+        tables = max(updated[table], 1)
+        alone = tables == lookups
+        shares = np.array(ids if alone else [sum(ids) / steps / tables]) / table[0]
+        is_sparse = shares * LEAST_ROWS_AN_ID <= 1.0
+        if is_sparse.any():
+            rows = float(np.where(is_sparse, shares, 1.0).mean())
+            result[table] = Touched(rows, float((~is_sparse).mean()))
+    return result
+
+
+def _ids_of_lookups(tape: Tape) -> dict[Shape, list[int]]:
+    """For each shape of a table how many ids each lookup of all steps has."""
+    linked = tape.source.linked
     called = np.flatnonzero(operators_named(linked, LOOKUP))
-    ids = Counter[Shape]()
-    for lookup in known.of_nodes(called):
+    ids = defaultdict[Shape, list[int]](list)
+    for lookup in operators(linked).of_nodes(called):
         if len(lookup.shapes) > 1 and len(lookup.first) == MATRIX:
-            ids[lookup.first] += math.prod(lookup.shapes[1])
-    shares = {table: count / len(steps.duration) / table[0] for table, count in ids.items()}
-    return {table: share for table, share in shares.items() if share * LEAST_ROWS_AN_ID <= 1.0}
+            ids[lookup.first].append(math.prod(lookup.shapes[1]))
+    return ids
+
+
+def _updated_tables(tape: Tape) -> Counter[Shape]:
+    """How many tensors of each shape the largest list of an optimizer's operators has."""
+    linked = tape.source.linked
+    nodes = np.flatnonzero(linked.memo(within_optimizer))
+    lists = (Counter(one.listed) for one in operators(linked).of_nodes(nodes))
+    most = Counter[Shape]()
+    for listed in lists:
+        most |= listed
+    return most
 
 
 def with_sparse_gradients(tape: Tape) -> Tape | None:
@@ -54,24 +94,26 @@ def with_sparse_gradients(tape: Tape) -> Tape | None:
     shares[updating] = known.tell(operator[updating], lambda one: _share_left(one, touched))
     if not (shares < 1.0).any():
         return None
-    return tape.retimed(tape.duration * shares).without_launches(_fills(tape, touched))
+    filled = _filled(tape, touched)
+    return tape.retimed(tape.duration * shares * filled).without_launches(filled == 0.0)
 
 
-def _share_left(operator: Operator, touched: dict[Shape, float]) -> float:
+def _share_left(operator: Operator, touched: dict[Shape, Touched]) -> float:
     """What is left of an optimizer's operator that takes tables among its tensors, by their
     elements."""
     taken = operator.listed or operator.shapes[:1]
     elements = sum(map(math.prod, taken))
-    left = sum(math.prod(shape) * touched.get(shape, 1.0) for shape in taken)
+    left = sum(math.prod(shape) * touched.get(shape, ALL).rows for shape in taken)
     return left / elements if elements else 1.0
 
 
-def _fills(tape: Tape, touched: dict[Shape, float]) -> Bool:
-    """Ops that fill a table's gradient with zeros."""
+def _filled(tape: Tape, touched: dict[Shape, Touched]) -> F64:
+    """For each op that fills a table's gradient with zeros the share of such gradients that are; 1 for
+    others."""
     linked = tape.source.linked
     operator = tape.of_launches(linked.tree.operator)
     filling = operators_named(linked, FILL)[operator] & (operator >= 0) & tape.in_backward
-    result = np.zeros(len(operator), bool)
+    result: F64 = np.ones(len(operator))
     firsts = operators(linked).tell(operator[filling], lambda one: one.first)
-    result[filling] = [shape in touched for shape in firsts]
+    result[filling] = [touched.get(shape, ALL).filled for shape in firsts]
     return result
