@@ -225,12 +225,12 @@ def test_rows_picked_for_one_item_after_the_other_are_picked_at_once(
     assert one is None or int((one.duration > 0).sum()) == 2 * tape.steps
 
 
-STATE = "[[2, 64, 384], [2, 64, 384]]"
+STATE = "[2, 64, 384], [2, 64, 384]"
 
 
 def layer(p: Program, name: str, shape: str, batch_first: bool) -> None:
     values = f'["", "", "", "True", "2", "0.", "True", "False", "{batch_first}"]'
-    within(p, name, kernels_of_layer, shapes=f"[{shape}, {STATE}, []]", concrete=p.code(values))
+    within(p, name, kernels_of_layer, shapes=f"[{shape}, [{STATE}], []]", concrete=p.code(values))
 
 
 def kernels_of_layer(p: Program) -> None:
@@ -253,6 +253,33 @@ def test_a_recurrent_layer_called_time_step_by_time_step(
     found = step_us(program(step), "fused_rnn")
     assert (found is not None) == one_step
     assert found is None or found < 20 * 6 * 60 / 3
+
+
+@pytest.mark.parametrize(
+    ("shape", "state", "one_step"),
+    [
+        ("[64, 1, 192]", STATE, True),
+        ("[1, 64, 192]", STATE, True),
+        ("[64, 30, 192]", STATE, False),
+        ("[1, 64, 192]", "[2, 1, 384], [2, 1, 384]", False),
+        ("[64, 1, 192]", "[2, 64, 384]", True),
+        ("[64, 1, 192]", "[1536, 192]", False),
+    ],
+    ids=["rows first", "rows last", "a sequence", "a sequence of one", "one state", "no state"],
+)
+def test_a_time_step_is_told_by_the_state_where_values_were_not_recorded(
+    shape: str, state: str, one_step: bool
+) -> None:
+    """PyTorch's NVTX ranges have the tensors of a list one after the other."""
+
+    def step(p: Program) -> None:
+        for _ in range(20):
+            within(p, "aten::lstm", kernels_of_layer, shapes=f"[{shape}, {state}, []]")
+
+    found = step_us(program(step), "fused_rnn")
+    assert (found is not None) == one_step
+    two_layers_us = 20 * 2 * 12
+    assert found is None or found > two_layers_us
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra import where_changed
 from traceanalyzer.analysis.joined.backward import made_by
-from traceanalyzer.analysis.roofline.op_models.tensors import Shape
+from traceanalyzer.analysis.roofline.op_models.tensors import Shape, Tensor
 from traceanalyzer.replay.changes.loops.cell_kernels import cell_kernels
 from traceanalyzer.replay.changes.loops.cell_outputs import (
     FEWEST_TIME_STEPS,
@@ -195,7 +195,10 @@ def _as_layer(tape: Tape, of_op: I32, backward: Bool, layers: Sequence[int]) -> 
 
 def _layers_of(call: Operator) -> int:
     """Layers of a call, one after the other or in the other direction: what a library launches one
-    by one."""
+    by one. Where its values were not recorded, its state says it, which has a part for each."""
+    state = _state(call)
+    if not call.values and len(state) == SEQUENCES:
+        return max(state[0], 1)
     if len(call.values) <= BIDIRECTIONAL or not call.values[NUMBER_OF_LAYERS].isdecimal():
         return 1
     layers = max(int(call.values[NUMBER_OF_LAYERS]), 1)
@@ -218,13 +221,24 @@ def _cells(tape: Tape) -> tuple[I32, Bool]:
 
 def _is_one_time_step(layer: Operator) -> bool:
     """Whether a recurrent layer gets one time step: the second dimension of its input where the
-    last of the operator's values says that batches come first, else the first one; not where that
-    was not recorded."""
-    return (
-        len(layer.first) == SEQUENCES
-        and layer.values != ()
-        and layer.first[layer.values[-1] == YES] == 1
-    )
+    last of the operator's values says that batches come first, else the first one. Where values
+    were not recorded, whether the input has no more rows than the state has."""
+    if len(layer.first) != SEQUENCES:
+        return False
+    if layer.values:
+        return layer.first[layer.values[-1] == YES] == 1
+    state = _state(layer)
+    return len(state) == SEQUENCES and layer.first[0] * layer.first[1] == state[1]
+
+
+def _state(layer: Operator) -> Shape:
+    """The shape of the state that a layer goes on from (layers, rows, width), the first where it has
+    several, which are a list or follow each other; () where that was not recorded."""
+    if len(layer.inputs) < 2:
+        return ()
+    state = layer.inputs[1]
+    first = state[0] if isinstance(state, tuple) and state else state
+    return first.shape if isinstance(first, Tensor) else ()
 
 
 def unfused_cells(tape: Tape) -> I32:
