@@ -53,6 +53,43 @@ def test_a_tensor_is_taken_apart_along_the_dimension_with_as_many_items() -> Non
     assert told(b.build(), "concrete")["aten::unbind"] == '["","1"]'
 
 
+NARROWED = "void vectorized<bfloat16_copy_kernel_cuda(at::TensorIteratorBase &)::[lambda(float)]>"
+PRODUCT = "nvjet_sm90_tst_128x64_NNT"
+
+
+def product_with_casts(shapes: str, *cast: str, before: str = "") -> str | None:
+    """The types of a product that casts tensors of these shapes, before or after another kernel."""
+    b = TraceBuilder()
+    b.op("aten::linear", 0, 100, shapes=shapes)
+    b.op("aten::addmm", 80, 99, shapes=shapes)
+    kernels = [before] * bool(before) + [NARROWED] * len(cast) + [PRODUCT]
+    for i, kernel in enumerate(kernels):
+        at = 10 * i + 1 if kernel is not PRODUCT else 81
+        if kernel is NARROWED:
+            shape = cast[i - bool(before)]
+            b.op("aten::copy_", at, at + 5, shapes=f"[{shape}, {shape}, []]")
+        b.call("cudaLaunchKernel", at + 1, at + 2, correlation=i + 1)
+        b.kernel(kernel, at + 100, at + (150 if kernel is PRODUCT else 101), correlation=i + 1)
+    types = told(b.build(), "dtypes")
+    assert types["aten::addmm"] == '["c10::BFloat16","c10::BFloat16","c10::BFloat16"]'
+    return types["aten::linear"]
+
+
+def test_what_an_operator_casts_first_was_given_in_fp32() -> None:
+    """As under an autocast, which casts a product's data and weights, or keeps casts of weights."""
+    shapes = "[[4, 8], [2, 8], [2]]"
+    assert product_with_casts(shapes, "[4, 8]") == '["float","c10::BFloat16","c10::BFloat16"]'
+    assert product_with_casts(shapes, "[2, 8]", "[2]") == '["c10::BFloat16","float","float"]'
+
+
+def test_of_a_cast_of_one_of_two_alike_or_after_a_kernel_nothing_is_known() -> None:
+    in_16_bits = '["c10::BFloat16","c10::BFloat16","c10::BFloat16"]'
+    alike = "[[8, 8], [8, 8], [8]]"
+    assert product_with_casts(alike, "[8, 8]") == in_16_bits
+    assert product_with_casts(alike, "[8, 8]", "[8, 8]") == '["float","float","c10::BFloat16"]'
+    assert product_with_casts("[[4, 8], [2, 8], [2]]", "[4, 8]", before="fill") == in_16_bits
+
+
 def attention_beside(kernel: str) -> str | None:
     """The types of attention of 16 bits, beside a product of this kernel."""
     b = TraceBuilder()
@@ -99,6 +136,26 @@ def test_a_copy_to_another_type_reads_one_and_writes_the_other() -> None:
     types = copied_by(widened, "nvjet_sm90_hsh_128x64_NNT")
     assert types["aten::copy_"] == '["float","c10::Half",""]'
     assert types["aten::_to_copy"] == '["c10::Half",""]'
+
+
+@pytest.mark.parametrize(
+    ("kernel", "code"),
+    [
+        (NARROWED, "15"),
+        (NARROWED.replace("bfloat16", "float16"), "5"),
+        ("void unrolled<direct_copy_kernel_cuda()::[lambda(float)], LoadWithCast<(int)1>>", "6"),
+    ],
+    ids=["bf16", "fp16", "fp32"],
+)
+def test_a_change_of_type_has_the_type_that_its_kernel_writes(kernel: str, code: str) -> None:
+    b = TraceBuilder()
+    for at, name in ((0, kernel), (20, PRODUCT)):
+        b.op("aten::_to_copy" if name is kernel else "aten::mm", at, at + 10, shapes="[[4, 8]]")
+        b.call("cudaLaunchKernel", at + 2, at + 3, correlation=at + 1)
+        b.kernel(name, at + 4, at + 9, correlation=at + 1)
+    values = told(b.build(), "concrete")
+    assert values["aten::_to_copy"] == f'["","{code}"]'
+    assert values["aten::mm"] is None
 
 
 def test_a_copy_from_a_type_that_nothing_tells_has_none() -> None:

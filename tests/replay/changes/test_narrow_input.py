@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.analysis.causes.test_gaps import Program
 from tests.diagnosis.test_remedies import ADD, GEMM, copy, program, step_us, within
+from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.diagnosis.remedies.data import copy_less
 from traceanalyzer.trace import CopyKind
+from traceanalyzer.trace.circumstances import Stopwatch
 
 PHOTOS = (64, 3, 224, 224)
 FLOATS = '["float", "Scalar", "Scalar"]'
@@ -79,6 +83,19 @@ def test_short_copies_of_input_stay_as_they_are() -> None:
         within(p, "aten::mm", lambda p: p.launch(GEMM, 8 * COPY_US))
 
     assert copy_less.offer(program(step)) is None
+
+
+def test_a_copy_is_short_beside_the_step_without_the_profiler() -> None:
+    def step(p: Program) -> None:
+        sends(p, PHOTOS, FLOATS, "aten::relu", "")
+        p.spend(8 * COPY_US)
+
+    recorded = program(step)
+    ns = 4 * COPY_US * 1000
+    timed = Stopwatch(ns, ns, ns, steady=True, after_profiler=False, unit=None)
+    trace = replace(recorded.trace, stopwatch=timed, unprofiled_step_ns=ns)
+    assert copy_less.offer(recorded) is None
+    assert copy_less.offer(measure(trace)) is not None
 
 
 MASKS = (16, 40, 256, 256)

@@ -1,11 +1,12 @@
 """What a recording with shapes alone (PyTorch's ranges of NVTX) tells of operators' other inputs:
-element types by the kernels that they launched, and the dimension along which a tensor is taken
-apart."""
+element types by the kernels that they launched, the type that a tensor is cast to, and the dimension
+along which one is taken apart."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
-from itertools import starmap
+from itertools import chain, starmap
 from typing import Any
 
 import msgspec
@@ -14,6 +15,8 @@ import numpy as np
 from traceanalyzer.analysis.algebra import Groups, at, texts_where
 from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.names.element_types import (
+    BFLOAT16,
+    HALF,
     LONG,
     SIXTEEN_BITS,
     Cast,
@@ -22,9 +25,13 @@ from traceanalyzer.analysis.names.element_types import (
     is_of_16_bits,
     type_told,
 )
-from traceanalyzer.trace import I32, I64, Bool, RangeKind, Trace
+from traceanalyzer.trace import I32, I64, Bool, HostRanges, RangeKind, Trace
 
 COPY = "aten::copy_"
+CONVERTS = frozenset({"aten::to", "aten::_to_copy"})
+FLOAT = "float"
+CODES_OF_TYPES = {HALF: "5", FLOAT: "6", BFLOAT16: "15"}
+"""`c10::ScalarType` by PyTorch's name of the type."""
 UNBIND = "aten::unbind"
 SELECT = "aten::select"
 """Taking a tensor apart calls the other for each item."""
@@ -64,9 +71,14 @@ def with_told_inputs(linked: TraceJoins) -> Trace | None:
     types = _types_of_kernels(linked.trace)
     texts = _Texts(linked.trace.strings, types)
     kernel = _telling_kernels(linked, bare, types)
-    dtypes = _replaced(ranges.dtypes, kernel >= 0, texts.types, ranges.name, ranges.shapes, kernel)
+    casts = texts.of_casts(ranges, _narrowed_first(linked))
+    given = (ranges.name, ranges.shapes, kernel, casts)
+    dtypes = _replaced(ranges.dtypes, kernel >= 0, texts.types, *given)
     items = np.where(bare, _items(linked), 0)
     concrete = _replaced(ranges.concrete, items > 0, texts.dimension, ranges.shapes, items)
+    converting = texts_where(linked.trace.strings, CONVERTS.__contains__)
+    converts = (kernel >= 0) & converting[ranges.name]
+    concrete = _replaced(concrete, converts, texts.target, kernel)
     told = replace(ranges, dtypes=dtypes, concrete=concrete)
     return replace(linked.trace, strings=texts.strings, host_ranges=told)
 
@@ -88,21 +100,40 @@ class _Texts:
         self._types_of_kernels = types_of_kernels
         self._codes = {text: code for code, text in enumerate(strings)}
 
-    def types(self, operator: int, shapes: int, kernel: int) -> int:
+    def types(self, operator: int, shapes: int, kernel: int, casts: int) -> int:
         """The types of inputs: the kernel's for tensors, another where the operator takes indices
-        or masks or copies to another type, nothing for what has no dimensions; -1 where the shapes
-        cannot be read."""
+        or masks, copies to another type or casts all tensors of a shape first, nothing for what has
+        no dimensions; -1 where the shapes cannot be read."""
         places = _PLACES.get(self.strings[operator], {})
         dtype = self._types_of_kernels[kernel]
         cast = cast_told(self.strings[kernel])
         if cast is not None and self.strings[operator] == COPY:
             places = {0: cast.target}
+        inputs = self._sizes(shapes)
+        cast_first = self._sizes(casts) if casts >= 0 else []
         named = []
-        for place, sizes in enumerate(self._sizes(shapes)):
+        for place, sizes in enumerate(inputs):
             is_list = bool(sizes) and isinstance(sizes[0], list)
-            tensor = "TensorList" if is_list else places.get(place, dtype)
+            is_cast = cast_first.count(sizes) >= inputs.count(sizes)
+            own = FLOAT if is_cast else dtype
+            tensor = "TensorList" if is_list else places.get(place, own)
             named.append(tensor if sizes else "")
         return self._code(named)
+
+    def target(self, kernel: int) -> int:
+        """The values of a change of type by this kernel; -1 where it is none."""
+        cast = cast_told(self.strings[kernel])
+        code = CODES_OF_TYPES.get(cast.target) if cast else None
+        return self._code(["", code] if code else [])
+
+    def of_casts(self, ranges: HostRanges, casts: dict[int, list[int]]) -> I32:
+        """For each host range the shapes of what it casts first, -1 without; `casts`: the shapes of
+        each of these copies, by the row of the operator that makes them."""
+        result = np.full(len(ranges.start), -1, np.int32)
+        for row, copies in casts.items():
+            copied = (self._sizes(shapes)[:1] for shapes in copies)
+            result[row] = self._code(list(chain.from_iterable(copied)))
+        return result
 
     def dimension(self, shapes: int, items: int) -> int:
         """The values of taking a tensor apart into so many items: the first dimension that is as
@@ -116,7 +147,7 @@ class _Texts:
         except msgspec.DecodeError:
             return []
 
-    def _code(self, inputs: list[str]) -> int:
+    def _code(self, inputs: list[Any]) -> int:
         if not inputs:
             return -1
         text = msgspec.json.encode(inputs).decode()
@@ -179,6 +210,35 @@ def _upwards(parent: I32, node: I64 | I32) -> Iterator[tuple[I64, I64]]:
         inside = nodes >= 0
         nodes = nodes[inside]
         places = places[inside]
+
+
+def _narrowed_first(linked: TraceJoins) -> dict[int, list[int]]:
+    """By the row of an outermost operator the shapes (codes) of the copies from fp32 to 16 bits that it
+    makes before it launches anything else: copies of what it was given, as under an autocast."""
+    trace = linked.trace
+    tree = linked.tree
+    node = at(tree.node_of_call, linked.launch, -1)
+    outer = at(tree.outer_operator, node, -1)
+    launched = np.flatnonzero(outer >= 0)
+    launched = launched[np.argsort(node[launched], kind="stable")]
+    outer = outer[launched]
+    copy = at(tree.operator, node[launched], -1)
+    narrowing = texts_where(trace.strings, _narrows)[trace.device_ops.name[launched]]
+    narrowing &= at(tree.named(texts_where(trace.strings, COPY.__eq__)), copy, False)
+    others = np.append(0, np.cumsum(~narrowing))
+    others_before = others[:-1] - others[np.searchsorted(outer, outer)]
+    first = narrowing & (others_before == 0) & (copy != outer)
+    result = defaultdict[int, list[int]](list)
+    shapes = trace.host_ranges.shapes[tree.row[copy[first]]]
+    for row, code in zip(tree.row[outer[first]].tolist(), shapes.tolist(), strict=True):
+        if code >= 0:
+            result[row].append(code)
+    return result
+
+
+def _narrows(kernel: str) -> bool:
+    cast = cast_told(kernel)
+    return cast is not None and cast.source == FLOAT
 
 
 def _items(linked: TraceJoins) -> I64:

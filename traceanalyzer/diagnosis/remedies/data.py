@@ -54,8 +54,8 @@ COPIED_AHEAD = scenario_of("copy_ahead", copied_ahead, hides=input_copies)
 copy_ahead = replay_decides("data is copied to the GPU", "transfer", COPIED_AHEAD)
 PINNED = scenario_of("pinned_memory", pinned)
 SENT_SHARE = 0.2
-"""Share of the recorded step that copies of results take, from which they are worth a change of
-what the program keeps; less is what reading results costs."""
+"""Share of the step, as it is without the profiler where that was timed, that copies of results take,
+from which they are worth a change of what the program keeps; less is what reading results costs."""
 RESULTS_KEPT = scenario_of("copy_less", results_kept)
 HALF_OF_BYTES = 0.5  # what fp32 numbers keep in 16 bits; bytes keep half of that
 SENT_NARROW = scenario_of(
@@ -138,7 +138,7 @@ def copy_less(m: Measurements) -> Offer | None:
     tape = tape_of(m)
     if tape is None:
         return None
-    least_ns = SENT_SHARE * m.mean_step_ms * NS_PER_MS * tape.steps
+    least_ns = SENT_SHARE * m.step.step_ms * NS_PER_MS * tape.steps
     results_ns = int(tape.duration[tape.memo(results_sent)].sum())
     sent = tape.memo(sent_wide)
     copies = {which: sent == kind for kind, which in FEWER_BYTES.items()}
