@@ -42,6 +42,10 @@ from traceanalyzer.replay.changes.unread_gradients import (
     without_unread_gradients,
 )
 from traceanalyzer.replay.changes.weights_cast import weights_cast_once
+from traceanalyzer.replay.changes.weights_passed import (
+    weights_passed,
+    without_weights_passed,
+)
 from traceanalyzer.replay.patterns.named import launched_within
 from traceanalyzer.replay.patterns.tokens import tokens_turned
 from traceanalyzer.replay.tape import Tape
@@ -104,6 +108,7 @@ MAYBE_CALLED_ONCE = scenario_of(
     pessimistic=lambda tape: tape,
 )
 FROZEN = scenario_of("freeze_parameters", without_unread_gradients)
+PASSED = scenario_of("freeze_parameters", without_weights_passed, "assumes_through")
 LEAST_OF_FREEZING = 0.05
 """Less is one layer's gradients, and may be of a parameter that is trained in other steps."""
 SPARSE = scenario_of("sparse_gradients", with_sparse_gradients)
@@ -120,12 +125,18 @@ def sparse_gradients(_: Measurements) -> Offer:
 
 @remedy("freeze_parameters", "compute", LEAST_OF_FREEZING)
 def freeze_parameters(m: Measurements) -> Offer | None:
-    """Where the backward pass goes on after the last gradient that an optimizer takes."""
+    """Where the backward pass goes on after the last gradient that an optimizer takes, or through
+    weights whose gradients are only added up."""
     tape = tape_of(m)
-    unread = None if tape is None else unread_gradients(tape)
-    if unread is None:
+    if tape is None:
         return None
-    return Offer(words("freeze_parameters", count=unread.gradients), FROZEN)
+    unread = unread_gradients(tape)
+    if unread is not None:
+        return Offer(words("freeze_parameters", count=unread.gradients), FROZEN)
+    passed = weights_passed(tape)
+    if passed is None:
+        return None
+    return Offer(words("freeze_parameters", "through", count=passed.gradients), PASSED)
 
 
 @remedy("no_recompute", "compute", min_pessimistic_share=0.0)

@@ -59,9 +59,9 @@ def _unread_gradients(tape: Tape) -> Unread | None:
     unread = np.zeros(len(called), bool)
     count = 0
     for step in np.unique(tape.step_of_event).tolist():
-        own = _of_step(tape, gradients, step)
-        trained = _trained(tape, _of_step(tape, updates, step))
-        last = None if trained is None else _last_taken(_shapes(tape, own), trained)
+        own = of_step(tape, gradients, step)
+        trained = trained_by(tape, of_step(tape, updates, step))
+        last = None if trained is None else _last_taken(shapes_of(tape, own), trained)
         if last is None:
             return None
         count += len(own) - 1 - last
@@ -71,7 +71,7 @@ def _unread_gradients(tape: Tape) -> Unread | None:
     return Unread(unread, each) if each >= LEAST_UNREAD else None
 
 
-def _of_step(tape: Tape, nodes: I64, step: int) -> I64:
+def of_step(tape: Tape, nodes: I64, step: int) -> I64:
     """The nodes of the host tree, of these, that start in a step, in order."""
     steps = tape.source.timed.steps
     start = tape.source.linked.tree.start[nodes]
@@ -79,11 +79,12 @@ def _of_step(tape: Tape, nodes: I64, step: int) -> I64:
     return nodes[inside][np.argsort(start[inside], kind="stable")]
 
 
-def _shapes(tape: Tape, gradients: I64) -> list[Shape]:
+def shapes_of(tape: Tape, gradients: I64) -> list[Shape]:
+    """The shapes of these gradients."""
     return operators(tape.source.linked).tell(gradients, lambda one: one.first)
 
 
-def _trained(tape: Tape, updates: I64) -> Counter[Shape] | None:
+def trained_by(tape: Tape, updates: I64) -> Counter[Shape] | None:
     """How many tensors of each shape an optimizer updates; None where a list's were not recorded.
     An operator that updates each tensor more than once counts it more than once: then more is taken to
     be trained."""
