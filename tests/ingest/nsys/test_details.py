@@ -65,6 +65,15 @@ def test_domains_categories_and_payloads_are_kept(tmp_path: Path, schema: str) -
     assert {"load", "plain", "scored"} <= names
 
 
+def test_a_range_whose_end_is_no_number_has_no_details(tmp_path: Path) -> None:
+    path = export("3.24.0").write(tmp_path / "run.sqlite")
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE NVTX_EVENTS SET end = 'later' WHERE start = 1100")
+    (trace,) = ta.load(str(path)).traces
+    assert 100 not in (trace.range_details.start - trace.host_ranges.start.min()).tolist()
+    assert (trace.range_details.end >= trace.range_details.start).all()
+
+
 @pytest.mark.parametrize("path", NSYS, ids=label)
 def test_recordings_by_hand(path: Path, tmp_path: Path) -> None:
     raw = tmp_path / "raw.sqlite"

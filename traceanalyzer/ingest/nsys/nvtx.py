@@ -190,8 +190,8 @@ def range_details(database: Database, strings: Strings) -> dict[int, RangeDetail
     if not detailed:
         return {}
     where = (
-        f"eventType IN {tuple(map(int, NVTX_RANGES))} AND end >= start AND "
-        f"({' OR '.join(detailed)})"
+        f"eventType IN {tuple(map(int, NVTX_RANGES))} AND "
+        f"CAST(end AS INTEGER) >= CAST(start AS INTEGER) AND ({' OR '.join(detailed)})"
     )
     columns = _RANGE | _KIND | dict.fromkeys(payloads)
     rows = list(database.rows(NVTX, columns, where=where, limit=MOST_RANGES))
