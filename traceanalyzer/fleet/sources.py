@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Protocol, cast
 
-from traceanalyzer.report.printed import Result
+from traceanalyzer.report.printed import Printed
 
 SOURCES = ("traceanalyzer.history.days.document", "traceanalyzer.fleet.pipeline.document")
 """In the order in which they are asked; each is imported when it is."""
@@ -18,7 +18,7 @@ class JobSource(Protocol):
     def recognise(self, path: Path) -> bool:
         """Whether this is one of its files, or a folder of them. It raises nothing."""
 
-    def page(self, paths: Sequence[Path], progress: Callable[[int, int], None]) -> Result:
+    def page(self, paths: Sequence[Path], progress: Callable[[int, int], None]) -> Printed:
         """The answer. Raises TraceAnalyzerError."""
 
 

@@ -12,7 +12,7 @@ from html import escape
 from typing import Any
 
 from traceanalyzer.base import dataclass
-from traceanalyzer.report.document import Document, Paragraph, Row, Section, Table
+from traceanalyzer.report.document import Document, Paragraph, Part, Row, Section, Table
 from traceanalyzer.report.format import DEFAULT_WIDTH, plain
 from traceanalyzer.report.json import RENAMED, dump, dump_pieces, plain_columns
 
@@ -20,6 +20,8 @@ WIDTH = 100  # columns in a notebook
 SCREEN_LINES = 24
 """Of a terminal; so few rows are shown in any case, where nothing above sums them up."""
 LEAST_ROWS = 3
+FULL_ROWS = 100
+"""Of a table of a job of many ranks, where all of a result was asked for."""
 # What a text begins with that spreadsheets run as a formula
 # (https://owasp.org/www-community/attacks/CSV_Injection).
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -91,6 +93,15 @@ class Printed(Result):
         )  # rich takes as long as a small recording
 
         return document_terminal(self.screen or self.document, width, colour)
+
+    def in_full(self) -> "Printed":
+        """With all of it for a terminal, and `FULL_ROWS` of each table."""
+        sections = [
+            dataclasses.replace(section, parts=[_with_more_rows(part) for part in section.parts])
+            for section in self.document.sections
+        ]
+        document = dataclasses.replace(self.document, sections=sections)
+        return dataclasses.replace(self, document=document, screen=None)
 
     def markdown(self, max_chars: int | None = None) -> str:
         """All of it, or what is worth most of it."""
@@ -192,6 +203,12 @@ class PrintedRows(Result):
         )
         writer.writerows(zip(*columns, strict=True))
         return file.getvalue()
+
+
+def _with_more_rows(part: Part | None) -> Part | None:
+    if isinstance(part, Table) and part.limit is not None:
+        return dataclasses.replace(part, limit=max(part.limit, FULL_ROWS))
+    return part
 
 
 def defused(value: str) -> str:

@@ -10,17 +10,19 @@ from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.cli.options import Hidden
 
 if TYPE_CHECKING:
-    from traceanalyzer.report.printed import Result
+    from traceanalyzer.report.printed import Printed, Result
     from traceanalyzer.trace import Run
 
 
 def other_page(paths: Sequence[str], hidden: Hidden, *, full: bool) -> "Result | None":
     """The page on what these paths hold; None where it is none of those kinds. Raises
     TraceAnalyzerError where it is one that cannot be read."""
-    page = _job_page(paths, hidden)
-    if page is None and len(paths) == 1:
-        page = _hang_page(Path(paths[0]), hidden, full=full)
-    return page
+    job = _job_page(paths, hidden)
+    if job is not None:
+        return job.in_full() if full else job
+    if len(paths) == 1:
+        return _hang_page(Path(paths[0]), hidden, full=full)
+    return None
 
 
 def memory_page(run: "Run", hidden: Hidden, *, full: bool) -> "Result | None":
@@ -36,7 +38,7 @@ def memory_page(run: "Run", hidden: Hidden, *, full: bool) -> "Result | None":
     return memory_document(report if hidden is None else redacted(report, hidden), full)
 
 
-def _job_page(paths: Sequence[str], hidden: Hidden) -> "Result | None":
+def _job_page(paths: Sequence[str], hidden: Hidden) -> "Printed | None":
     from traceanalyzer.cli.io.progress import counting, working
     from traceanalyzer.cli.io.reports import cleaned
     from traceanalyzer.fleet.sources import source_of

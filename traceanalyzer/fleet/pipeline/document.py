@@ -77,12 +77,13 @@ def page(
     (slow, workers, steps) = slowdown(job)
     causes = list(_causes(slow))
     headline = (
-        f"{number(slow.s)}x slower than with all operations of a type alike: {'; '.join(causes)}."
+        f"{number(slow.s)}x slower than if operations of one type took equally long: "
+        f"{'; '.join(causes)}."
     )
     if not causes:
         headline = (
-            f"No straggler: a step takes {number(slow.s)}x what it would with all "
-            "operations of a type alike."
+            f"No straggler: a step takes {number(slow.s)}x what it would if operations of one "
+            "type took equally long."
         )
     # The workers that explain the slowdown: what they gain is the gain of all of them together.
     gain = dict(zip(("gain_ms", "low_ms", "high_ms"), slow.without_worst_ms, strict=True))
@@ -182,18 +183,23 @@ def slowdown_facts(found: PipelineSlowdown) -> Facts:
     """The slowdown and what explains it, under the names of the paper and in words."""
     meaning = {one.name: one for one in definitions(PipelineSlowdown)}
     figures = (
-        ("slowdown (S)", "s"),
-        ("due to worst 3% (M_W)", "m_w"),
-        ("due to last stage (M_S)", "m_s"),
-        ("simulated step", "simulated_ms"),
-        ("ideal step", "ideal_ms"),
+        ("slowdown (S)", "s", number(found.s)),
+        ("due to worst 3% (M_W)", "m_w", _part_of_slowdown(found, found.m_w)),
+        ("due to last stage (M_S)", "m_s", _part_of_slowdown(found, found.m_s)),
+        ("simulated step", "simulated_ms", figure(found.simulated_ms, "ms")),
+        ("ideal step", "ideal_ms", figure(found.ideal_ms, "ms")),
     )
-    return Facts(
-        [
-            Fact(n, figure(getattr(found, of), meaning[of].unit), meaning[of].definition)
-            for n, of in figures
-        ]
-    )
+    return Facts([Fact(label, text, meaning[field].definition) for label, field, text in figures])
+
+
+def _part_of_slowdown(found: PipelineSlowdown, share: float | None) -> str:
+    """A share of the slowdown. Stages that are lighter than the mean make it exceed the whole, or
+    fall below nothing: then it is all, or none, of it."""
+    if share is None or found.s < LEAST_SLOWDOWN:
+        return figure(None, "share")
+    if share >= 1:
+        return "all of it"
+    return figure(share, "share") if share > 0 else "none of it"
 
 
 def _ratios(name: str, slowdowns: Mapping[str, float]) -> TextTable:

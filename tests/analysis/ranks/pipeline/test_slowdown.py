@@ -48,6 +48,16 @@ def test_published_answers():
     assert found["pipeline"] == {"dp": 2, "pp": 4, "vpp": 1, "steps": 32}
 
 
+def test_what_people_read():
+    printed = page([DATA / "ST.parquet"])
+    shown = printed.terminal(100)
+    assert "1.18x slower than if operations of one type took equally long" in shown
+    assert "122%" not in shown, "a share of the slowdown is no more than all of it"
+    assert "due to last stage (M_S)  all of it" in shown
+    assert "First 5 of 32 rows" in shown
+    assert "First 5 of" not in printed.in_full().terminal(100)
+
+
 def alike(kind, dp, stage, chunk, m):
     return {"forward-compute": 1.0, "backward-compute": 2.0}[kind]
 
