@@ -389,3 +389,14 @@ def test_gaps_begin_with_their_sum_and_come_by_worth(run):
     assert sorted(starts("--by", "time"), reverse=True) == starts()
     first = run("gaps", SAMPLE)[1].splitlines()[0]
     assert re.match(r"[\d,.]+ gaps a step, [\d.]+ .s idle as recorded: sync \d+", first)
+
+
+def test_a_screen_has_no_steps_of_the_profiler_among_operators(run):
+    sample = Path(__file__).parents[2] / "sample_traces" / "changing_shapes"
+    status, shown, _ = run("show", "ops", sample)
+    assert status == 0
+    assert "aten::" in shown
+    assert "ProfilerStep" not in shown
+    assert "--all has the rest" in shown
+    for option in ("--all", "--format=json"):
+        assert "ProfilerStep*" in run("show", "ops", sample, option)[1], option

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from traceanalyzer.analysis.names.pytorch import PROFILER_STEP
 from traceanalyzer.cli import options as shared
 from traceanalyzer.cli.io.again import replays_output
 from traceanalyzer.cli.io.formats import TABLE_FORMATS, Output
@@ -154,6 +155,10 @@ def _print(
             answer = _worked_out(run, scope, parts)
     shown: list[Any] = [show.first(answer.rows), answer.totals, answer.summary]
     rows, totals, summary = cleaned(shown, hidden, run)
+    cut = _cut_rows(table) if len(rows) == show.rows else ""
+    if table.name == "ops" and show.fits:
+        rows = [row for row in rows if not PROFILER_STEP.match(row.name)]
+        cut = cut or "first"
     printed = PrintedRows(
         table.asked_as,
         rows,
@@ -163,7 +168,7 @@ def _print(
         fits=show.fits,
         values=summary.values,
         remarks=summary.remarks,
-        cut=_cut_rows(table) if len(rows) == show.rows else "",
+        cut=cut,
     )
     emit(_with_totals(printed, table, summed, totals), output)
 
