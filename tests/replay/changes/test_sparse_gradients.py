@@ -76,6 +76,21 @@ def test_otherwise_nothing_changes(m: Measurements) -> None:
     assert step_us(m, "sparse_gradients") is None
 
 
+def test_an_optimizer_may_call_more_than_there_are_ranges() -> None:
+    """Its calls of the API are no operators."""
+
+    def step(p: Program) -> None:
+        looked_up(p, 1000, dense=True, listed=f"[[{TABLE}], [{TABLE}]]")
+        start = p.now
+        for _ in range(20):
+            p.spend(1).launch(UPDATE, 1)
+        p.annotation("Optimizer.step#Adagrad.step", start, p.now)
+
+    tape = make_tape(program(step).rated)
+    assert tape is not None
+    assert set(touched_rows(tape)) == {(ROWS, WIDTH)}
+
+
 def two_tables(p: Program) -> None:
     """Pairs of people and of many strangers each, from two tables of one shape: of one of them most rows
     are looked up."""

@@ -13,7 +13,7 @@ from traceanalyzer.replay.changes.attention import MATRIX
 from traceanalyzer.replay.patterns.named import operators_named
 from traceanalyzer.replay.patterns.operators import Operator, operators
 from traceanalyzer.replay.tape import Tape, within_optimizer
-from traceanalyzer.trace import F64
+from traceanalyzer.trace import F64, RangeKind
 
 LOOKUP = re.compile(r"^aten::(embedding|_embedding_bag)$")
 DENSE = re.compile(r"^aten::(embedding|_embedding_bag)_dense_backward$")
@@ -71,7 +71,8 @@ def _ids_of_lookups(tape: Tape) -> dict[Shape, list[int]]:
 def _updated_tables(tape: Tape) -> Counter[Shape]:
     """How many tensors of each shape the largest list of an optimizer's operators has."""
     linked = tape.source.linked
-    nodes = np.flatnonzero(linked.memo(within_optimizer))
+    are_operators = linked.tree.kind == RangeKind.OP
+    nodes = np.flatnonzero(linked.memo(within_optimizer) & are_operators)
     lists = (Counter(one.listed) for one in operators(linked).of_nodes(nodes))
     most = Counter[Shape]()
     for listed in lists:
