@@ -174,17 +174,18 @@ def recording(report: Report) -> str:
 
 
 def damage(item: Input) -> str:
-    """What the reader met in an input, in a sentence."""
+    """What the reader met in an input, in a sentence. Texts have no events to count."""
     health = item.health
-    counts = (health.repaired, "repaired"), (health.lost, "lost"), (health.clipped, "clipped")
-    parts = [
-        f"{figure(n)} {what}"
-        for n, what in ((health.events, "events"), *counts)
-        if n or what == "events"
-    ]
-    return ", ".join(parts) + (
-        "; cut off before its end: copy or export it again" if health.truncated else ""
-    )
+    counts = {
+        "events": health.events,
+        "repaired": health.repaired,
+        "lost": health.lost,
+        "clipped": health.clipped,
+    }
+    parts = [", ".join(f"{figure(n)} {what}" for what, n in counts.items() if n)]
+    if health.truncated:
+        parts.append("cut off before its end: copy or export it again")
+    return "; ".join(filter(None, parts)) or "read whole"
 
 
 def files(report: Report) -> list[tuple[str, str, str, str, Input]]:
