@@ -35,7 +35,8 @@ SUMMARY = re.compile(
 )
 """Operators that summarise or test values. Others before a read are the program's own."""
 SUMMARY_KERNEL = re.compile(
-    r"\bat::native::.*(reduce_kernel<|\b(direct_copy_kernel_cuda|AbsFunctor|isnan_kernel_impl|Compare\w*Functor"
+    r"^(?>.*?\bat::native::).*"
+    r"(reduce_kernel<|\b(direct_copy_kernel_cuda|AbsFunctor|isnan_kernel_impl|Compare\w{0,40}Functor"
     r"|compare_\w+|pow_tensor_scalar_kernel_impl|sqrt_kernel_cuda)\b)"
 )
 """Kernels that summarise, cast or test values, for recordings without operators."""
