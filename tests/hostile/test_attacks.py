@@ -33,8 +33,9 @@ MEANT = {
 }
 """Patterns that may take the square of what is never long, with the reason."""
 TRIED, SHORT, LONG = 1_000, 2_000, 8_000  # characters
-QUICK_S = 0.002
-"""Of the process's own time for `TRIED` characters: what takes the square of them takes more."""
+QUICK_S = 0.01
+"""Of the process's own time for `TRIED` characters: what takes less is left alone, five times what the
+slowest pattern of bounded names takes on two quiet cores, so that a busy machine decides nothing."""
 SQUARE = 8.0  # times as long for four times the text: in proportion it is 4, for the square 16
 LEAST_S = 0.0025  # for `SHORT`: below it a busy machine decides
 CONFIRMED = 3  # times in a row

@@ -33,7 +33,7 @@ TAKES_STATE = re.compile(
 """Operators through which a recurrent cell takes its state."""
 CELL = re.compile(r"(lstm|gru|rnn(?:(?!rnn)\w)*)_cell")
 REDUCES = re.compile(
-    r"^aten::(\w*pool\w*|mean|sum|amax|amin|max|min|prod|norm|linalg_vector_norm|logsumexp|argmax|argmin)$"
+    r"^aten::((?=\w*?pool)\w+|mean|sum|amax|amin|max|min|prod|norm|linalg_vector_norm|logsumexp|argmax|argmin)$"
 )
 """Operators that give fewer elements than they take."""
 LOOKUP = re.compile(r"^aten::embedding(_bag)?$")
