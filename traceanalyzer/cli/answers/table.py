@@ -155,10 +155,7 @@ def _print(
             answer = _worked_out(run, scope, parts)
     shown: list[Any] = [show.first(answer.rows), answer.totals, answer.summary]
     rows, totals, summary = cleaned(shown, hidden, run)
-    cut = _cut_rows(table) if len(rows) == show.rows else ""
-    if table.name == "ops" and show.fits:
-        rows = [row for row in rows if not PROFILER_STEP.match(row.name)]
-        cut = cut or "first"
+    rows, cut = _fitting(table, rows, show)
     printed = PrintedRows(
         table.asked_as,
         rows,
@@ -171,6 +168,15 @@ def _print(
         cut=cut,
     )
     emit(_with_totals(printed, table, summed, totals), output)
+
+
+def _fitting(table: TableEntry, rows: list[Any], show: "_Show") -> tuple[list[Any], str]:
+    """The rows to print, and which of all they are (empty: all). A terminal that shows what fits leaves
+    out the profiler's steps, which are no operators."""
+    cut = _cut_rows(table) if len(rows) == show.rows else ""
+    if table.name == "ops" and show.fits:
+        return [row for row in rows if not PROFILER_STEP.match(row.name)], cut or "first"
+    return rows, cut
 
 
 class _Answer(NamedTuple):
