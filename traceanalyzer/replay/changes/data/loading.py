@@ -253,8 +253,9 @@ def away_from_device(tape: Tape) -> Bool:
     bytes_ = tape.source.trace.device_ops.bytes[tape.row]
     step = tape.step_of_op
     worked = np.cumsum(tape.work)[tape.event]
-    result = brought_back_next(tape, large_copies(tape, CopyKind.DEVICE_TO_HOST))
-    for gone in each_step(step, large_copies(tape, CopyKind.DEVICE_TO_HOST)):
+    out = large_copies(tape, CopyKind.DEVICE_TO_HOST)
+    result = brought_back_next(tape, out)
+    for gone in each_step(step, out):
         back = tape.copies_of(CopyKind.HOST_TO_DEVICE) & (step == step[gone[0]])
         came = np.flatnonzero(back & (np.arange(len(step)) > gone[0]))
         if not len(came) or bytes_[came].sum() > bytes_[gone].sum():

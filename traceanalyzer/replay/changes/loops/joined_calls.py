@@ -23,6 +23,7 @@ from traceanalyzer.replay.changes.loops.repetition import (
 )
 from traceanalyzer.replay.patterns import repeats
 from traceanalyzer.replay.patterns.independent import (
+    LOOKUP,
     has_weights,
     of_other_size,
     put_together,
@@ -40,7 +41,6 @@ from traceanalyzer.replay.patterns.repeats import Launching, Loop, Repeat, after
 from traceanalyzer.replay.tape import Tape, within_optimizer
 from traceanalyzer.trace import F64, I32, I64, Bool, distinct
 
-LOOKUP = re.compile(r"^aten::(embedding|embedding_bag)$")
 LOOKUP_KERNEL = re.compile(
     r"vectorized_gather_kernel<|(indexSelect(Small|Large)Index|scatter_gather_internal_kernel)<"
     r"(\(bool\)0, |false, )?(at::native::OpaqueType<(\(int\))?[124]>|float|c10::Half|c10::BFloat16)"
