@@ -120,7 +120,9 @@ def _leave_report(paths: Sequence[str], query: "Query", report: "Report", rows: 
     from traceanalyzer.cli.io.output import has_warned
     from traceanalyzer.ingest.cache.pages import kept_page
     from traceanalyzer.report.kept_report import leave_report, page_of_report
+    from traceanalyzer.report.parts.hashed import hashed
 
     page = None if has_warned() else page_of_report(paths, query.selection, query.knowledge)
     if page is not None and kept_page(page) is None:
         leave_report(page, report, rows)
+        hashed(report)  # which keeps the hashes for what shows them

@@ -1,9 +1,9 @@
 """Hashes of a report's inputs, so that a reader can tell whether a file is the one it is on."""
 
-import hashlib
 from dataclasses import replace
 from pathlib import Path
 
+from traceanalyzer.ingest.cache.hashes import sha256_of
 from traceanalyzer.report.model import Report
 
 MOST_BYTES = 256 << 20  # of a file: half a second; of more, the report says none
@@ -21,7 +21,6 @@ def _sha256(path: Path) -> str | None:
     try:
         if not path.is_file() or path.stat().st_size > MOST_BYTES:
             return None
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return sha256_of(path)
     except (OSError, ValueError):
         return None
