@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 
 from benchmarks.growth_families import FAMILIES
+from benchmarks.measured import compile_package
 from traceanalyzer.base.errors import TraceAnalyzerError
 from traceanalyzer.ingest import load
 from traceanalyzer.report.build import build_report
@@ -52,6 +53,7 @@ def main() -> int:
     )
     parser.add_argument("--check", action="store_true")
     asked = parser.parse_args()
+    compile_package()
     sys.stdout.write(f"{'family':26} {'N':>9} {'bytes':>11} {'s':>7} {'exponent':>8}\n")
     above = 0
     for name in asked.only or FAMILIES:

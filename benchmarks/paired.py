@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from benchmarks.measured import compiling_environment
 from benchmarks.sized import EXPORT, check_sources, recordings
 from benchmarks.tile_nsys import tile
 
@@ -114,11 +115,13 @@ def cpu_seconds(path: Path, tree: Path) -> float:
 
 
 def _environment(tree: Path) -> dict[str, str]:
-    """That of a run: the package is that of the tree, and its modules are compiled one time, as they
-    are where it is installed, whatever this environment says."""
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    """That of a run: the package is that of the tree."""
     compiled = str(FOLDER / "compiled")
-    return {**kept, "PYTHONPATH": str(tree), "PYTHONPYCACHEPREFIX": compiled}
+    return {
+        **compiling_environment(),
+        "PYTHONPATH": str(tree),
+        "PYTHONPYCACHEPREFIX": compiled,
+    }
 
 
 def line(name: str, size: int, pairs: Sequence[Pair]) -> str:

@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-MB = 1_000_000
+from benchmarks.measured import MB, compile_package
+
 KIB = 1024
 
 
@@ -25,6 +26,7 @@ def main() -> None:
         help="also decode the file with orjson, which takes much memory",
     )
     asked = parser.parse_args()
+    compile_package()
     found = parts(asked.recording)
     total = sum(cost for _, cost, _ in found)
     for name, cost, peak in found:
