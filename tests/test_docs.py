@@ -67,6 +67,8 @@ COMPILE_FINDINGS = (
     "ranks-compile-differently",
 )
 """Ids of findings on torch.compile, which are no rules'."""
+PIPELINE_FINDINGS = ("heavy-stage", "uneven-microbatches", "slow-operations")
+"""Ids of findings on a log of a pipeline's operations, which are no rules' either."""
 EXPLAINED = set(finding_pages())
 MEMORY_FINDINGS = {
     *(f"oom-{verdict.replace('_', '-')}" for verdict in OOM),
@@ -263,7 +265,10 @@ def test_the_reference_has_every_command() -> None:
 
 def test_every_finding_has_a_page_and_every_page_a_finding() -> None:
     made = set().union(
-        COMPILE_FINDINGS, MEMORY_FINDINGS, *(_ids(path) for path in RULES.glob("*.py"))
+        COMPILE_FINDINGS,
+        PIPELINE_FINDINGS,
+        MEMORY_FINDINGS,
+        *(_ids(path) for path in RULES.glob("*.py")),
     )
     explained = {name: page.id for name in made if (page := finding_page(name))}
     assert made == set(explained)

@@ -77,7 +77,7 @@ def _read_report(path: Path) -> None:
 
 
 def _read_operations(path: Path) -> None:
-    from traceanalyzer.fleet.pipeline.document import read_operations
+    from traceanalyzer.fleet.pipeline.log_file import read_operations
 
     read_operations(path)
 

@@ -33,7 +33,7 @@ from traceanalyzer.fleet.parquet_pages import (
     DICTIONARY_AT,
     chunks,
 )
-from traceanalyzer.fleet.pipeline.document import read_operations
+from traceanalyzer.fleet.pipeline.log_file import read_operations
 from traceanalyzer.ingest import load, produced
 from traceanalyzer.ingest.flight_recorder.digest import _elements
 from traceanalyzer.ingest.flight_recorder.nccl_logs import clues_of

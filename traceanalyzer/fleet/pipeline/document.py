@@ -1,14 +1,9 @@
 """The slowdown of a pipelined job as a document."""
 
-import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from traceanalyzer.analysis.ranks.pipeline.operation_log import COLUMNS, operations
-from traceanalyzer.analysis.ranks.pipeline.operations import KINDS, Operations
+from traceanalyzer.analysis.ranks.pipeline.operations import Operations
 from traceanalyzer.analysis.ranks.pipeline.slowdown import (
     PipelineSlowdown,
     PipelineStep,
@@ -16,50 +11,43 @@ from traceanalyzer.analysis.ranks.pipeline.slowdown import (
     pipeline,
     slowdown,
 )
-from traceanalyzer.base import TraceAnalyzerError, UnreadableInputError, definitions
-from traceanalyzer.base.extras import how_to_install
-from traceanalyzer.base.limits import limits
-from traceanalyzer.fleet.parquet_pages import made_bytes
+from traceanalyzer.base import (
+    TraceAnalyzerError,
+    UnreadableInputError,
+    dataclass,
+    definitions,
+    plural,
+)
+from traceanalyzer.diagnosis.finding import Recommendation
+from traceanalyzer.fleet.pipeline.judged import LEAST_SLOWDOWN, PipelineCause, causes_of
+from traceanalyzer.fleet.pipeline.log_file import read_operations, recognise
+from traceanalyzer.report.brief import first_screen, shown_path
 from traceanalyzer.report.document import (
     Bullets,
     Document,
     Fact,
     Facts,
+    Item,
+    Items,
+    Paragraph,
     Section,
     Table,
     TextTable,
     Verdict,
 )
 from traceanalyzer.report.format import figure, number
+from traceanalyzer.report.outline.gains import evidence_value, id_of
+from traceanalyzer.report.outline.step_facts import EXPLAINED
+from traceanalyzer.report.parts.effort import effort_of
 from traceanalyzer.report.printed import Printed
-from traceanalyzer.trace import F64, I64
 
-if TYPE_CHECKING:
-    import pandas as pd
+__all__ = ["page", "recognise", "slowdown_facts"]
 
-PARQUET = b"PAR1"
-LEAST_SLOWDOWN = 1.02  # below, no step is worth a search for who is to blame
-EXPLAINS = 0.5
-"""Share of the slowdown from which on workers or a stage are named: the paper's threshold."""
-CORRELATED = 0.9
-"""From here on forward and backward time vary by the same cause, the length of the sequences: the
-paper's threshold."""
 SHOWN = 5
 ALONE = "slowdown with one as logged, all others ideal"
-KIND = "optype"  # the column of texts: one that is named in every row is held once
-BEYOND_INTEGERS = 2.0**63
-ROW_BYTES = 8  # of the shortest row: `limits().size` has so many
-
-
-def recognise(path: Path) -> bool:
-    """Whether this is a log of operations."""
-    try:
-        with path.open("rb") as file:
-            return file.read(len(PARQUET)) == PARQUET and set(COLUMNS) <= set(
-                opened_log(path).schema_arrow.names
-            )
-    except (OSError, TraceAnalyzerError):
-        return False
+NO_FINDING = "No finding."
+NOTHING = "Nothing to fix."
+NO_ADVICE = "No change is known to help."
 
 
 def page(
@@ -75,19 +63,11 @@ def page(
         raise UnreadableInputError(f"{paths[0]}: {error}") from error
     ops = job.ops
     (slow, workers, steps) = slowdown(job)
-    causes = list(_causes(slow))
-    headline = (
-        f"{number(slow.s)}x slower than if operations of one type took equally long: "
-        f"{'; '.join(causes)}."
-    )
-    if not causes:
-        headline = (
-            f"No straggler: a step takes {number(slow.s)}x what it would if operations of one "
-            "type took equally long."
-        )
+    causes = causes_of(slow, workers)
+    found = PipelineAnswer(_headline(slow, causes), ops, slow, workers, steps, causes)
     # The workers that explain the slowdown: what they gain is the gain of all of them together.
     gain = dict(zip(("gain_ms", "low_ms", "high_ms"), slow.without_worst_ms, strict=True))
-    ranks = slow.s_worst_ranks if _explained_by(slow)[0] else ()
+    ranks = [rank for cause in causes for rank in cause.ranks]
     values = {
         "ranks": {
             "expected": ops.worker.size,
@@ -95,7 +75,7 @@ def page(
             "unreadable": [],
             "missing": [],
         },
-        "summary": {"headline": headline, "step_ms": slow.recorded_ms, "basis": "recorded"},
+        "summary": {"headline": found.headline, "step_ms": slow.recorded_ms, "basis": "recorded"},
         "culprits": [{"rank": rank, "host": None, "cause": None, **gain} for rank in ranks],
         "slowdown": slow,
         "pipeline": {
@@ -104,90 +84,145 @@ def page(
             "vpp": int(ops.chunk.max()) + 1,
             "steps": len(steps),
         },
+        "findings": [cause.finding for cause in causes],
+        "recommendations": found.advice,
         "workers": workers,
         "steps": steps,
         "notes": ops.notes,
     }
-    return Printed(Document(headline, _sections(headline, ops, slow, workers, steps)), values)
+    document = Document(found.headline, _sections(found))
+    return Printed(document, values, screen=_screen(found, str(paths[0])))
 
 
-def _explained_by(found: PipelineSlowdown) -> tuple[bool, bool, bool]:
-    """Whether the worst workers, the last stage, the work of microbatches explain a slowdown worth
-    a search."""
-    slow = found.s >= LEAST_SLOWDOWN
-    shares = (
-        (found.m_w, EXPLAINS),
-        (found.m_s, EXPLAINS),
-        (found.forward_backward_correlation, CORRELATED),
+@dataclass(frozen=True)
+class PipelineAnswer:
+    """All that is said of a job."""
+
+    headline: str
+    ops: Operations
+    slow: PipelineSlowdown
+    workers: list[WorkerRow]
+    steps: list[PipelineStep]
+    causes: list[PipelineCause]
+
+    @property
+    def advice(self) -> list[Recommendation]:
+        """What to change, the largest gain first."""
+        return [cause.advice for cause in self.causes if cause.advice is not None]
+
+    @property
+    def size(self) -> str:
+        """Ranks, stages and steps."""
+        dps = len(self.ops.worker)
+        stages = self.ops.stages
+        steps = len(self.steps)
+        return (
+            f"{dps} data-parallel {plural('rank', dps)}, {stages} {plural('stage', stages)}, "
+            f"{steps} {plural('step', steps)}"
+        )
+
+
+def _headline(slow: PipelineSlowdown, causes: Sequence[PipelineCause]) -> str:
+    times = f"{number(slow.s)}x"
+    if not causes:
+        return f"No straggler: a step takes {times} what it would with operations of a type alike."
+    slower = f"{times} slower than with operations of a type alike."
+    named = [cause for cause in causes if cause.is_large] or causes[:1]
+    return " ".join([slower, *(f"{cause.words}." for cause in named)])
+
+
+def _screen(found: PipelineAnswer, path: str) -> Document:
+    """What a terminal gets unless it asks for all of it."""
+    slow = found.slow
+    times = (
+        f"step {figure(slow.recorded_ms, 'ms')} as recorded, {figure(slow.ideal_ms, 'ms')} with "
+        "operations of a type alike"
     )
-    workers, stage, work = (
-        slow and share is not None and share >= least for share, least in shares
+    shown = shown_path(path, "LOG")
+    about = [f"explain {cause.finding.id}" for cause in found.causes[:1]]
+    advice = [f"{_gain(slow, one)} [{id_of(one)}]  {one.action}" for one in found.advice]
+    return first_screen(
+        found.headline,
+        [f"{found.size}, {times}"],
+        advice,
+        found.ops.notes,
+        [f"analyze {shown} --full", *about, "-o pipeline.html"],
     )
-    return workers, stage, work
 
 
-def _causes(found: PipelineSlowdown) -> Iterator[str]:
-    workers, stage, work = _explained_by(found)
-    if workers:
-        ranks = ", ".join(map(str, found.s_worst_ranks[:SHOWN]))
-        label = "ranks" if len(found.s_worst_ranks) > 1 else "rank"
-        yield f"{label} {ranks}, {_of_step(found.without_worst_ms, found)}"
-    if stage:
-        yield f"the last stage is too heavy, {_of_step(found.without_last_stage_ms, found)}"
-    if work:
-        yield "microbatches differ in work, as sequences of different length do"
-    if found.s >= LEAST_SLOWDOWN and not (workers or stage or work):
-        kind, s_t = next(iter(found.s_t.items()))
-        yield f"no worker and no stage stands out; {kind} alone makes {number(s_t)}x"
-
-
-def _of_step(gain: tuple[float, float, float], found: PipelineSlowdown) -> str:
-    return f"{figure(gain[0], 'ms')} of each {figure(found.simulated_ms, 'ms')} step"
-
-
-def _sections(
-    headline: str,
-    ops: Operations,
-    found: PipelineSlowdown,
-    workers: list[WorkerRow],
-    steps: list[PipelineStep],
-) -> list[Section]:
-    size = f"{len(ops.worker)} data-parallel ranks, {ops.stages} stages, {len(steps)} steps"
-    do = (
-        (
-            f"Look at the GPU and host of rank {found.s_worst_ranks[0]}: clocks, throttling, "
-            "other processes."
-        ),
-        "Move layers from the last stage to others: it has the loss and the output layer as well.",
-        (
-            "Pack or sort sequences so that every microbatch has equal work (the sum of "
-            "squared lengths)."
-        ),
-    )
-    advice = [text for text, holds in zip(do, _explained_by(found), strict=True) if holds]
-    slowest = sorted(steps, key=lambda one: -one.s)
+def _sections(found: PipelineAnswer) -> list[Section]:
+    slow = found.slow
+    slowest = sorted(found.steps, key=lambda one: -one.s)
+    items = [_finding(slow, cause) for cause in found.causes]
+    explained = [Paragraph(EXPLAINED.format(cause.finding.id), "dim") for cause in found.causes[:1]]
+    advice = [_explained(slow, one) for one in found.advice]
     return [
-        Section("Pipeline", [Verdict(headline, [size]), slowdown_facts(found)], untitled=True),
-        *([Section("Next", [Bullets(advice, ">")])] if advice else []),
-        Section(f"Workers: {ALONE}", [Table(workers, limit=SHOWN, defined=True)]),
+        Section("Summary", [Verdict(found.headline, [found.size])]),
+        Section("Metrics", [slowdown_facts(slow)]),
         Section(
             f"Types and stages: {ALONE}",
-            [_ratios("operations", found.s_t), _ratios("stage", found.s_stage)],
+            [_ratios("operations", slow.s_t), _ratios("stage", slow.s_stage)],
+            is_minor=True,
         ),
-        Section("Slowest steps", [Table(slowest, limit=SHOWN, defined=True, folded=True)]),
-        *([Section("Notes", [Bullets(ops.notes)])] if ops.notes else []),
+        Section(
+            f"Ranks: {ALONE}", [Table(found.workers, limit=SHOWN, defined=True)], is_minor=True
+        ),
+        Section("Slowest steps", [Table(slowest, limit=SHOWN, defined=True)], is_minor=True),
+        Section("Findings", [Items(items) if items else NO_FINDING, *explained]),
+        Section("Recommendations", [Items(advice) if advice else _no_advice(found)]),
+        Section("Notes", [Bullets(found.ops.notes)]),
     ]
+
+
+def _no_advice(found: PipelineAnswer) -> str:
+    return NOTHING if not found.causes else NO_ADVICE
+
+
+def _finding(slow: PipelineSlowdown, cause: PipelineCause) -> Item:
+    finding = cause.finding
+    about = f"{finding.severity} · {finding.cls} · {finding.id}"
+    if finding.headroom_ms is not None:
+        share = figure(finding.headroom_ms / slow.recorded_ms, "share")
+        about += f" · headroom {figure(finding.headroom_ms, 'ms')}, {share} of the step"
+    evidence = [(one.metric, evidence_value(one), one.where) for one in finding.evidence]
+    return Item(finding.title, [(about, "")], evidence=evidence)
+
+
+def _explained(slow: PipelineSlowdown, advice: Recommendation) -> Item:
+    effort = effort_of(advice)
+    of_effort = f"; effort: {effort}" if effort else ""
+    gain = f"{_gain(slow, advice)}{of_effort}; id: {id_of(advice)}"
+    how, _, assumed = advice.basis.partition(": ")
+    return Item(advice.action, [(gain, "green"), (f"Assumes ({how}): {assumed}", "")])
+
+
+def _gain(slow: PipelineSlowdown, advice: Recommendation) -> str:
+    """What a step takes now and after it; the range is what nine of ten steps lie in."""
+    now, *after = (
+        figure(time_ms, "ms")
+        for time_ms in (
+            slow.recorded_ms,
+            advice.predicted_step_ms,
+            advice.low_ms,
+            advice.high_ms,
+        )
+    )
+    text = f"{now} → {after[0]} ({after[1]} to {after[2]}) per step"
+    if advice.predicted_speedup is not None:
+        text += f", {figure(advice.predicted_speedup, 'x')}"
+    return f"{text}, may not help" if advice.may_not_help else text
 
 
 def slowdown_facts(found: PipelineSlowdown) -> Facts:
     """The slowdown and what explains it, under the names of the paper and in words."""
     meaning = {one.name: one for one in definitions(PipelineSlowdown)}
     figures = (
-        ("slowdown (S)", "s", number(found.s)),
-        ("due to worst 3% (M_W)", "m_w", _part_of_slowdown(found, found.m_w)),
-        ("due to last stage (M_S)", "m_s", _part_of_slowdown(found, found.m_s)),
-        ("simulated step", "simulated_ms", figure(found.simulated_ms, "ms")),
-        ("ideal step", "ideal_ms", figure(found.ideal_ms, "ms")),
+        ("slowdown (S)", "s", figure(found.s, "x")),
+        ("of it: worst 3% (M_W)", "m_w", _part_of_slowdown(found, found.m_w)),
+        ("of it: last stage (M_S)", "m_s", _part_of_slowdown(found, found.m_s)),
+        ("step as recorded", "recorded_ms", figure(found.recorded_ms, "ms")),
+        ("step replayed", "simulated_ms", figure(found.simulated_ms, "ms")),
+        ("step replayed, alike", "ideal_ms", figure(found.ideal_ms, "ms")),
     )
     return Facts([Fact(label, text, meaning[field].definition) for label, field, text in figures])
 
@@ -205,78 +240,3 @@ def _part_of_slowdown(found: PipelineSlowdown, share: float | None) -> str:
 def _ratios(name: str, slowdowns: Mapping[str, float]) -> TextTable:
     rows = [(one, number(value)) for one, value in slowdowns.items()][:SHOWN]
     return TextTable((name, "slowdown"), (False, True), rows, noun="types")
-
-
-def opened_log(path: Path) -> Any:
-    """A Parquet file. Raises UnreadableInputError, TraceAnalyzerError where pyarrow is not
-    installed."""
-    try:
-        import pyarrow.parquet as pq
-        from pyarrow import ArrowException
-    except ImportError as error:
-        raise TraceAnalyzerError(
-            f"logs of operations need pyarrow: {how_to_install('parquet')}"
-        ) from error
-    try:
-        # Opened here: Arrow takes names in UTF-8 alone.
-        file = io.BufferedReader(io.FileIO(path))
-        found = pq.ParquetFile(file)
-        # a column of lists has another path than its name
-        paths = [found.schema.column(i).path for i in range(len(found.schema.names))]
-        if KIND not in paths:
-            return found
-        return pq.ParquetFile(file, metadata=found.metadata, read_dictionary=[KIND])
-    except (ArrowException, OSError, ValueError) as error:
-        raise UnreadableInputError(f"no Parquet file ({str(error).splitlines()[0]})") from error
-
-
-def read_operations(path: Path) -> Operations:
-    """The operations that a log holds. Raises UnreadableInputError, TraceAnalyzerError."""
-    file = opened_log(path)
-    from pyarrow import ArrowException
-
-    lacks = [name for name in COLUMNS if name not in file.schema_arrow.names]
-    if lacks:
-        raise UnreadableInputError(f"no log of operations, it lacks {', '.join(lacks)}")
-    if file.metadata.num_rows > limits().size // ROW_BYTES:
-        raise UnreadableInputError(
-            f"{file.metadata.num_rows:,} operations are too many; raise it with --limit size=N"
-        )
-    try:
-        _check_columns(file, path)
-        frame = file.read(list(COLUMNS)).to_pandas(ignore_metadata=True)
-        # A text that is named in every row is held once.
-        kind = frame["optype"].map({one: i for i, one in enumerate(KINDS)}).astype(float)
-        log = {name: _numbers(frame[name] if name != "optype" else kind, name) for name in COLUMNS}
-    except (ArrowException, OSError, ValueError, TypeError, LookupError) as error:
-        raise UnreadableInputError(
-            f"damaged ({str(error).splitlines()[0]}); copy it again"
-        ) from error
-    return operations(log)
-
-
-def _check_columns(file: Any, path: Path) -> None:
-    """Columns are numbers, and texts whose size the file tells: lists, and texts that share letters,
-    may be of any size. Raises ValueError, UnreadableInputError."""
-    from pyarrow import types
-
-    for name in COLUMNS:
-        kind = file.schema_arrow.field(name).type
-        if name != KIND and not (types.is_integer(kind) or types.is_floating(kind)):
-            raise ValueError(f"{name} is {kind}")
-    with path.open("rb") as opened:
-        full_size = made_bytes(opened)
-    if full_size > max(limits().size, limits().ratio * path.stat().st_size):
-        raise UnreadableInputError(
-            f"{full_size:,} bytes of operations are too many; raise it with --limit size=N"
-        )
-
-
-def _numbers(column: "pd.Series[Any]", name: str) -> I64 | F64:
-    """A column's values, s or whole numbers; -1 for a number that is missing, or that no whole number
-    of 64 bits is."""
-    values: F64 = column.to_numpy(np.float64)
-    if name in ("start_ts", "duration"):
-        return values
-    fitting = np.abs(values) < BEYOND_INTEGERS
-    return np.where(fitting, values, -1).astype(np.int64)

@@ -123,7 +123,8 @@ def _texts(part: doc.TextTable, title: str, rows: int) -> Markup | None:
 def _items(part: doc.Items, *_: object) -> Markup:
     drawn = []
     for item in part.items:
-        texts = [*(text for text, _ in item.lines), *item.details]
+        evidence = [doc.evidence_line(one) for one in item.evidence or ()]
+        texts = [*(text for text, _ in item.lines), *evidence, *item.details]
         below = [tag("li", text) for text in texts]
         drawn.append(
             tag(

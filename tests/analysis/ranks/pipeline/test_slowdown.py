@@ -50,12 +50,38 @@ def test_published_answers():
 
 def test_what_people_read():
     printed = page([DATA / "ST.parquet"])
-    shown = printed.terminal(100)
-    assert "1.18x slower than if operations of one type took equally long" in shown
-    assert "122%" not in shown, "a share of the slowdown is no more than all of it"
-    assert "due to last stage (M_S)  all of it" in shown
-    assert "First 5 of 32 rows" in shown
-    assert "First 5 of" not in printed.in_full().terminal(100)
+    screen = printed.terminal(100)
+    assert screen.startswith("1.18x slower than with operations of a type alike.")
+    assert "122%" not in screen, "a share of the slowdown is no more than all of it"
+    whole = printed.in_full().terminal(100)
+    assert "of it: last stage (M_S)  all of it" in whole
+    assert "First 5 of" not in whole
+
+
+def test_four_parts_in_order():
+    headings = [
+        line[3:]
+        for line in page([DATA / "ST.parquet"]).markdown().splitlines()
+        if line.startswith("## ")
+    ]
+    assert headings == ["Summary", "Metrics", "Findings", "Recommendations"]
+
+
+def test_a_page_has_the_evidence():
+    assert (
+        "share of the slowdown: 100% (threshold 50.0%), the last stage"
+        in page([DATA / "ST.parquet"]).html()
+    )
+
+
+def test_findings_and_advice_as_of_other_reports():
+    found = answer(DATA / "ST.parquet")
+    (finding,) = found["findings"]
+    (advice,) = found["recommendations"]
+    assert (finding["id"], advice["id"]) == ("heavy-stage", "heavy-stage")
+    now_ms = found["summary"]["step_ms"]
+    assert advice["predicted_step_ms"] == pytest.approx(now_ms - finding["headroom_ms"])
+    assert advice["low_ms"] < advice["predicted_step_ms"] < advice["high_ms"] < now_ms
 
 
 def alike(kind, dp, stage, chunk, m):
@@ -105,7 +131,48 @@ def test_sequences_of_different_length(tmp_path):
 
     found = answer(write(tmp_path / "log.parquet", run(4, 3, 8, varying)))
     assert found["slowdown"]["forward_backward_correlation"] == pytest.approx(1)
-    assert "microbatches differ in work" in found["summary"]["headline"]
+    assert "Microbatches are of unequal work" in found["summary"]["headline"]
+
+
+def test_even_microbatches_gain_what_a_run_of_them_does(tmp_path):
+    def varying(kind, dp, stage, chunk, m):
+        return alike(kind, dp, stage, chunk, m) * (1 + 0.1 * m)
+
+    even = run(4, 1, 8, lambda *of: alike(*of) * (1 + 0.1 * 3.5))
+    as_it_ran = run(4, 1, 8, varying)
+    found = answer(write(tmp_path / "log.parquet", as_it_ran))
+    gain_ms = found["slowdown"]["even_microbatches_ms"][0]
+    assert gain_ms == pytest.approx((as_it_ran.end - even.end) * 1e3, abs=1)
+
+
+def test_layers_that_are_moved_are_work_of_other_stages(tmp_path):
+    def heavy(kind, dp, stage, chunk, m):
+        return alike(kind, dp, stage, chunk, m) * (1.4 if stage == 3 else 1.0)
+
+    even = run(4, 2, 8, lambda *of: alike(*of) * 1.1)
+    as_it_ran = run(4, 2, 8, heavy)
+    found = answer(write(tmp_path / "log.parquet", as_it_ran))
+    (finding,) = found["findings"]
+    assert finding["id"] == "heavy-stage"
+    assert finding["headroom_ms"] == pytest.approx((as_it_ran.end - even.end) * 1e3, abs=1)
+
+
+def test_a_slow_rank_of_the_last_stage_is_no_heavy_stage(tmp_path):
+    def slow(kind, dp, stage, chunk, m):
+        return alike(kind, dp, stage, chunk, m) * (1.6 if (dp, stage) == (2, 3) else 1.0)
+
+    found = answer(write(tmp_path / "log.parquet", run(4, 3, 8, slow)))
+    assert [one["id"] for one in found["findings"]] == ["straggler"]
+    assert found["recommendations"][0]["remedy"] == "fix_straggler"
+
+
+def test_the_only_rank_of_a_stage_is_that_stage(tmp_path):
+    def heavy(kind, dp, stage, chunk, m):
+        return alike(kind, dp, stage, chunk, m) * (1.6 if stage == 1 else 1.0)
+
+    found = answer(write(tmp_path / "log.parquet", run(4, 1, 8, heavy)))
+    assert "Stage 1 is too heavy" in found["summary"]["headline"]
+    assert found["culprits"] == []
 
 
 def parquet(path: Path, table: object) -> Path:

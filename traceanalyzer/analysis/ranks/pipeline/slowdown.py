@@ -1,6 +1,7 @@
 """What slows a pipelined job down, under the names of arXiv 2505.05713: S, S_t, S_w, M_W, M_S."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import ceil
 from typing import Any
 
@@ -23,6 +24,7 @@ CLOCKS_APART_S = 0.01
 """A transfer that ends so long before its last member began is one of clocks that differ: it took
 no time."""
 AT_ONCE = 16_000_000  # times that are worked out together: 128 MB
+LEAST_TIME_S = 1e-12  # computations that take no time have no mean to share out
 LEAST_SPREAD = 0.05  # computations that differ less from microbatch to microbatch differ by noise
 
 
@@ -92,6 +94,12 @@ class PipelineSlowdown:
         "what a step gains with those workers ideal: the mean, and what nine of ten steps lie in"
     )
     without_last_stage_ms: tuple[float, float, float] = metric("the same with the last stage ideal")
+    even_stages_ms: tuple[float, float, float] = metric(
+        "the same with the computations of a type spread evenly over the stages"
+    )
+    even_microbatches_ms: tuple[float, float, float] = metric(
+        "the same with every microbatch of a step as much work as the others: a worker computes its mean of each"
+    )
     forward_backward_correlation: float | None = metric(
         "correlation of forward and backward time over microbatches; null where they hardly differ"
     )
@@ -160,9 +168,16 @@ def slowdown(job: Pipeline) -> tuple[PipelineSlowdown, list[WorkerRow], list[Pip
         m_s=shares[1],
         without_worst_ms=_range(gains_s[0]),
         without_last_stage_ms=_range(gains_s[1]),
+        even_stages_ms=_range(times_s[0] - _as_took_s(_with_even_stages(job))),
+        even_microbatches_ms=_range(times_s[0] - _as_took_s(_with_even_microbatches(job))),
         forward_backward_correlation=_correlation(ops),
     )
     return found, workers, _step_rows(ops, ops.recorded_s, times_s)
+
+
+def _as_took_s(job: Pipeline) -> F64:
+    """[step]: where every operation takes what it took."""
+    return step_times_s(job, [np.ones(job.took.shape[:2], bool)])[0]
 
 
 def _ratios_of(groups: _Groups, ratios: Sequence[float]) -> _Ratios:
@@ -232,6 +247,31 @@ def _type_of(kind: str) -> str:
 def _masks(column: Any, shape: tuple[int, ...]) -> dict[str, Bool]:
     """Where a column has each of its values, by value."""
     return {str(value): np.broadcast_to(column == value, shape) for value in np.unique(column)}
+
+
+def _with_even_stages(job: Pipeline) -> Pipeline:
+    """The job with the computations of a type spread evenly over the stages: what one has more
+    than the mean, the others have less."""
+    took = job.took.copy()
+    for of_kind in (job.ops.of(FORWARD), job.ops.of(BACKWARD)):
+        mean_s = job.took[of_kind].mean() if of_kind.any() else 0.0
+        for stage in range(job.ops.stages):
+            rows = of_kind & (job.ops.stage == stage)
+            took[rows] *= mean_s / max(took[rows].mean(), LEAST_TIME_S) if rows.any() else 1.0
+    return replace(job, took=took)
+
+
+def _with_even_microbatches(job: Pipeline) -> Pipeline:
+    """The job with the work of a step spread evenly over its microbatches: each worker computes at
+    its own mean speed, and a step has as much work as it had."""
+    took = job.took.copy()
+    for of_kind in (job.ops.of(FORWARD), job.ops.of(BACKWARD)):
+        for place in np.unique(job.ops.place[of_kind]):
+            rows = of_kind & (job.ops.place == place)
+            of_worker = job.took[rows].mean(axis=(0, 2), keepdims=True)
+            of_step = job.took[rows].mean(axis=(0, 1), keepdims=True)
+            took[rows] = of_worker * of_step / max(job.took[rows].mean(), LEAST_TIME_S)
+    return replace(job, took=took)
 
 
 def _range(gains: F64) -> tuple[float, float, float]:
