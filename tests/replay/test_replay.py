@@ -179,6 +179,21 @@ def test_an_outlying_step_is_left_out() -> None:
     assert step_time_ns(tape) / 1e3 == pytest.approx(replayed(host_bound), rel=0.02)
 
 
+def test_the_last_step_takes_the_host_no_longer_than_it_lasted() -> None:
+    """A host that is ahead issues the last step slowly, and the device waits for nothing."""
+    program = Program()
+    for number in range(4):
+        start = program.now
+        for _ in range(10):
+            program.spend(250 if number == 3 else 20).launch(GEMM, 100)
+        program.annotation(f"ProfilerStep#{number}", start, program.now)
+    m = measure(program.build())
+    tape = make_tape(m.rated)
+    assert tape is not None
+    last = tape.step_of_event == 3
+    assert tape.host_before_event[last].sum() <= 1.01 * m.timed.steps.duration[3]
+
+
 def test_a_host_that_is_ahead_loses_no_launches() -> None:
     """While queued work lasts, a step may take the host longer than the device, which still runs
     all of its ops."""

@@ -170,10 +170,10 @@ def _host_windows(timed: Timed, typical: Bool) -> tuple[IntervalSet, IntervalSet
         timed.linked.launch[(steps.of_op == len(steps) - 1) & (timed.linked.launch >= 0)]
     ]
     if len(launched) and launched.min() < begin[-1]:
-        begin[-1] = steps.host_start[-1]
-        as_long = int(begin[-1] + steps.duration[-1])
+        lasted = max(int(steps.duration[-1]), 1)
         launched_until = int(launched.max()) + 1
-        until[-1] = min(until[-1], max(launched_until, as_long))
+        until[-1] = min(until[-1], max(launched_until, steps.host_start[-1] + lasted))
+        begin[-1] = max(steps.host_start[-1], until[-1] - lasted)
 
     def launches(step: I32, call: I32) -> tuple[I32, I64]:
         known = (call >= 0) & (step >= 0)
