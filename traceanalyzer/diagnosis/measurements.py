@@ -51,6 +51,7 @@ from traceanalyzer.analysis.time.repeats import repeats
 from traceanalyzer.analysis.time.timed import HasTimed, Timed
 from traceanalyzer.base import NS_PER_MS, dataclass
 from traceanalyzer.diagnosis.ledger import Basis, Ledger, idle_left, make_ledger
+from traceanalyzer.ingest.unprofiled import only_unsteady
 from traceanalyzer.replay.host_parts import HostPart, host_parts
 from traceanalyzer.replay.iterations import Served
 from traceanalyzer.replay.replayed_path import replayed_path_time
@@ -267,7 +268,7 @@ class Measurements(HasTimed):
         """The length of the step without the profiler, with its range; None where nothing tells."""
         if self.doubt:
             return None
-        timed = self.unprofiled_time
+        timed = self.timed_step
         replay = self.faithful_replay
         if replay is not None:
             return timings.UnprofiledTime(replay.base_ms, *replay.range_ms)
@@ -297,7 +298,7 @@ class Measurements(HasTimed):
         without = self._without_profiler
         basis: Basis = "recorded"
         if without is not None:
-            basis = "replayed" if self.unprofiled_time is None else "measured"
+            basis = "replayed" if self.timed_step is None else "measured"
         return make_ledger(self.causes, self.step_parts, self._recorded_step.idle, without, basis)
 
     @cached_property
@@ -325,7 +326,7 @@ class Measurements(HasTimed):
             step_time_ms=span.step_ms,
             low_ms=span.low_ms,
             high_ms=span.high_ms,
-            source="estimated" if self.unprofiled_time is None else "measured",
+            source="estimated" if self.timed_step is None else "measured",
             budget_ms=self.ledger.budget(),
             idle_ms=self.ledger.idle(),
             waiting_ms=without.waiting,
@@ -427,6 +428,20 @@ class Measurements(HasTimed):
         fed = self.trace.may_have_waited_for_workers
         other = timings.contradicted(timed, self.mean_step_ms) and not fed
         return None if other else timed
+
+    @cached_property
+    def timed_step(self) -> timings.UnprofiledTime | None:
+        """The step timed without the profiler; where nothing can be replayed, that of unsteady
+        steps, too: a replay that is far off says less of it."""
+        timed = self.unprofiled_time
+        stopwatch = self.trace.stopwatch
+        if timed is not None or stopwatch is None or self.faithful_replay is not None:
+            return timed
+        fed = self.trace.may_have_waited_for_workers
+        if not self.timed.steps.found or not only_unsteady(stopwatch, self.trace.light, fed=fed):
+            return None
+        unsteady = timings.by_capture(stopwatch.step_ns, stopwatch)
+        return None if timings.contradicted(unsteady, self.mean_step_ms) else unsteady
 
     kinds = lazy(
         lambda m: timings.kinds_of_steps(m.steady_durations) if m.timed.steps.found else None

@@ -2,6 +2,7 @@
 and a light recording of a few steps (`light.rank{N}.json.gz`); docs/inputs.md has their fields."""
 
 import re
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -236,6 +237,14 @@ def pauses_left_out(values: dict[str, Any], stopwatch: Stopwatch) -> str | None:
     )
 
 
+def only_unsteady(stopwatch: Stopwatch, light: LightRecording | None, *, fed: bool) -> bool:
+    """Whether nothing but unsteady steps speaks against the stopwatch's figure, whose range is
+    known."""
+    if stopwatch.steady or stopwatch.roughly or stopwatch.low_ns is None:
+        return False
+    return contradiction(replace(stopwatch, roughly=True), light, fed=fed) is None
+
+
 def contradiction(
     stopwatch: Stopwatch, light: LightRecording | None, *, fed: bool = False
 ) -> str | None:
@@ -250,7 +259,8 @@ def contradiction(
         )
     if not stopwatch.steady and not stopwatch.roughly:
         return (
-            f"Steps without the profiler were not steady (median {ms} ms): their time is not used."
+            f"Steps without the profiler were not steady (median {ms} ms): no prediction starts from "
+            "their time."
         )
     if light is None:
         return None

@@ -177,7 +177,7 @@ def _metrics(m: Measurements) -> Metrics:
     kernels = m.linked.is_kernel & m.timed.steady_ops
     idle_share = m.budget.idle / m.mean_step_ms if m.budget and m.mean_step_ms else None
     is_known = m.step.basis == "unprofiled"
-    how = "estimated" if m.unprofiled_time is None else "measured"
+    how = "estimated" if m.timed_step is None else "measured"
     return Metrics(
         step_time_ms=m.step_time,
         step_source=steps.source,

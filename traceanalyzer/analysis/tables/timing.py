@@ -202,7 +202,7 @@ def unprofiled_time(trace: Trace) -> UnprofiledTime | None:
     """The step of a recording's process without the profiler, as its capture timed it, else by the
     timing log given with it; None where neither is known, or the capture's does not count."""
     if trace.unprofiled_step_ns is not None:
-        return _by_capture(trace.unprofiled_step_ns, trace.stopwatch)
+        return by_capture(trace.unprofiled_step_ns, trace.stopwatch)
     if trace.stopwatch is not None or trace.only_step_times or not len(trace.step_timings):
         return None
     if trace.step_timings.of_server:
@@ -220,7 +220,8 @@ def unprofiled_time(trace: Trace) -> UnprofiledTime | None:
     return UnprofiledTime(ms(median), ms(order[low]), ms(order[high]))
 
 
-def _by_capture(step_ns: int, stopwatch: Stopwatch | None) -> UnprofiledTime:
+def by_capture(step_ns: int, stopwatch: Stopwatch | None) -> UnprofiledTime:
+    """The step as a capture timed it; where it has no range, this one alone."""
     step = ms(step_ns)
     if stopwatch is None:
         return UnprofiledTime(step, step, step)
