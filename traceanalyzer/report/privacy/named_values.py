@@ -9,7 +9,7 @@ _WORD = re.compile(
     r"|access[ _-]?code|seed[ _-]?phrase|mnemonic|client-(?:key|certificate)-data|certificate-authority-data"
     r"|пароль|密码|密碼|パスワード|비밀번호)"
     r"|(?P<line>authorization|cookie)"
-    r"|(?P<weak>token|key|pass|auth|pat|session[ _-]?id|sessid|sid|signature|sig|sas|pin|otp"
+    r"|(?P<weak>token|key|pass|auth|pat|session(?:[ _-]?id)?|sessid|sid|signature|sig|sas|pin|otp"
     r"|(?<![a-z])(?:pw|psk)(?![a-z]))",
     re.IGNORECASE,
 )
@@ -38,6 +38,7 @@ _PHRASES = {
     "auth": r"(?=\S*\d)\S{6,}",
     "pin": r"\d{4,8}",
     "otp": r"\d{4,8}",
+    "session": r"(?=\S*\d)(?=\S*[A-Za-z])[A-Za-z0-9%+/=]{16,}",
     **dict.fromkeys(("sessionid", "sessid", "sid"), r"(?=\S*\d)[\w%.+/=:-]{8,}"),
     **dict.fromkeys(("sig", "signature", "sas"), r"(?=\S*\d)[\w%.+/=&-]{16,}"),
 }
@@ -68,6 +69,7 @@ _NEXT_LINE = re.compile(
     r"[\"']?[ \t]{0,3}[:=][ \t]{0,8}(?:[|>][+-]?[ \t]{0,8})?(?:\r?\n|\\{1,2}n)[ \t]{0,24}(?=\S)"
 )
 """Between the name and a value that stands below it."""
+_BRACKETS = {")": "(", "]": "[", "}": "{"}
 _BLANK = re.compile(r"[ \t](?:(?:is|was)[ \t])?")
 _VALUE = re.compile(
     r"""(?P<quote>["]{3}|[']{3}|\\{0,3}["'`])(?P<quoted>(?:\\.|(?!(?P=quote))[^\n]){1,4096}+)
@@ -117,12 +119,25 @@ def _value_after(
     value = between and (_LINE if word["line"] else _VALUE).match(text, between.end())
     if between is None or not value:
         return None
-    span = value.span("quoted" if value["quoted"] else "bare")
+    span = value.span("quoted") if value["quoted"] else _without_closing(text, *value.span("bare"))
     return (
         span
         if _is_meant(before, word, rest[0], text[slice(*span)], signed=between.re is not _BLANK)
         else None
     )
+
+
+def _without_closing(text: str, start: int, end: int) -> tuple[int, int]:
+    """A bare value without the end of its sentence, and without the brackets at its end that were
+    opened before it: `(sid=...).`"""
+    while end > start + 1:
+        last = text[end - 1]
+        opening = _BRACKETS.get(last)
+        closes = opening and text.count(opening, start, end) < text.count(last, start, end)
+        if not closes and last != ".":
+            break
+        end -= 1
+    return start, end
 
 
 def _is_meant(
@@ -136,8 +151,14 @@ def _is_meant(
     name = first + word[0] + rest
     option = before[1].startswith("-")
     return not value.startswith("-") and (
-        option or _stands_alone(name, value, strong=not word["weak"])
+        option or _stands_alone(name, value, strong=not word["weak"] or _names_a_key(first, word))
     )
+
+
+def _names_a_key(before: str, word: re.Match[str]) -> bool:
+    """Whether the words are `apikey`, `api-key` or `api_key`: no sentence has them of another
+    thing."""
+    return word[0].lower() == "key" and before.rstrip("_-").lower().endswith("api")
 
 
 def _stands_alone(name: str, value: str, *, strong: bool) -> bool:
