@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
 
 import pytest
@@ -13,7 +15,8 @@ from hypothesis import strategies as st
 from tests.recorded import ROOT
 from traceanalyzer.cli import cli
 from traceanalyzer.history.page import metric_page, run_levels, runs_page
-from traceanalyzer.history.runs import MetricSeries, MetricValue, StoredRun, Tags
+from traceanalyzer.history.programs import short_names
+from traceanalyzer.history.runs import FirstChange, MetricSeries, MetricValue, StoredRun, Tags
 
 
 def series(values, metric="step_time_ms.mean"):
@@ -111,33 +114,94 @@ def test_a_history_of_any_length_is_drawn(count):
     assert len(text) < 400_000
 
 
-def test_the_page_lists_programs_with_their_step_and_their_pages():
-    def run(number, program, step_ms, bottleneck="sync"):
-        return StoredRun(
-            run=number,
-            stored_at="2026-01-01T00:00:00Z",
-            tags=Tags(),
-            bottleneck=bottleneck,
-            confidence=0.9,
-            step_ms=step_ms,
-            unprofiled_step_time_ms=step_ms,
-            idle_share=0.1,
-            gpu="H200",
-            recordings=1,
-            selection=None,
-            same_recording_as=None,
-            program=program,
-        )
+def stored(number, program="loop", step_ms=1.0, **others):
+    known = {
+        "run": number,
+        "stored_at": "2026-01-01T18:00:07Z",
+        "tags": Tags(),
+        "bottleneck": "sync",
+        "confidence": 0.9,
+        "step_ms": step_ms,
+        "unprofiled_step_time_ms": step_ms,
+        "idle_share": 0.1,
+        "gpu": "H200",
+        "recordings": 1,
+        "selection": None,
+        "same_recording_as": None,
+        "program": program,
+    }
+    return StoredRun(**(known | others))
 
-    runs = [run(1, "loop", 2.0), run(2, "other", 5.0, "launch"), run(3, "loop", 1.0)]
-    text = runs_page(runs, [], {3: "a/report.html"})
+
+def tables(text):
+    """The tables of a page: names of columns, and rows of cells as text."""
+    for table in text.split("<table")[1:]:
+        heads, _, body = table.partition("<tbody>")
+        rows = body.partition("</tbody>")[0].split("<tr>")[1:]
+        cells = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in rows]
+        yield [re.sub("<[^>]*>", "", head) for head in re.findall(r"<th .*?</th>", heads)], cells
+
+
+def test_programs_of_several_runs_are_listed_with_their_step():
+    runs = [stored(1, step_ms=2.0), stored(2, "other", 5.0), stored(3)]
+    text = runs_page(runs, [])
     assert "3 runs of 2 programs." in text
-    table = text.partition("<tbody>")[2].partition("</tbody>")[0]
-    rows = table.split("<tr>")[1:]
-    assert len(rows) == 2
-    assert all(part in rows[0] for part in ("loop", "1.00 ms", "-50.0%", "sync", "a/report.html"))
-    assert "2.00 ms in the first run, 1.00 ms in the last" in rows[0]
-    assert "<svg" not in rows[1]
+    heads, rows = next(tables(text))
+    assert heads == ["program", "runs", "over its runs", "last step", "change", "bottleneck"]
+    assert [rows[0][i] for i in (0, 1, 3, 4, 5)] == ["loop", "2", "1.00 ms", "-50.0%", "sync"]
+    assert "2.00 ms in the first run, 1.00 ms in the last" in rows[0][2]
+    assert "<svg" not in rows[1][2]
+
+
+def test_programs_of_one_run_each_are_listed_once_as_runs():
+    text = runs_page([stored(1), stored(2, "other")], [])
+    assert "<h1>2 runs.</h1>" in text
+    assert len(list(tables(text))) == 1
+
+
+def test_a_run_is_a_row_with_its_tags_change_and_advice():
+    runs = [
+        stored(1, step_ms=2.0, tags=Tags(branch="main", program="loop")),
+        stored(2, step_ms=1.0, tags=Tags(branch="fix", program="loop")),
+    ]
+    text = runs_page(runs, [], {2: "a/report.html"}, {1: FirstChange("remove_syncs", 1.1)})
+    *_, (heads, rows) = tables(text)
+    newest, first = (dict(zip(heads, row, strict=True)) for row in rows)
+    assert heads[:3] == ["run", "program", "bottleneck"]
+    assert (newest["branch"], newest["change (%)"], newest["first change"]) == ("fix", "-50.0", "-")
+    assert (first["first change"], first["step with it (ms)"]) == ("remove_syncs", "1.10")
+    assert newest["when"] == "2026-01-01 18:00"
+    assert 'href="a/report.html"' in newest["page"]
+    assert not {"selection", "same recording as"} & set(heads), "no column is empty"
+    assert "Empty in every row" not in text
+
+
+def test_tags_of_any_name_are_columns_of_their_own():
+    tags = Tags({"class": "a", "gpu": "b", "git.branch": "c", "run": "d", "recording": "d"})
+    *_, (heads, rows) = tables(runs_page([stored(1, tags=tags), stored(2, tags=tags)], []))
+    assert {"a", "b", "c", "d", "H200"} <= set(rows[0])
+    assert rows[0].count("d") == 1, "what two tags say alike stands once"
+    assert len(heads) == len(set(heads))
+
+
+def test_what_all_programs_have_in_common_is_not_in_their_names():
+    names = short_names(["loop · branch=main · H200", "other · branch=main · H200"])
+    assert list(names.values()) == ["loop", "other"]
+    assert short_names(["loop · H200"]) == {"loop · H200": "loop · H200"}
+    assert short_names(["loop", "loop · H200"])["loop"] == "loop"
+
+
+def test_runs_of_a_folder_are_as_old_as_their_recordings(tmp_path):
+    for name, at in (("sync_bound", 1_700_000_000), ("sync_fixed", 1_600_000_000)):
+        shutil.copytree(ROOT / "sample_traces" / name, tmp_path / name)
+        for file in (tmp_path / name).iterdir():
+            os.utime(file, (at, at))
+    listed = CliRunner().invoke(cli, ["history", str(tmp_path), "--format", "json"])
+    runs = [(row["tags"]["run"], row["stored_at"]) for row in json.loads(listed.stdout)["runs"]]
+    assert runs == [
+        ("sync_fixed", "2020-09-13T12:26:40Z"),
+        ("sync_bound", "2023-11-14T22:13:20Z"),
+    ]
 
 
 def test_a_folder_of_captures_is_a_history(tmp_path):
@@ -149,7 +213,8 @@ def test_a_folder_of_captures_is_a_history(tmp_path):
     done = CliRunner().invoke(cli, ["history", str(tmp_path / "runs"), "-o", str(page)])
     assert done.exit_code == 0, done.output
     text = page.read_text()
-    assert "2 runs of 2 programs." in text
+    assert "<h1>2 runs.</h1>" in text
+    assert "remove_syncs" in text
     assert 'href="runs/sync_fixed/report.html"' in text
     listed = CliRunner().invoke(cli, ["history", str(tmp_path / "runs"), "--format", "json"])
     steps = {row["tags"]["run"]: row["step_ms"] for row in json.loads(listed.stdout)["runs"]}

@@ -2,6 +2,7 @@
 analyzed and stored."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 from traceanalyzer.base import TraceAnalyzerError, UnreadableInputError, dataclass
@@ -41,7 +42,9 @@ def stored_folder(folder: Path, database: Path) -> Stored:
             continue
         tags = {"run": place.name, **_program_of(place, report)}
         files = fingerprint([trace.path for trace in run.traces])
-        number = store_report(database, report, tags=tags, fingerprint=files)
+        number = store_report(
+            database, report, tags=tags, fingerprint=files, stored_at=_written_at(place)
+        )
         if page := _page_of(place):
             reports[number] = page
     if not database.exists():
@@ -65,7 +68,13 @@ def _runs_in(folder: Path) -> list[Path]:
         for place in _shown(folder)
         if (recordings_in(place) if place.is_dir() else is_recording(place))
     ]
-    return sorted(found, key=lambda place: (place.stat().st_mtime, place.name))[-MOST_RUNS:]
+    return sorted(found, key=lambda place: (_written_at(place), place.name))[-MOST_RUNS:]
+
+
+def _written_at(place: Path) -> datetime:
+    """When the last recording of a run was written: other files of its folder come and go."""
+    files = [Path(path) for path in recordings_in(place)] if place.is_dir() else [place]
+    return datetime.fromtimestamp(max(file.stat().st_mtime for file in files), UTC)
 
 
 def _shown(folder: Path) -> Iterator[Path]:

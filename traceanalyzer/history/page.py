@@ -2,16 +2,16 @@
 offline."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from statistics import median
-from typing import Any
 
 from traceanalyzer.base import dataclass
 from traceanalyzer.base.figures import plural
-from traceanalyzer.history.programs import Program, programs_list, programs_of
-from traceanalyzer.history.runs import MetricSeries, MetricValue, StoredRun
+from traceanalyzer.history.programs import Program, programs_list, programs_of, short_names
+from traceanalyzer.history.runs import FirstChange, MetricSeries, MetricValue, StoredRun
+from traceanalyzer.history.runs_table import ROWS, runs_table
 from traceanalyzer.report.format import (
     DEFAULT_WIDTH,
     figure,
@@ -47,9 +47,11 @@ MAD_SIGMA = 1.4826
 (normal values)."""
 
 
-MAX_RUNS = 200  # runs that are drawn, and rows of the table, the last ones
-ROWS = 300
+MAX_RUNS = 200  # runs that are drawn, the last ones
 LEAST_RUNS = 5  # fewer runs do not tell what runs vary by
+AT_WORDS = 1.06
+ABOVE_WORDS = 1.12
+"""Where words on a change stand, and a picture ends, as multiples of its largest value."""
 LINE = 0.001  # half the width of a line that marks a change, of the picture's
 BUDGET = tuple(
     f"summary.budget_ms.{part}" for part in ("compute", "exposed_communication", "exposed_copy")
@@ -61,13 +63,19 @@ IDLE = tuple(
 )
 OVER_RUNS = (
     "summary.step_ms",
-    "unprofiled_step_time_ms",
     "utilisation.gpu_busy_share",
     "launches_per_step",
 )
 """Metrics that the page of all runs draws, besides the budget."""
 DRAWN = (*BUDGET, *IDLE, *OVER_RUNS)  # all that the page of runs draws
+WITHIN = ("summary.", "utilisation.")  # what charts leave out of a metric's name
+HOW_READ = (
+    "A value for each run. The grey band is what runs of the same program vary by, from five runs on; a line marks "
+    "where two runs in a row, or the last, leave it, with the first commit that shows it."
+)
 NO_RUN = "No run matches."
+NO_RUNS = "No run to show."
+RUNS = "Runs"
 
 
 @dataclass(frozen=True)
@@ -106,19 +114,22 @@ def _band(values: Sequence[float]) -> tuple[float, float]:
 
 def metric_page(series: MetricSeries) -> str:
     """The page of one metric."""
-    return _page(
-        series.metric, _first_and_last(series), list(_lines(series).values()), series.values
-    )
+    rows = series.values[-ROWS:]
+    values = html_table("Values", rows, limit=ROWS) if rows else tag("p", NO_RUN)
+    return _page(series.metric, _first_and_last(series), *_charts(_lines(series).values()), values)
 
 
 def runs_page(
     runs: Sequence[StoredRun],
     series: Sequence[MetricSeries],
     reports: Mapping[int, str] | None = None,
+    changes: Mapping[int, FirstChange] | None = None,
 ) -> str:
-    """The page of all runs: their programs as a list, their budgets, then some metrics; `series` are
-    those of `BUDGET`, `IDLE`, `OVER_RUNS` that there are, `reports` the addresses of runs' own
-    pages."""
+    """The page of all runs: programs of several runs as a list, the runs, their budgets, then some
+    metrics; `series` are those of `BUDGET`, `IDLE`, `OVER_RUNS` that there are, `reports` the
+    addresses of runs' own pages, `changes` what their reports advise first."""
+    if not runs:
+        return _page(RUNS, NO_RUNS, tag("p", NO_RUN))
     by_name = {each.metric: each for each in series}
     over_runs = [by_name[name] for name in OVER_RUNS if name in by_name]
     programs = programs_of(runs)
@@ -129,17 +140,21 @@ def runs_page(
         lines = _lines(metric)
         charts += lines.values()
         places = places or {name: chart.id for name, chart in lines.items()}
-    listed = programs_list(programs, places, reports or {}) if programs else None
-    return _page("Runs", _in_short(programs), charts, runs, listed)
+    return _page(
+        RUNS,
+        _in_short(programs),
+        programs_list(programs, places),
+        runs_table(runs, changes or {}, reports or {}),
+        *_charts(charts),
+    )
 
 
 def _in_short(programs: Sequence[Program]) -> str:
     """The runs in a sentence."""
-    if not programs:
-        return "No run to show."
     count = sum(len(one.runs) for one in programs)
     if len(programs) > 1:
-        return f"{count} runs of {len(programs)} programs."
+        of_programs = f" of {len(programs)} programs" if count > len(programs) else ""
+        return f"{count} runs{of_programs}."
     steps_ms = programs[0].steps_ms
     if not steps_ms:
         return f"{count} {plural('run', count)} without steps."
@@ -152,7 +167,7 @@ def _in_short(programs: Sequence[Program]) -> str:
 def _first_and_last(series: MetricSeries | None) -> str:
     """What a metric was in the first run and is in the last, a sentence."""
     if series is None or not series.values:
-        return "No run to show."
+        return NO_RUNS
     what = _words(series)
     count = len(series.values)
     first = figure(series.values[0].value, series.unit)
@@ -163,25 +178,28 @@ def _first_and_last(series: MetricSeries | None) -> str:
 
 
 def _words(series: MetricSeries) -> str:
-    words = label(series.metric.replace(".", ", ").replace("_ms", ""), series.unit)
+    name = series.metric
+    for prefix in WITHIN:
+        name = name.removeprefix(prefix)
+    words = label(name.replace(".", ", ").replace("_ms", ""), series.unit)
     return words[:1].upper() + words[1:]
 
 
-def _page(
-    title: str,
-    headline: str,
-    charts: Sequence[Chart],
-    rows: Sequence[Any],
-    listed: Markup | None = None,
-) -> str:
-    shown: list[Markup] = [chart_place(chart) for chart in charts]
-    shown.append(
-        html_table("Values", rows[-ROWS:], limit=ROWS) if rows else tag("p", "No run matches.")
-    )
-    main = tag("main", tag("h1", headline), listed, tag("h2", "Over the runs"), *shown)
+def _charts(charts: Iterable[Chart]) -> list[Markup]:
+    """Charts under their heading, and how to read those of a metric; nothing without any."""
+    drawn = list(charts)
+    told = [chart for chart in drawn if chart.caption]
+    of_metrics = [chart for chart in drawn if not chart.caption]
+    parts = [chart_place(chart) for chart in told]
+    if of_metrics:
+        parts += [tag("p", HOW_READ, class_="quiet"), *map(chart_place, of_metrics)]
+    return [tag("h2", "Over the runs"), *parts] if parts else []
+
+
+def _page(title: str, headline: str, *parts: Markup | None) -> str:
     return framed(
         title,
-        main,
+        tag("main", tag("h1", headline), *parts),
         tag("footer", f"Made by traceanalyzer {__version__} from files alone."),
         page_scripts(),
     )
@@ -248,10 +266,11 @@ def _lines(series: MetricSeries) -> dict[str, Chart]:
     """A chart for each program of more than one run, by its name; of a single program always."""
     programs = list(dict.fromkeys(v.program for v in series.values))
     charts = {}
+    names = short_names(programs)
     for position, program in enumerate(programs):
         own = replace(series, values=[v for v in series.values if v.program == program])
         if len(own.values) > 1 or len(programs) == 1:
-            charts[program] = _line(own, program if len(programs) > 1 else "", position)
+            charts[program] = _line(own, names[program] if len(programs) > 1 else "", position)
     return charts
 
 
@@ -259,11 +278,7 @@ def _line(series: MetricSeries, program: str, number: int) -> Chart:
     """A metric over the runs of a program, what it varies by, and where it changed."""
     title = f"{_words(series)}: {program}" if program else _words(series)
     key = series.metric.replace(".", "-")
-    caption = (
-        "A value for each run. The grey band is what runs of the same program vary by, from five runs on; a line marks "
-        "where two runs in a row, or the last, leave it, with the first commit that shows it."
-    )
-    return Chart(f"{key}-{number}" if number else key, title, caption, _plot(series, title), 300)
+    return Chart(f"{key}-{number}" if number else key, title, "", _plot(series, title), 300)
 
 
 def _plot(series: MetricSeries, title: str) -> Plot:
@@ -284,7 +299,7 @@ def _plot(series: MetricSeries, title: str) -> Plot:
             PlotTexts(_change_words(found, shown, top)),
         ],
         Axis("run", names=[f"#{v.run}" for v in shown]),
-        Axis(scale.label, range=(low, top * 1.05 if top > low else low + 1.0)),
+        Axis(scale.label, range=(low, top * ABOVE_WORDS if top > low else low + 1.0)),
     )
 
 
@@ -314,7 +329,8 @@ def _change_words(
     found: Sequence[RunLevel], shown: Sequence[MetricValue], top: float
 ) -> list[tuple[float, float, str]]:
     return [
-        (after.first - 0.5, top, _change(before, after, shown)) for before, after in pairwise(found)
+        (after.first - 0.5, top * AT_WORDS, _change(before, after, shown))
+        for before, after in pairwise(found)
     ]
 
 
@@ -373,6 +389,7 @@ class RunsPage(Result):
     runs: list[StoredRun]
     series: list[MetricSeries]  # what the page draws of them; see `runs_page`
     reports: Mapping[int, str] | None = None  # address of a run's own page, by its number
+    changes: Mapping[int, FirstChange] | None = None  # what a run's report advises first
 
     @property
     def printed(self) -> PrintedRows:
@@ -381,7 +398,7 @@ class RunsPage(Result):
 
     def html(self) -> str:
         """The programs, budgets and metrics over the runs, then the table."""
-        return runs_page(self.runs, self.series, self.reports)
+        return runs_page(self.runs, self.series, self.reports, self.changes)
 
 
 def bars(series: MetricSeries, width: int) -> str:

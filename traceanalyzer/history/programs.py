@@ -1,20 +1,17 @@
 """Programs of a history as a static list: the step over its runs as a small line, what the last run
-takes, how it changed, and where more of it is."""
+takes, and how it changed."""
 
 from collections.abc import Mapping, Sequence
 
 from traceanalyzer.base import dataclass
-from traceanalyzer.history.runs import StoredRun
+from traceanalyzer.history.runs import PARTS, StoredRun
 from traceanalyzer.report.format import figure
-from traceanalyzer.report.html.markup import Markup, join, tag
+from traceanalyzer.report.html.markup import Markup, tag
 
 LINE_WIDTH = 120
 LINE_HEIGHT = 24
 MARGIN = 3.0
 """Of the small line, px: half of the dot at its end."""
-HEADS = ("program", "runs", "over its runs", "last step", "change", "bottleneck", "more")
-FIGURES = ("runs", "last step", "change")
-"""Heads of columns of figures, which end at the right."""
 
 
 @dataclass(frozen=True)
@@ -43,41 +40,84 @@ def programs_of(runs: Sequence[StoredRun]) -> list[Program]:
     return [Program(name, own) for name, own in by_name.items()]
 
 
-def programs_list(
-    programs: Sequence[Program], charts: Mapping[str, str], reports: Mapping[int, str]
-) -> Markup:
-    """The list as a table. `charts` has the id of a program's chart on the page, `reports` the
-    address of a run's own page; both only where there is one."""
-    heads = (
-        tag("th", name, scope="col", class_="number" if name in FIGURES else None) for name in HEADS
-    )
-    head = tag("tr", *heads)
-    rows = [_row(one, charts, reports) for one in programs]
+def short_names(names: Sequence[str]) -> dict[str, str]:
+    """The names without the parts that all of them have."""
+    parts = {name: name.split(PARTS) for name in names}
+    if len(parts) < 2:
+        return {name: name for name in parts}
+    common = set(next(iter(parts.values())))
+    for own in parts.values():
+        common &= set(own)
+    return {
+        name: PARTS.join(part for part in own if part not in common) or name
+        for name, own in parts.items()
+    }
+
+
+def programs_list(programs: Sequence[Program], charts: Mapping[str, str]) -> Markup | None:
+    """The list as a table, where some program has several runs. `charts` has the id of a program's
+    chart on the page, where there is one."""
+    if all(len(one.runs) == 1 for one in programs):
+        return None
+    columns = [column for column in _columns(programs, charts) if any(column.cells)]
+    head = tag("tr", *(column.head for column in columns))
+    rows = [
+        tag(
+            "tr",
+            *(
+                tag("td", cell, class_=column.kind)
+                for cell, column in zip(row, columns, strict=True)
+            ),
+        )
+        for row in zip(*(column.cells for column in columns), strict=True)
+    ]
     table = tag(
         "table", tag("caption", "Programs"), tag("thead", head), tag("tbody", *rows), class_="runs"
     )
     return tag("div", tag("div", table, class_="scroll"), class_="tabular")
 
 
-def _row(program: Program, charts: Mapping[str, str], reports: Mapping[int, str]) -> Markup:
-    steps_ms = program.steps_ms
-    chart = charts.get(program.name)
-    report = reports.get(program.last.run)
-    links = [
-        tag("a", "over the runs", href=f"#chart-{chart}") if chart else None,
-        Markup(" · ") if chart and report else None,
-        tag("a", "report", href=report) if report else None,
+@dataclass(frozen=True)
+class _Column:
+    """A column of the list."""
+
+    name: str
+    cells: Sequence[str | Markup | None]
+    is_figure: bool = False
+
+    @property
+    def kind(self) -> str | None:
+        """The class of its cells: figures end at the right."""
+        return "number" if self.is_figure else None
+
+    @property
+    def head(self) -> Markup:
+        return tag("th", self.name, scope="col", class_=self.kind)
+
+
+def _columns(programs: Sequence[Program], charts: Mapping[str, str]) -> list[_Column]:
+    steps_ms = [one.steps_ms for one in programs]
+    places = [charts.get(one.name) for one in programs]
+    names = short_names([one.name for one in programs])
+    return [
+        _Column("program", [names[one.name] or f"run {one.last.run}" for one in programs]),
+        _Column("runs", [f"{len(one.runs)}" for one in programs], is_figure=True),
+        _Column("over its runs", [small_line(own) if len(own) > 1 else None for own in steps_ms]),
+        _Column(
+            "last step",
+            [figure(own[-1], "ms") if own else None for own in steps_ms],
+            is_figure=True,
+        ),
+        _Column("change", [_change(own) for own in steps_ms], is_figure=True),
+        _Column("bottleneck", [one.last.bottleneck for one in programs]),
+        _Column(
+            "chart",
+            [
+                tag("a", "over the runs", href=f"#chart-{place}") if place else None
+                for place in places
+            ],
+        ),
     ]
-    return tag(
-        "tr",
-        tag("td", program.name or f"run {program.last.run}"),
-        tag("td", f"{len(program.runs)}", class_="number"),
-        tag("td", small_line(steps_ms) if len(steps_ms) > 1 else None),
-        tag("td", figure(steps_ms[-1], "ms") if steps_ms else "-", class_="number"),
-        tag("td", _change(steps_ms), class_="number"),
-        tag("td", program.last.bottleneck),
-        tag("td", join(*links)),
-    )
 
 
 def _change(steps_ms: Sequence[float]) -> str:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 
 Row = TypeVar("Row")
+PARTS = " · "  # between the parts of a program's name
 LARGEST = 1e30  # no figure of a report is larger
 REFERENCE = re.compile(
     r"^(?P<file>.+)#(?:(?P<run>\d{1,18})|latest|(?P<key>[^#=]+)=(?P<value>[^#]*))"
@@ -55,7 +56,9 @@ class StoredRun:
     run: int = defined(
         "number of the run: FILE#12 names run 12 of a history, FILE#latest the last one"
     )
-    stored_at: str = defined("when it was stored, UTC")
+    stored_at: str = defined(
+        "when it was stored, UTC; of a run of a folder, when its recording was written"
+    )
     tags: dict[str, str] = defined("what the run was stored with")
     bottleneck: str = defined("class of the bottleneck")
     confidence: float | None = defined("how sure that is, 0 to 1", "share")
@@ -118,6 +121,14 @@ class MetricSeries:
     values: list[MetricValue] = defined("its value in each run that has it")
 
 
+@dataclass(frozen=True)
+class FirstChange:
+    """The first change that the report of a run predicts a gain of."""
+
+    name: str = defined("the remedy, else the finding that it is against", text="own")
+    step_ms: float = defined("step time that it would lead to")
+
+
 def stored_runs(
     db: "Database",
     *,
@@ -152,6 +163,32 @@ def stored_runs(
     for row in db.query("SELECT run_id, key, value FROM tags ORDER BY run_id, key"):
         tagged[row["run_id"]][str(row["key"])] = str(row["value"])
     return [_stored_run(row, tagged[row["run_id"]]) for row in reversed(rows)]
+
+
+class _Advised(msgspec.Struct):
+    """What of a stored report is read here; damage is for `_checked`."""
+
+    recommendations: list[dict[str, Any]] = msgspec.field(default_factory=list)
+
+
+def first_changes(db: "Database", runs: Sequence[StoredRun]) -> dict[int, FirstChange]:
+    """What the report of each run advises first, where a gain is predicted of it. Raises
+    UnreadableInputError."""
+    changes = {}
+    for run in runs:
+        row = db.execute("SELECT json FROM reports WHERE run_id = ?", [run.run]).fetchone()
+        if row is None:
+            continue
+        try:
+            advised = msgspec.json.decode(str(row[0]), type=_Advised).recommendations
+        except msgspec.DecodeError as error:
+            raise UnreadableInputError(f"the history is damaged: {error}") from error
+        first = advised[0] if advised else {}
+        step_ms = first.get("predicted_step_ms")
+        if step_ms is not None and not first.get("may_not_help"):
+            name = str(first.get("remedy") or first.get("id"))
+            changes[run.run] = FirstChange(name, _checked(step_ms, float))
+    return changes
 
 
 def metric_series(db: "Database", name: str, runs: Sequence[StoredRun]) -> MetricSeries:
@@ -226,7 +263,7 @@ def _stored_run(row: dict[str, Any], tags: Tags) -> StoredRun:
     others = Tags(
         {k: value for k, value in tags.items() if k.lower() not in OF_A_RUN | OF_A_PROGRAM}
     )
-    program = " · ".join(
+    program = PARTS.join(
         str(part) for part in (*names, others, row["gpu"], row["selection"]) if part
     )
     fields = {name: row[name] for name in StoredRun.__dataclass_fields__ if name in row}
@@ -247,12 +284,19 @@ def store_report(
     tags: Mapping[str, str] | None = None,
     fingerprint: str | None = None,
     selection: str | None = None,
+    stored_at: datetime | None = None,
 ) -> int:
     """Add a run to the history in a file, made where there is none; gives the run's number. Every
     call adds a run: what was analysed twice is there twice, with the same `fingerprint`.
-    `selection` says what the report was narrowed to. Raises TraceAnalyzerError where the file
+    `selection` says what the report was narrowed to, `stored_at` when it was made (None: now).
+    Raises TraceAnalyzerError where the file
     cannot be written or is something else."""
-    run = _run(report) | {"fingerprint": fingerprint, "selection": selection}
+    moment = (stored_at or datetime.now(UTC)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    run = _run(report) | {
+        "stored_at": moment,
+        "fingerprint": fingerprint,
+        "selection": selection,
+    }
     with writing(path) as db:
         key: Any = db.table("runs").insert(run).last_pk
         number = int(key)
@@ -272,7 +316,6 @@ def _run(report: Report) -> dict[str, Any]:
     gpus = sorted({device.name for item in report.inputs for device in item.devices if device.name})
     return as_plain(
         {
-            "stored_at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             "tool_version": report.tool.version,
             "schema_version": report.schema_version,
             "bottleneck": summary.bottleneck,

@@ -18,9 +18,12 @@ from traceanalyzer.diagnosis.finding import BottleneckClass
 if TYPE_CHECKING:
     from sqlite_utils import Database
 
+    from traceanalyzer.history.runs import StoredRun
     from traceanalyzer.report.printed import PrintedRows, Result
 
 AGO = re.compile(r"(\d{1,6})([dhm])")
+SHOWN = ("run", "tags", "bottleneck", "step_ms", "idle_share", "stored_at")
+"""Columns of the list of runs that people are shown first."""
 UNITS = {"d": "days", "h": "hours", "m": "minutes"}
 
 
@@ -127,19 +130,31 @@ def _made(
     from traceanalyzer.history.runs import (
         MetricName,
         StoredRun,
+        first_changes,
         known_series,
         metric_names,
         metric_series,
         stored_runs,
     )
+    from traceanalyzer.history.runs_table import ROWS
 
     if listed:
         return _rows("metrics", metric_names(db), MetricName, output)
     runs = stored_runs(db, **filters)
     if name:
         return MetricPage(metric_series(db, name, runs))
-    series = known_series(db, DRAWN, runs) if output.format == "html" else []
-    return RunsPage(_rows("runs", runs, StoredRun, output), runs, series)
+    rows = replace(_rows("runs", runs, StoredRun, output), columns=_columns(runs))
+    if output.format != "html":
+        return RunsPage(rows, runs, [])
+    series = known_series(db, DRAWN, runs)
+    return RunsPage(rows, runs, series, changes=first_changes(db, runs[-ROWS:]))
+
+
+def _columns(runs: "list[StoredRun]") -> list[str]:
+    """Those that people are shown: few runs are narrowed, or made of a recording that was there."""
+    rare = ("gpu", "selection", "same_recording_as")
+    used = [name for name in rare if any(getattr(run, name) is not None for run in runs)]
+    return [*SHOWN, *used]
 
 
 def _rows(name: str, rows: list[Any], row_type: type[Any], output: Output) -> "PrintedRows":

@@ -48,8 +48,8 @@ def chart_place(chart: Chart, remark: str = "") -> Markup:
         for name, colour, form in chart.plot.legend
     ]
     legend = tag("ul", *keys, class_="keys") if keys else None
-    picture = drawn(chart.plot, chart.height, f"{chart.title}. {chart.caption}{remark}")
-    caption = tag("figcaption", chart.caption)
+    picture = drawn(chart.plot, chart.height, f"{chart.title}. {chart.caption}{remark}".strip())
+    caption = tag("figcaption", chart.caption) if chart.caption else None
     return tag(
         "figure",
         tag("h3", chart.title),

@@ -32,10 +32,12 @@ def html_table(
     limit: int,
     origin_ns: int | None = None,
     link: Link | None = None,
+    link_head: str = "Timeline",
     more: str = "",
 ) -> Markup:
     """The table of some rows (instances of one dataclass; at least one), of which `limit` are
-    shown; `more` says where the others are. Moments count from `origin_ns`."""
+    shown; `more` says where the others are. Moments count from `origin_ns`. The column of links, where
+    there are any, has `link_head` as its head."""
     shown = rows[:limit]
     left = max(len(rows) - limit, 0)
     grid = make_grid(shown, origin_ns, folded_from=FOLDED_FROM)
@@ -57,13 +59,14 @@ def html_table(
         found = tag("span", f"{figure(len(shown))} rows", class_="found", role="status")
         search = tag("p", field, found, class_="tools")
     inner = _scrolling(
-        title, _sortable(title, shown, grid, [link(row) for row in shown] if link else [])
+        title,
+        _sortable(title, shown, grid, [link(row) for row in shown] if link else [], link_head),
     )
     return tag("div", search, inner, *below, class_="tabular")
 
 
 def _sortable(
-    title: str, rows: Sequence[Any], grid: Grid, links: Sequence[Markup | None]
+    title: str, rows: Sequence[Any], grid: Grid, links: Sequence[Markup | None], link_head: str
 ) -> Markup:
     """The table itself, with a column of links where there are any."""
     own_fields = dataclasses.fields(rows[0])
@@ -75,7 +78,7 @@ def _sortable(
         cells = (_cell(column, kind, i, row) for column, kind in columns)
         body.append(tag("tr", *cells, tag("td", links[i]) if linked else None))
     heads = [_head(column, about[column.name]) for column in grid.columns]
-    head = tag("tr", *heads, tag("th", "Timeline", scope="col") if linked else None)
+    head = tag("tr", *heads, tag("th", link_head, scope="col") if linked else None)
     return tag("table", tag("caption", title), tag("thead", head), tag("tbody", *body))
 
 

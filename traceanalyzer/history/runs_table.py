@@ -1,0 +1,173 @@
+"""Runs of a history as the table of a page: a column for each tag, what to change first, and no column
+that is empty or says what another one does."""
+
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from keyword import iskeyword
+from typing import Any
+
+from traceanalyzer.base import dataclass
+from traceanalyzer.base.figures import metric
+from traceanalyzer.history.runs import OF_A_PROGRAM, FirstChange, StoredRun
+from traceanalyzer.report.html.markup import Markup, tag
+from traceanalyzer.report.html.table_parts import html_table
+
+TITLE = "Runs"
+ROWS = 300  # the last ones
+MINUTES = len("2026-01-31T18:00")
+NO_LETTER = re.compile(r"\W+")
+OF_TAGS = {"run": "name"}  # `run` is the number of a run in the history
+OWN_COLUMNS = ("run", "bottleneck", "step_ms", "gpu", "when", "selection")
+NAMES = {*OF_TAGS.values(), *OF_A_PROGRAM}
+"""Columns of tags that name a run: they stand first."""
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A column: the field of its rows, what it means, and the value of each row."""
+
+    name: str
+    definition: str
+    values: Sequence[Any]
+    unit: str = ""
+
+    @property
+    def is_empty(self) -> bool:
+        return all(value is None or value == "" for value in self.values)
+
+
+def runs_table(
+    runs: Sequence[StoredRun],
+    changes: Mapping[int, FirstChange],
+    reports: Mapping[int, str],
+) -> Markup:
+    """The last runs, newest first. `changes` has what a run's report advises first, `reports` the
+    address of a run's own page; both only where there is one."""
+    shown = list(runs)[: -ROWS - 1 : -1]
+    links = {
+        run.run: tag("a", "report", href=reports[run.run]) for run in shown if run.run in reports
+    }
+    rows = _rows(_columns(shown, runs, changes))
+    left = f"; the newest {ROWS} are shown" if len(runs) > ROWS else ""
+    return html_table(
+        TITLE,
+        rows,
+        limit=ROWS,
+        link=lambda row: links.get(row.run),
+        link_head="page",
+        more=left,
+    )
+
+
+def _rows(columns: Sequence[_Column]) -> list[Any]:
+    """The table's rows: instances of a dataclass with a field for each column."""
+    fields = [
+        (column.name, Any, metric(column.definition, column.unit, missed=False))
+        for column in columns
+    ]
+    row_type = dataclasses.make_dataclass("RunRow", fields, frozen=True)
+    return [row_type(*values) for values in zip(*(c.values for c in columns), strict=True)]
+
+
+def _columns(
+    shown: Sequence[StoredRun],
+    every: Sequence[StoredRun],
+    changes: Mapping[int, FirstChange],
+) -> list[_Column]:
+    tags = list(_tag_columns(shown))
+    names = [column for column in tags if column.name in NAMES]
+    others = [column for column in tags if column.name not in NAMES]
+    before = _steps_before(every)
+    advised = [changes.get(run.run) for run in shown]
+    columns = [
+        _Column("run", "number of the run", [run.run for run in shown]),
+        *names,
+        _Column("bottleneck", "class of the bottleneck", [run.bottleneck for run in shown]),
+        _Column(
+            "step_ms",
+            "the step without the profiler where that is known, else as recorded",
+            [run.step_ms for run in shown],
+            "ms",
+        ),
+        _Column(
+            "change_share",
+            "change of the step against the program's run before",
+            [_change(run.step_ms, before[run.run]) for run in shown],
+            "share",
+        ),
+        _Column(
+            "idle_share",
+            "share of the step without device work",
+            [run.idle_share for run in shown],
+            "share",
+        ),
+        _Column(
+            "first_change",
+            "the first change that its report advises",
+            [one.name if one else None for one in advised],
+        ),
+        _Column(
+            "step_with_it_ms",
+            "the step predicted with that change",
+            [one.step_ms if one else None for one in advised],
+            "ms",
+        ),
+        *others,
+        _Column("gpu", "names of the GPUs", [run.gpu for run in shown]),
+        _Column("when", "when it was stored, UTC", [_minutes(run.stored_at) for run in shown]),
+        _Column("selection", "options that narrowed the report", [run.selection for run in shown]),
+        _Column(
+            "same_recording_as",
+            "first run of the very same recording",
+            [run.same_recording_as for run in shown],
+        ),
+    ]
+    return _told_once([column for column in columns if not column.is_empty])
+
+
+def _told_once(columns: Sequence[_Column]) -> list[_Column]:
+    """The columns without those of texts that say in every row what one before says."""
+    kept = list[_Column]()
+    for column in columns:
+        is_text = any(isinstance(value, str) for value in column.values)
+        if is_text and any(list(column.values) == list(one.values) for one in kept):
+            continue
+        kept.append(column)
+    return kept
+
+
+def _tag_columns(runs: Sequence[StoredRun]) -> Iterator[_Column]:
+    """A column for each tag that some run has, in the order of first use."""
+    taken = set(OWN_COLUMNS)
+    for key in dict.fromkeys(key for run in reversed(runs) for key in run.tags):
+        name = OF_TAGS.get(key, _identifier(key))
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        yield _Column(name, f"tag {key}", [run.tags.get(key) for run in runs])
+
+
+def _identifier(key: str) -> str:
+    """A tag's key as the name of a field."""
+    name = NO_LETTER.sub("_", key)
+    return name if name.isidentifier() and not iskeyword(name) else f"tag_{name}"
+
+
+def _steps_before(runs: Sequence[StoredRun]) -> dict[int, float | None]:
+    """The step of the program's run before each run."""
+    before: dict[int, float | None] = {}
+    last: dict[str, float | None] = {}
+    for run in runs:
+        before[run.run] = last.get(run.program)
+        last[run.program] = run.step_ms
+    return before
+
+
+def _change(step_ms: float | None, before_ms: float | None) -> float | None:
+    return step_ms / before_ms - 1 if step_ms is not None and before_ms else None
+
+
+def _minutes(moment: str) -> str:
+    """A moment to the minute, in one piece."""
+    return moment[:MINUTES].replace("T", " ")
