@@ -70,6 +70,7 @@ def test_totals_count_what_pays_and_what_does_not() -> None:
         ("fourteenth", "8 of 14", 7, "7 of 8", "0 of 6"),
         ("fifteenth", "16 of 16", 15, "15 of 16", "0 of 6"),
         ("sixteenth", "11 of 18", 10, "10 of 11", "0 of 6"),
+        ("seventeenth", "11 of 19", 9, "10 of 11", "1 of 4"),
     ],
 )
 def test_sealed_sets_are_what_was_sealed_and_score_as_the_page_says(
