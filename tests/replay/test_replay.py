@@ -194,6 +194,24 @@ def test_the_last_step_takes_the_host_no_longer_than_it_lasted() -> None:
     assert tape.host_before_event[last].sum() <= 1.01 * m.timed.steps.duration[3]
 
 
+def test_no_loading_is_cut_off_a_step_that_took_the_host_longer() -> None:
+    """A host that is ahead may take longer for a step than that lasted: what is too much of it is
+    what the recorder slows."""
+    program = Program()
+    for number in range(4):
+        start = program.now
+        program.within("enumerate(DataLoader)#x.__next__", 300)
+        for _ in range(10):
+            program.spend(200 if number == 2 else 20).launch(GEMM, 100)
+        program.annotation(f"ProfilerStep#{number}", start, program.now)
+    m = measure(program.build())
+    tape = make_tape(m.rated)
+    assert tape is not None
+    assert tape.loading.sum() == pytest.approx(4 * 300e3, rel=0.01)
+    slow = tape.step_of_event == 2
+    assert tape.host_before_event[slow].sum() <= 1.01 * m.timed.steps.duration[2]
+
+
 def test_a_host_that_is_ahead_loses_no_launches() -> None:
     """While queued work lasts, a step may take the host longer than the device, which still runs
     all of its ops."""

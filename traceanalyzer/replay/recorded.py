@@ -5,7 +5,9 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra import (
     IntervalSet,
+    complement,
     contains,
+    covered_before,
     intersect,
     isin_few,
     join,
@@ -184,7 +186,26 @@ def _host_windows(timed: Timed, typical: Bool) -> tuple[IntervalSet, IntervalSet
         begin, scatter(np.minimum, first, launches, steps.of_op, timed.linked.launch)
     )
     first = np.maximum(first, steps.host_start)
-    return union(begin[typical], until[typical]), union(first[typical], until[typical])
+    kept = _with_loading(timed, begin[typical], until[typical], typical)
+    return kept, union(first[typical], until[typical])
+
+
+def _with_loading(timed: Timed, begin: I64, until: I64, typical: Bool) -> IntervalSet:
+    """Host time of these steps from `begin` on. None of the loading before it is cut off, which no
+    recorder makes or slows, but as much of what follows."""
+    started = timed.steps.host_start[typical]
+    loading = timed.timeline.states[HostState.INPUT]
+    if not len(loading.start) or not len(started):
+        return union(begin, until)
+    others = complement((int(started.min()), int(until.max()) + 1), loading)
+    if not len(others.start):
+        return union(begin, until)
+    passed = np.cumsum(others.end - others.start)
+    cut = covered_before(others, started) + begin - started
+    row = np.minimum(np.searchsorted(passed, cut), len(passed) - 1)
+    moved = np.minimum(others.end[row] - (passed[row] - cut), until - 1)
+    begin = np.where(begin > started, np.maximum(begin, moved), begin)
+    return join(intersect(loading, union(started, begin)), union(begin, until))
 
 
 def _cut(rated: Rated, chosen: I64, kept: IntervalSet) -> tuple[IntervalSet, I64]:
