@@ -261,7 +261,7 @@ def test_the_first_screen_has_the_scenarios_that_change_the_step_and_those_asked
     told = scenario("a+b", 1.0), scenario("a", 1.0), scenario("b", 1.995), scenario("c", None)
     text = page(*told, scenario("gelu=2", 2.0), scenario("mm=2", None))
     assert "what a assumes" not in text
-    assert "Gain under 1%: a+b, b." in text
+    assert "Gain under 1%: b." in text, "a+b gains what a does"
     assert "Not predicted: c." in text
     assert "why not mm=2" in text
     assert "what gelu=2 assumes" in text
@@ -275,6 +275,31 @@ def test_scenarios_say_in_full_what_they_assume():
     assert "what a assumes" in text
     assert "what a+b assumes" not in text
     assert text.index("Not predicted") < text.index("why not c")
+
+
+def test_scenarios_in_full_are_those_that_change_the_step():
+    rows = scenario("a", 1.0), scenario("b", 1.995)
+    text = page(*rows, full=True)
+    assert "1.00" in text
+    assert "what b assumes" not in text
+    assert "Gain under 1%: b." in text
+
+
+def test_assumptions_stand_one_by_one_and_whole():
+    basis = "; ".join(f"assumption {i} which is told in many words" for i in range(9))
+    told = replace(scenario("a", 1.0), basis=basis)
+    text = page(told, full=True)
+    assert text.count("   - assumption") == 9
+    markdown = ScenariosPage(WhatIf(2.0, 2.0, 0.0, 1.9, 1.8, 2.0, 1, [told], [])).markdown()
+    assert markdown.count("   - assumption") == 9
+    assert "…" not in markdown
+
+
+def test_scenarios_with_one_reason_share_it():
+    one = replace(scenario("c", None), basis="nothing recorded")
+    text = page(one, replace(one, id="d"), full=True)
+    assert text.count("nothing recorded") == 1
+    assert "c, d" in text
 
 
 def test_scenarios_show_their_range():

@@ -4,8 +4,17 @@ none of the others."""
 from collections.abc import Callable
 
 from traceanalyzer.base import dataclass, digits
-from traceanalyzer.replay.prediction import Prediction, WhatIf
-from traceanalyzer.report.document import Document, Facts, Paragraph, Part, Section, Table
+from traceanalyzer.replay.prediction import Prediction, WhatIf, assumptions
+from traceanalyzer.report.document import (
+    Document,
+    Facts,
+    Item,
+    Items,
+    Paragraph,
+    Part,
+    Section,
+    Table,
+)
 from traceanalyzer.report.format import DEFAULT_WIDTH
 from traceanalyzer.report.json import dump
 from traceanalyzer.report.printed import Printed, PrintedRows, Result
@@ -29,17 +38,19 @@ def _parted(
     return [one for one in rows if test(one)], [one for one in rows if not test(one)]
 
 
-def _left_out(
-    small: list[Prediction], unexplained: list[Prediction], *, ideals: bool
-) -> list[Part | None]:
-    gain, none = (", ".join(s.id for s in some) for some in (small, unexplained))
-    return [
-        "",
-        Paragraph(IDEALS, "dim") if ideals else None,
-        Paragraph(f"Gain under {LEAST_GAIN:.0%}: {gain}.", "dim") if gain else None,
-        Paragraph(f"Not predicted: {none}.", "dim") if none else None,
-        Paragraph("What each assumes, and why there are no others: --full.", "dim"),
-    ]
+def _named(label: str, scenarios: list[Prediction]) -> Paragraph | None:
+    """Scenarios that are only named; None without any."""
+    names = ", ".join(one.id for one in scenarios)
+    return Paragraph(f"{label}: {names}.", "dim") if names else None
+
+
+def _not_predicted(scenarios: list[Prediction]) -> list[Section]:
+    """Why scenarios are not predicted: those with the same reason together."""
+    ids_of: dict[str, list[str]] = {}
+    for scenario in scenarios:
+        ids_of.setdefault(scenario.basis, []).append(scenario.id)
+    reasons = [(", ".join(ids), basis) for basis, ids in ids_of.items()]
+    return [Section("Not predicted", [Facts.of(*reasons)], is_minor=True)] if scenarios else []
 
 
 @dataclass(frozen=True)
@@ -47,42 +58,77 @@ class ScenariosPage(Result):
     """The answer of `whatif`."""
 
     result: WhatIf
-    # whether a terminal shows also what gains nothing, and why the others are not predicted
+    # whether a terminal shows also what each assumes, and why others are not predicted
     full: bool = False
 
     def terminal(self, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
-        """Scenarios by step time; in full what each assumes, combinations what their parts do."""
-        predicted, missing = _parted(self.result.scenarios, lambda s: s.step_ms is not None)
-        shown, small = (predicted, []) if self.full else _parted(predicted, self._matters)
-        explained, unexplained = (missing, []) if self.full else _parted(missing, _asked_for)
-        below = (
-            ("What each assumes", list(filter(self._is_explained, shown))),
-            ("Not predicted", explained),
-        )
-        sections = [
-            Section("", [self._heading(), "", Table(shown, chosen=COLUMNS) if shown else None])
-        ]
-        for title, some in below:
-            sections += (
-                [
-                    Section(
-                        title,
-                        [Facts.of(*((s.id, s.basis) for s in some))],
-                        is_minor=True,
-                    )
-                ]
-                if some
-                else []
-            )
-        ideals = any(one.kind == "ideal" for one in shown)
-        sections += [] if self.full else [Section("", _left_out(small, unexplained, ideals=ideals))]
+        """Scenarios by step time, those that change the step; in full what each assumes."""
+        sections = self._whole() if self.full else self._brief()
         return Printed(Document("", sections)).terminal(width, colour)
 
-    def _is_explained(self, scenario: Prediction) -> bool:
-        """Whether what it assumes is shown; parts say it for what combines them."""
+    def markdown(self) -> str:
+        """All of it, as a terminal has it in full."""
+        return Printed(Document("", self._whole())).markdown()
+
+    def _brief(self) -> list[Section]:
+        missing = [one for one in self.result.scenarios if one.step_ms is None]
+        asked, others = _parted(missing, _asked_for)
+        return [
+            self._table(),
+            *self._explained(list(filter(_asked_for, self._shown))),
+            *_not_predicted(asked),
+            Section(
+                "",
+                [
+                    "",
+                    *self._below(),
+                    _named("Not predicted", others),
+                    Paragraph("What each assumes, and why there are no others: --full.", "dim"),
+                ],
+            ),
+        ]
+
+    def _whole(self) -> list[Section]:
+        missing = [one for one in self.result.scenarios if one.step_ms is None]
+        below = [part for part in self._below() if part is not None]
+        return [
+            self._table(),
+            *([Section("", ["", *below])] if below else []),
+            *self._explained(self._shown),
+            *_not_predicted(missing),
+        ]
+
+    def _table(self) -> Section:
+        table = Table(self._shown, chosen=COLUMNS, defined=True) if self._shown else None
+        return Section("", [self._heading(), "", table])
+
+    def _explained(self, some: list[Prediction]) -> list[Section]:
+        """What each assumes, one by one; of combinations their parts say it."""
+        items = [
+            Item(one.id, details=assumptions(one.basis)) for one in some if not self._combines(one)
+        ]
+        return [Section("What each assumes", [Items(items)], is_minor=True)] if items else []
+
+    def _below(self) -> list[Part | None]:
+        """What the kinds mean, and which scenarios leave the step as it is."""
+        predicted = [one for one in self.result.scenarios if one.step_ms is not None]
+        has_ideals = any(one.kind == "ideal" for one in self._shown)
+        small = [one for one in predicted if not self._matters(one) and not self._combines(one)]
+        return [
+            Paragraph(IDEALS, "dim") if has_ideals else None,
+            _named(f"Gain under {LEAST_GAIN:.0%}", small),
+        ]
+
+    @property
+    def _shown(self) -> list[Prediction]:
+        """The scenarios of the table."""
+        predicted = (one for one in self.result.scenarios if one.step_ms is not None)
+        return list(filter(self._matters, predicted))
+
+    def _combines(self, scenario: Prediction) -> bool:
+        """Whether it is made of others that are there."""
         parts = set(scenario.id.split("+"))
-        combines = len(parts) > 1 and parts <= {s.id for s in self.result.scenarios}
-        return not combines and (self.full or _asked_for(scenario))
+        return len(parts) > 1 and parts <= {one.id for one in self.result.scenarios}
 
     def _matters(self, scenario: Prediction) -> bool:
         """Whether the scenario changes the step, and differs from those that it combines."""
@@ -97,10 +143,6 @@ class ScenariosPage(Result):
         return _asked_for(scenario) or (
             not same and abs((scenario.speedup or 1.0) - 1.0) >= LEAST_GAIN
         )
-
-    def markdown(self) -> str:
-        """All of it as one table."""
-        return f"{self._heading()}\n\n{self.printed.markdown()}"
 
     def json(self) -> str:
         """All of it."""
