@@ -8,7 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
+from traceanalyzer.analysis.groups.bounds import bandwidth_reached, which_memory_bound
 from traceanalyzer.analysis.groups.idle import longest_gaps_of
+from traceanalyzer.analysis.roofline.bounds import NEAR
 from traceanalyzer.analysis.roofline.op_models.tensors import Precision
 from traceanalyzer.analysis.tables.modules import OUTSIDE
 from traceanalyzer.analysis.tables.phases import PhaseStats
@@ -40,7 +42,7 @@ def _tellers() -> dict[BottleneckClass, Callable[[Measurements], str | None]]:
     """Who is to blame, by what the step is bound by."""
     return {
         "compute": lambda m: _at_mfu(m, _heaviest(m) or _module(m)),
-        "memory": lambda m: _heaviest(m, by_bytes=True) or _at_mfu(m, _heaviest(m)),
+        "memory": _of_memory,
         "launch": _of_launch,
         "sync": _of_sync,
         "communication": _of_communication,
@@ -48,6 +50,15 @@ def _tellers() -> dict[BottleneckClass, Callable[[Measurements], str | None]]:
         "host": _of_idle(IdleCause.HOST, "the CPU work"),
         "input": _of_idle(IdleCause.INPUT, "the wait for data"),
     }
+
+
+def _of_memory(m: Measurements) -> str | None:
+    """The kernels that move most of the bytes; where the bandwidth is not what holds them up, the
+    memory-bound ones that take most of the time."""
+    reached = bandwidth_reached(m.rated)
+    is_near = reached is None or reached >= NEAR
+    by_bytes = _heaviest(m, by_bytes=True) if is_near else None
+    return by_bytes or _heaviest(m, memory_bound=True)
 
 
 def _at_mfu(m: Measurements, who: str | None) -> str | None:
@@ -70,12 +81,13 @@ def _at_mfu(m: Measurements, who: str | None) -> str | None:
     return f"{who} ({reached})" if who else reached
 
 
-def _heaviest(m: Measurements, *, by_bytes: bool = False) -> str | None:
-    """The class of kernels that takes most of the device's time, or moves most of the bytes where
-    most are known."""
+def _heaviest(m: Measurements, *, by_bytes: bool = False, memory_bound: bool = False) -> str | None:
+    """The class of kernels (of those that are memory-bound) that takes most of the device's time, or
+    moves most of the bytes where most are known."""
     rows = np.flatnonzero(m.timed.steady_ops & m.linked.is_compute & m.linked.is_kernel)
     time = (m.trace.device_ops.end - m.trace.device_ops.start)[rows].astype(np.float64)
-    weight = time
+    total = time.sum()
+    weight = time * which_memory_bound(m.rated)[rows] if memory_bound else time
     if by_bytes:
         traffic = m.rated.roofline.bytes[rows]
         known = np.isfinite(traffic)
@@ -83,17 +95,19 @@ def _heaviest(m: Measurements, *, by_bytes: bool = False) -> str | None:
             return None
         rows = rows[known]
         weight = traffic[known]
+        total = weight.sum()
     of_class = np.bincount(m.linked.op_class[rows], weights=weight)
     if not of_class.sum():
         return None
     most = int(of_class.argmax())
-    share = float(of_class[most] / of_class.sum())
+    share = float(of_class[most] / total)
     name = m.linked.classes.names[most]
     if share < NAMED_SHARE or (name == "other" and not by_bytes):
         return None
     if by_bytes:
         return f"{_most(share)} of the memory traffic is {IN_PLAIN.get(name, f'{name} kernels')}"
-    return f"{_most(share)} of the compute time is in {name} kernels"
+    of_which = f"memory-bound {name}" if memory_bound else name
+    return f"{_most(share)} of the compute time is in {of_which} kernels"
 
 
 def _module(m: Measurements) -> str | None:

@@ -13,7 +13,7 @@ from traceanalyzer.analysis.names.kernel_names import streams_weights
 from traceanalyzer.analysis.roofline.bounds import MIN_SAMPLES, Bound
 from traceanalyzer.analysis.roofline.rated import WithRoofline
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base import ms
+from traceanalyzer.base import NS_PER_S, ms
 from traceanalyzer.trace import F64, I32, I64, Bool, distinct, distinct_places
 
 FEW_WAVES = 0.1
@@ -123,9 +123,15 @@ class AboveRoofline(NamedTuple):
 
 def memory_bound_share(rated: WithRoofline) -> float:
     """Share of the steady state's compute time in kernels that memory bandwidth would limit at
-    best: as a kernel profiler measured it, else as counters sampled while they ran say, else by the
-    roofline (traffic takes longer than arithmetic), else (no model, unknown GPU, too small to tell)
-    by what usually limits kernels of the class."""
+    best."""
+    return _compute_share(rated, which_memory_bound(rated))
+
+
+def which_memory_bound(rated: WithRoofline) -> Bool:
+    """Kernels that memory bandwidth would limit at best: as a kernel profiler measured it, else as
+    counters sampled while they ran say, else by the roofline (traffic takes longer than
+    arithmetic), else (no model, unknown GPU, too small to tell) by what usually limits kernels of
+    the class."""
     r = rated.roofline
     linked = rated.linked
     sampled = rated.sampled_bounds
@@ -136,9 +142,20 @@ def memory_bound_share(rated: WithRoofline) -> float:
     ]
     memory = np.where(r.rated & ~r.small, ~r.arithmetic, by_class & ~which_undersized(rated))
     memory = np.where(isin_few(sampled, KNOWN), sampled == Bound.MEMORY, memory)
-    return _compute_share(
-        rated, np.where(r.counted & isin_few(r.bound, KNOWN), r.bound == Bound.MEMORY, memory)
-    )
+    return np.where(r.counted & isin_few(r.bound, KNOWN), r.bound == Bound.MEMORY, memory)
+
+
+def bandwidth_reached(rated: WithRoofline) -> float | None:
+    """Share of the memory's bandwidth that the steady state's memory-bound kernels reach; None
+    where models know the traffic of too little of their time."""
+    traffic = rated.roofline.bytes[:]
+    time = duration(rated.linked)
+    rows = rated.timed.steady_ops & rated.linked.is_compute & which_memory_bound(rated)
+    known = rows & np.isfinite(traffic) & np.isfinite(rated.linked.limit("bandwidth"))
+    if not known.any() or time[known].sum() < ENOUGH_SHARE * time[rows].sum():
+        return None
+    least_ns = traffic[known] / rated.linked.limit("bandwidth")[known] * NS_PER_S
+    return float(least_ns.sum() / time[known].sum())
 
 
 def small_share(rated: WithRoofline) -> float:

@@ -1,0 +1,35 @@
+"""What the report says of memory-bound kernels that are near the bandwidth, and of those far from it."""
+
+from __future__ import annotations
+
+from tests.analysis.build import TraceBuilder
+from tests.analysis.roofline.test_roofline import op
+from tests.diagnosis.test_computation import ADD, FP32, measured
+from traceanalyzer.diagnosis.classify import classify
+from traceanalyzer.diagnosis.culprit import culprit
+
+SHAPES = "[[1000,1000],[1000,1000],[]]"
+
+
+def additions(us: float) -> TraceBuilder:
+    """Additions of 1,000,000 numbers each, 12 MB of traffic, that take so long."""
+    builder = TraceBuilder()
+    for i in range(20):
+        at = i * us
+        kernel = (ADD, at + 20, at + 20 + us, {"blocks": 10_000, "threads": 256})
+        op(builder, "aten::add", at, SHAPES, f'["{FP32}","{FP32}","Scalar"]', kernel)
+    return builder
+
+
+def test_kernels_near_the_bandwidth_are_limited_by_it():
+    m = measured(additions(15))
+    assert classify(m).headline.endswith("mostly in kernels limited by memory bandwidth.")
+    assert culprit(m, "memory") == "All of the memory traffic is elementwise kernels."
+
+
+def test_kernels_far_from_the_bandwidth_are_told_with_what_they_reach():
+    m = measured(additions(120))
+    assert classify(m).headline.endswith(
+        "mostly in memory-bound kernels, which reach 10% of the bandwidth."
+    )
+    assert culprit(m, "memory") == "All of the compute time is in memory-bound elementwise kernels."
