@@ -23,6 +23,7 @@ from traceanalyzer.replay.scenarios import (
     NO_HOST_WORK,
 )
 from traceanalyzer.replay.simulate import step_time_ns
+from traceanalyzer.replay.tape import Tape
 from traceanalyzer.replay.whatif import Replay
 from traceanalyzer.trace import CopyKind, DeviceOpKind
 
@@ -226,6 +227,25 @@ def test_a_host_that_is_ahead_loses_no_launches() -> None:
     assert tape is not None
     assert len(tape.row) == 4 * 8
     assert step_time_ns(tape) / 1e3 == pytest.approx(8 * 501, rel=0.01)
+
+
+def test_what_is_left_of_a_shorter_copy_bounds_no_range() -> None:
+    """A copy of 500 us and a kernel of 100: of the copy a fifth is left, or the host is faster."""
+    replay = Replay.of(steps(copying).rated)
+    assert replay is not None
+
+    def shorter(tape: Tape) -> Tape:
+        return tape.retimed(np.where(tape.copy, tape.duration // 5, tape.duration))
+
+    def faster_host(tape: Tape) -> Tape:
+        return tape.with_dispatch(tape.dispatch // 2)
+
+    left = replay.predict(Scenario("copy_less", shorter, "a fifth of the data"))
+    kept = replay.predict(Scenario("copy_less", faster_host, "all of the data"))
+    assert left.low_ms is not None
+    assert kept.low_ms is not None
+    assert 0.09 < left.low_ms < 0.92 * 0.2
+    assert kept.low_ms > 0.55
 
 
 def test_the_host_is_fitted_to_a_measured_step_time() -> None:

@@ -32,6 +32,7 @@ from traceanalyzer.replay.scenarios import COMBINED, SCENARIOS
 from traceanalyzer.replay.simulate import step_times_ns
 from traceanalyzer.replay.tape import Change, Tape
 from traceanalyzer.replay.together import make_tapes
+from traceanalyzer.trace import Bool
 
 FAITHFUL = 0.1
 """A replay that differs more than this from the recording lacks something that matters, and nothing
@@ -308,11 +309,18 @@ class Replay:
 
     def _least_by_device_ms(self, scenario: Scenario, step: float) -> float:
         """What a changed step takes at least where its device works one op at a time, as recorded;
-        0 where it does not."""
+        0 where it does not. What is left of copies that the change itself shortens is no such
+        work."""
         changed = _changed(scenario.change, self.typical) or ()
-        works = [float(tape.duration.sum()) / tape.steps / NS_PER_MS for tape in changed]
-        busy = max(works, default=0.0) * self.scale
-        return LEAST_DEVICE_WORK * busy if busy <= step else 0.0
+        pairs = list(zip(changed, self.typical, strict=False))
+        works = [float(tape.duration.sum()) / tape.steps for tape, _ in pairs]
+        if max(works, default=0.0) / NS_PER_MS * self.scale > step:
+            return 0.0
+        same = [
+            float(after.duration[~_shorter_copies(after, before)].sum()) / after.steps
+            for after, before in pairs
+        ]
+        return LEAST_DEVICE_WORK * max(same, default=0.0) / NS_PER_MS * self.scale
 
     def _least_by_one_call_ms(self, scenario: Scenario) -> float:
         """What a step with one call instead of several takes at least: what it would take if that
@@ -424,6 +432,13 @@ class Replay:
             if world > 1 and self.recorded[0].communication.any()
             else []
         )
+
+
+def _shorter_copies(changed: Tape, tape: Tape) -> Bool:
+    """Copies that a change shortens; none where it makes other ops."""
+    if len(changed.row) != len(tape.row):
+        return np.zeros(len(changed.row), bool)
+    return changed.copy & (changed.duration < tape.duration)
 
 
 def _unknown(scenario: Scenario, why: str) -> Prediction:
