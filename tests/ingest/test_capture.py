@@ -242,6 +242,23 @@ def test_conditions_that_spoil_the_measurement_are_findings(tmp_path, change, na
 
 
 @pytest.mark.parametrize(
+    ("visible", "shown"),
+    [
+        ("0", ["GPU 0"]),
+        ("0, 1", ["GPU 0", "GPU 1", "GPU 1 processes"]),
+        ("GPU-8ce1", ["GPU 0", "GPU 1", "GPU 1 processes"]),
+        (None, ["GPU 0", "GPU 1", "GPU 1 processes"]),
+    ],
+)
+def test_a_gpu_that_the_program_could_not_see_spoils_nothing(visible, shown):
+    gpus = [{"index": i, "name": "NVIDIA H200", "processes": 1 + i} for i in range(2)]
+    variables = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+    found = environment_conditions({"gpus": gpus, "variables": variables})
+    names = [condition.name for condition in found if condition.name.startswith("GPU")]
+    assert names == shown
+
+
+@pytest.mark.parametrize(
     ("number", "version"),
     [(91900, "9.19.0"), (90100, "9.1.0"), (8902, "8.9.2"), (7605, "7.6.5"), (5, "5"), ("9", "9")],
 )

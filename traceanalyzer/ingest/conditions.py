@@ -25,6 +25,7 @@ _TABLE: dict[str, Any] = tomllib.loads(
     Path(__file__).with_name("conditions.toml").read_text(encoding="utf-8")
 )
 THROTTLED = "the GPU ran below its full clocks, so kernels took longer"
+SHARED = "another process had the GPU open: where it worked, times are not the program's own"
 MOST_GPUS = 1024  # of one host
 TERA = 1e12
 GIGA = 1e9
@@ -109,7 +110,7 @@ def environment_conditions(environment: Mapping[str, Any]) -> tuple[Condition, .
             )
         )
     conditions += program_conditions(environment.get("program"))
-    conditions += chain.from_iterable(map(_gpu, mappings(environment.get("gpus"))))
+    conditions += chain.from_iterable(map(_gpu, _seen_gpus(environment)))
     ceilings = measured_ceilings(environment)
     if ceilings is not None:
         conditions.append(Condition("measured copy", f"{ceilings.bandwidth / GIGA:.0f} GB/s"))
@@ -119,6 +120,15 @@ def environment_conditions(environment: Mapping[str, Any]) -> tuple[Condition, .
             for name, rate in rates
         ]
     return tuple(conditions)
+
+
+def _seen_gpus(environment: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The GPUs of the host that the program could see: all, where `CUDA_VISIBLE_DEVICES` is not set
+    or does not number them."""
+    gpus = mappings(environment.get("gpus"))
+    visible = str(mapping(environment.get("variables")).get("CUDA_VISIBLE_DEVICES", ""))
+    numbers = {number.strip() for number in visible.split(",")}
+    return [gpu for gpu in gpus if str(gpu.get("index")) in numbers] or gpus
 
 
 def measured_ceilings(environment: Mapping[str, Any]) -> Ceilings | None:
@@ -175,8 +185,7 @@ def _gpu(gpu: Mapping[str, Any]) -> Iterable[Condition]:
         yield Condition(f"{label} throttling", ", ".join(map(str, reasons)), THROTTLED)
     processes = gpu.get("processes")
     if isinstance(processes, int) and processes > 1:
-        crowded = "other work shared the GPU: times are not the program's own"
-        yield Condition(f"{label} processes", str(processes), crowded)
+        yield Condition(f"{label} processes", str(processes), SHARED)
 
 
 def sampled_loads(samples: Sequence[Mapping[str, Any]]) -> tuple[Load, ...]:
