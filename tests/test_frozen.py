@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from traceanalyzer.base import definitions, metric
-from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base.frozen import FEW, dataclass
 
 
 def both(cls: type[Any], **options: bool) -> tuple[type[Any], type[Any]]:
@@ -56,10 +56,15 @@ CALLS = [
 ]
 
 
+@pytest.mark.parametrize("made_before", [0, FEW])
 @pytest.mark.parametrize(("arguments", "named"), CALLS)
-def test_it_is_made_and_shown_alike(arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+def test_it_is_made_and_shown_alike(
+    arguments: tuple[Any, ...], named: dict[str, Any], made_before: int
+) -> None:
     outcomes = []
     for cls in both(Plain):
+        for _ in range(made_before):
+            cls("before")
         try:
             made = cls(*arguments, **named)
         except TypeError as error:
@@ -83,11 +88,14 @@ def test_fields_and_signature_are_alike() -> None:
     assert ours("a").parts is not ours("a").parts
 
 
-def test_init_is_compiled_when_it_is_called() -> None:
+def test_init_is_compiled_once_many_are_made() -> None:
     ours, _ = both(Plain)
     waiting = ours.__init__
-    assert ours("a") == ours("a")
+    few = [ours("a", parts=[1]) for _ in range(FEW)]
+    assert ours.__init__ is waiting
+    later = ours("a", parts=[1])
     assert ours.__init__ is not waiting
+    assert few == [later] * FEW
 
 
 @pytest.mark.parametrize("cls", both(Alone) + both(Nothing, eq=False) + both(Plain, kw_only=True))

@@ -1,10 +1,10 @@
 """Frozen dataclasses that are made in a third of the time: every command loads two hundred before
 it begins.
 
-`dataclasses.dataclass` compiles six methods for each class. Here `__init__` alone is compiled, when it
-is first called; the others are shared, and know the names of the fields. What comes out is a dataclass: `fields`,
-`replace`, `asdict` and all that reads fields see no difference. There is no `__post_init__`, and
-every field is one of `__init__`, compared, hashed and shown."""
+`dataclasses.dataclass` compiles six methods for each class. Here `__init__` alone is compiled, once many
+objects of the class are made; the others are shared, and know the names of the fields. What comes out
+is a dataclass: `fields`, `replace`, `asdict` and all that reads fields see no difference. There is no
+`__post_init__`, and every field is one of `__init__`, compared, hashed and shown."""
 
 import dataclasses
 from dataclasses import MISSING, FrozenInstanceError
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from dataclasses import dataclass as dataclass  # what it is to a type checker
 
+    Field = dataclasses.Field[Any]
+
 Class = TypeVar("Class", bound=type[Any])
+FEW = 16  # objects of a class that are made without a compiled `__init__`
 _WAITING: dict[Any, type[Any]] = {}
 """By what stands for an `__init__` that was not called yet: its class."""
 UNITS = {"ms": "ms", "us": "us", "ns": "ns", "share": "share", "gbs": "GB/s"}
@@ -56,15 +59,53 @@ if not TYPE_CHECKING:
 
 
 def _init_when_called(cls: type[Any]) -> "Callable[..., None]":
-    """Stands for `__init__` until it is called for the first time: most commands make objects of a
-    quarter of the classes."""
+    """Stands for `__init__` until many objects are made: most commands make a few of each class, and to
+    compile takes as long as to make sixty without."""
+    fields: list[Field] = []
+    objects = 0
 
     def __init__(_self: Any, /, *values: Any, **named: Any) -> None:  # noqa: N807 takes its place
-        cls.__init__ = _init(cls)
-        cls.__init__(_self, *values, **named)
+        nonlocal fields, objects
+        fields = fields or _in_order(cls)
+        objects += 1
+        given = _given(fields, values, named) if objects <= FEW else None
+        if given is None:
+            cls.__init__ = _init(cls)
+            cls.__init__(_self, *values, **named)
+            return
+        for name, value in given.items():
+            object.__setattr__(_self, name, value)
 
     _WAITING[__init__] = cls
     return __init__
+
+
+def _in_order(cls: type[Any]) -> "list[Field]":
+    """The fields of a class in the order of its `__init__`."""
+    return sorted(dataclasses.fields(cls), key=lambda f: f.kw_only is True)
+
+
+def _given(
+    fields: "list[Field]", values: tuple[Any, ...], named: dict[str, Any]
+) -> dict[str, Any] | None:
+    """The value of each field, by name; None where some are too many, missing or unknown: the compiled
+    `__init__` says which."""
+    positional = [f.name for f in fields if not f.kw_only]
+    by_place = dict(zip(positional, values, strict=False))
+    given = by_place | named
+    if len(given) < len(values) + len(named):
+        return None
+    found = {}
+    for f in fields:
+        if f.name in given:
+            found[f.name] = given.pop(f.name)
+        elif f.default is not MISSING:
+            found[f.name] = f.default
+        elif f.default_factory is not MISSING:
+            found[f.name] = f.default_factory()
+        else:
+            return None
+    return None if given else found
 
 
 class _OfInit:
@@ -79,7 +120,7 @@ class _OfInit:
 
 
 def _init(cls: type[Any]) -> "Callable[..., None]":
-    fields = sorted(dataclasses.fields(cls), key=lambda f: f.kw_only is True)
+    fields = _in_order(cls)
     known: dict[str, Any] = {"_set": object.__setattr__, "_missing": MISSING}
     parameters = ["_self"]
     lines = []
