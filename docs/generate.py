@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 from click.testing import CliRunner
 
+from traceanalyzer.base.patterns import Regex
 from traceanalyzer.cli import cli
 from traceanalyzer.cli.commands import OLD
 from traceanalyzer.cli.options import SELDOM
@@ -208,7 +209,7 @@ def _threshold(module: str, name: str) -> str:
     value = getattr(code, name)
     shown = (
         value.pattern
-        if isinstance(value, re.Pattern)
+        if isinstance(value, re.Pattern | Regex)
         else ", ".join(value)
         if isinstance(value, tuple)
         else value

@@ -157,6 +157,25 @@ UNCOUNTED = {
 """Where numbers stay text, or are cut before they are read."""
 
 
+def compiled_when_loaded(path: Path) -> Iterator[str]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+    later = {
+        inner for node in ast.walk(tree) if isinstance(node, functions) for inner in ast.walk(node)
+    }
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and node not in later)
+    yield from (
+        f"{where(path)}:{call.lineno}" for call in calls if ast.unparse(call.func) == "re.compile"
+    )
+
+
+def test_patterns_are_compiled_when_they_are_used() -> None:
+    """`re.compile` at the top of a file costs every command that loads it; `regex` of `base` does
+    not. What runs on the GPU host (`collect`) is one file after the other."""
+    files = (path for path in FILES if not where(path).startswith("collect"))
+    assert [found for path in files for found in compiled_when_loaded(path)] == []
+
+
 def test_numbers_taken_out_of_text_have_few_digits() -> None:
     """Python refuses to read 5,000 digits, and numpy more than 64 bits: `(\\d{1,18})`, not
     `(\\d+)`."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import traceanalyzer
 from tests.hostile.attacks import Attacks
+from traceanalyzer.base.patterns import Regex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,7 +53,9 @@ class TooLongError(Exception):
 
 def found(value: object, depth: int = 0) -> Iterator[re.Pattern[Any]]:
     """The patterns that a value of a module holds."""
-    if isinstance(value, re.Pattern):
+    if isinstance(value, Regex):
+        yield value.compiled
+    elif isinstance(value, re.Pattern):
         yield value
     elif depth < 5:
         held: list[object] = []

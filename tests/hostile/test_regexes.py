@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import traceanalyzer
+from traceanalyzer.base.patterns import Regex
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -103,7 +104,9 @@ PATIENCE_S = 2
 
 
 def found(value, depth=0):
-    if isinstance(value, re.Pattern):
+    if isinstance(value, Regex):
+        yield value.compiled
+    elif isinstance(value, re.Pattern):
         yield value
     elif depth < 4 and isinstance(value, list | tuple):
         for item in value:

@@ -4,7 +4,7 @@ not, or that cannot be known. No word of the claim counts, only its figures."""
 import re
 from typing import Literal
 
-from traceanalyzer.base import TraceAnalyzerError, dataclass
+from traceanalyzer.base import TraceAnalyzerError, dataclass, regex
 from traceanalyzer.comparison.model import Comparison, Side
 from traceanalyzer.comparison.noise import RUN_NOISE_SHARE
 from traceanalyzer.report import document as doc
@@ -13,10 +13,10 @@ from traceanalyzer.report.printed import Printed
 Verdict = Literal["holds", "does not hold", "cannot tell"]
 
 _NUMBER = r"(\d{1,12}(?:\.\d{1,9})?)"
-_RANGE = re.compile(
+_RANGE = regex(
     rf"(?:{_NUMBER}\s*\()?{_NUMBER}\s*(?:to|-|\u2013)\s*{_NUMBER}\)?\s*(?:ms)?(?: per step)?"
 )
-_SPEEDUP = re.compile(rf"{_NUMBER}\s*x(?: faster)?", re.IGNORECASE)
+_SPEEDUP = regex(rf"{_NUMBER}\s*x(?: faster)?", re.IGNORECASE)
 FORMS = "`0.68 to 1.05 ms` (the step after the change), `1.3x` (at least so much faster), `faster`, or `no change`"
 
 

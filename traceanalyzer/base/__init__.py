@@ -31,6 +31,7 @@ from traceanalyzer.base.figures import (
     text_kind_of,
 )
 from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.base.patterns import regex
 
 __all__ = [
     "ELLIPSIS",
@@ -57,6 +58,7 @@ __all__ = [
     "ordinal",
     "plural",
     "ratio",
+    "regex",
     "span",
     "text_kind_of",
 ]

@@ -1,10 +1,10 @@
 """How to install what a part of the program needs beside its own packages."""
 
-import re
+from traceanalyzer.base.patterns import regex
 
 DISTRIBUTION = "gpu-traceanalyzer"
 """What the package index calls the program; one called `traceanalyzer` there is somebody else's."""
-_REQUIREMENT = re.compile(r"""\A([^;\s]+)\s*;.*\bextra\s*==\s*["']([\w-]+)["']""")
+_REQUIREMENT = regex(r"""\A([^;\s]+)\s*;.*\bextra\s*==\s*["']([\w-]+)["']""")
 
 
 def how_to_install(extra: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
+from traceanalyzer.base import regex
 from traceanalyzer.cli.io.formats import QUIET, arguments_of
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
@@ -49,11 +50,11 @@ LEAST_CHARS = 4_000  # a report's answer alone needs so many, with the longest o
 
 
 MOST_JOBS = 16  # of the processes that are started unasked: beyond, a disk seldom keeps up
-_COUNT = re.compile(r"(\d{1,15})([KMG]?)")
+_COUNT = regex(r"(\d{1,15})([KMG]?)")
 _FACTORS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 
 
-LISTS = re.compile(r"\n\n([^\n]+:)\n  ")  # a heading and lines below it, which stay lines
+LISTS = regex(r"\n\n([^\n]+:)\n  ")  # a heading and lines below it, which stay lines
 
 
 def help_of(name: str) -> dict[str, Any]:

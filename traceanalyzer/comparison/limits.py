@@ -21,7 +21,6 @@ summary.idle_share = 0.10
 utilisation.mfu = "-5%"
 """
 
-import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
@@ -30,7 +29,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from traceanalyzer.base import UnreadableInputError, dataclass
+from traceanalyzer.base import UnreadableInputError, dataclass, regex
 from traceanalyzer.base.files import read_whole
 from traceanalyzer.comparison.metrics import Figure, absent, figures_by_path
 from traceanalyzer.comparison.model import Comparison
@@ -39,7 +38,7 @@ from traceanalyzer.report.model import Report
 
 Bound = Literal["max", "min"]
 Outcome = Literal["ok", "breach", "noise", "missing"]
-LIMIT = re.compile(
+LIMIT = regex(
     r"(?P<sign>[+-]?)(?P<number>\d+(?:\.\d*)?|\.\d+)(?P<percent>%?)(?: ?(?P<bytes>[MG]i?B))?"
 )
 BYTES = {"MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}

@@ -1,7 +1,6 @@
 """Who is to blame for the largest part of the step, in one sentence: kind of work, module, phase or
 place."""
 
-import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -15,6 +14,7 @@ from traceanalyzer.analysis.roofline.op_models.tensors import Precision
 from traceanalyzer.analysis.tables.modules import OUTSIDE
 from traceanalyzer.analysis.tables.phases import PhaseStats
 from traceanalyzer.analysis.tables.syncs import SyncRow
+from traceanalyzer.base import regex
 from traceanalyzer.diagnosis.finding import BottleneckClass
 from traceanalyzer.diagnosis.ledger import Ledger, LedgerEntry
 from traceanalyzer.diagnosis.measurements import Measurements
@@ -24,7 +24,7 @@ KNOWN_SHARE = 0.8
 """Shares of the bytes are shown where models know the traffic of this share of the computation's
 time."""
 NAMED_SHARE = 0.2  # what has less of the time or the bytes is not to blame
-FRAME = re.compile(r"^(.+)\((\d{1,9})\): (.+)")
+FRAME = regex(r"^(.+)\((\d{1,9})\): (.+)")
 IN_PLAIN = {"layout": "layout copies"}
 """Classes of kernels whose names do not say what they do with memory."""
 LEAST_TAIL = 0.01  # of the exposed communication: a smaller part is none to name

@@ -1,15 +1,13 @@
 """Idle time that may belong to something outside the program: what clocks its steps, or one long
 pause."""
 
-import re
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra import complement, local_searchsorted, robust_sigma, union
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.groups.idle import longest_gaps_of
 from traceanalyzer.analysis.names import Framework
-from traceanalyzer.base import NS_PER_MS, digits
+from traceanalyzer.base import NS_PER_MS, digits, regex
 from traceanalyzer.diagnosis.measurements import Measurements
 
 MOST_SURE = 0.6
@@ -30,7 +28,7 @@ QUIET_SHARE = 0.3
 """Share of a step without any CUDA call in which a program may wait for what clocks it."""
 LONG_PAUSE_MS = 10_000
 """A gap this long is a user, a file or another program more often than work that can be moved."""
-_WAITS = re.compile(
+_WAITS = regex(
     r"\b(?:p?poll|epoll\w*|p?select|kqueue|kevent|u?sleep|(?:clock_)?nanosleep|recv\w*|accept4?|futex|flock)\b"
     r"|\b(?:sem_\w*wait|pthread_(?:cond|rwlock|mutex)_\w+|pthread_join|pthread_barrier_wait|wait(?:pid|id))\b|"
     r"\bacquire of _thread\.|queue\.py\(\d+\): get\b|threading\.py\(\d+\): (?:wait|join)\b"

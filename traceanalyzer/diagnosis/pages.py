@@ -10,13 +10,13 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, cast
 
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 from traceanalyzer.diagnosis.finding import BottleneckClass, Words, begins_with_id, written
 
-WORDS = re.compile(r"\A<!--\n(.*?)-->\n", re.DOTALL)
-MARKS = re.compile(r"^<!-- .* -->\n", re.MULTILINE)
+WORDS = regex(r"\A<!--\n(.*?)-->\n", re.DOTALL)
+MARKS = regex(r"^<!-- .* -->\n", re.MULTILINE)
 _FOLDER = files("traceanalyzer.diagnosis") / "findings"
-TITLE = re.compile(r"^\*\*(.*?)\*\*(?: Class `(\w+)`)?", re.MULTILINE)
+TITLE = regex(r"^\*\*(.*?)\*\*(?: Class `(\w+)`)?", re.MULTILINE)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@ numbers, and times it."""
 
 import ast
 import json
-import re
 from collections.abc import Iterable
 from importlib.resources import files
 from operator import attrgetter
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from traceanalyzer.analysis.tables.ops import OpStats, op_stats
-from traceanalyzer.base import TraceAnalyzerError
+from traceanalyzer.base import TraceAnalyzerError, regex
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.report.format import plain
 
@@ -38,8 +37,8 @@ TORCH_TYPES = {
 }
 """How `torch` spells the types of recorded inputs."""
 _DEVICE_MS = attrgetter("device_total_ms")
-_QUALIFIED = re.compile(r"\w{1,80}+::\w{1,200}+")
-_BARE = re.compile(r"\b(?!inf\b|nan\b|True\b|False\b|None\b)[A-Za-z_][\w:.]{0,200}+")
+_QUALIFIED = regex(r"\w{1,80}+::\w{1,200}+")
+_BARE = regex(r"\b(?!inf\b|nan\b|True\b|False\b|None\b)[A-Za-z_][\w:.]{0,200}+")
 
 
 def reproduction(m: Measurements, operator: str) -> str:

@@ -5,7 +5,6 @@ filtered, and one metric over them."""
 import dataclasses
 import difflib
 import hashlib
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 import orjson
 
-from traceanalyzer.base import UnreadableInputError, dataclass
+from traceanalyzer.base import UnreadableInputError, dataclass, regex
 from traceanalyzer.base.figures import metric as defined
 from traceanalyzer.history.database import reading_database, writing
 from traceanalyzer.report.figures.names import SUMMARY, figure_name
@@ -31,9 +30,7 @@ if TYPE_CHECKING:
 Row = TypeVar("Row")
 PARTS = " · "  # between the parts of a program's name
 LARGEST = 1e30  # no figure of a report is larger
-REFERENCE = re.compile(
-    r"^(?P<file>.+)#(?:(?P<run>\d{1,18})|latest|(?P<key>[^#=]+)=(?P<value>[^#]*))"
-)
+REFERENCE = regex(r"^(?P<file>.+)#(?:(?P<run>\d{1,18})|latest|(?P<key>[^#=]+)=(?P<value>[^#]*))")
 OF_A_RUN = frozenset(
     ("commit", "revision", "rev", "sha", "git", "pr", "build", "run", "date", "time", "version")
 )

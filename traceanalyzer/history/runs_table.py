@@ -2,12 +2,11 @@
 that is empty or says what another one does."""
 
 import dataclasses
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from keyword import iskeyword
 from typing import Any
 
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 from traceanalyzer.base.figures import metric
 from traceanalyzer.history.runs import OF_A_PROGRAM, FirstChange, StoredRun
 from traceanalyzer.report.html.markup import Markup, tag
@@ -16,7 +15,7 @@ from traceanalyzer.report.html.table_parts import html_table
 TITLE = "Runs"
 ROWS = 300  # the last ones
 MINUTES = len("2026-01-31T18:00")
-NO_LETTER = re.compile(r"\W+")
+NO_LETTER = regex(r"\W+")
 OF_TAGS = {"run": "name"}  # `run` is the number of a run in the history
 OWN_COLUMNS = ("run", "bottleneck", "step_ms", "gpu", "when", "selection")
 NAMES = {*OF_TAGS.values(), *OF_A_PROGRAM}

@@ -15,7 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from traceanalyzer.base import TraceAnalyzerError
+from traceanalyzer.base import TraceAnalyzerError, regex
 from traceanalyzer.base.files import note_read
 from traceanalyzer.ingest import conditions
 from traceanalyzer.ingest.detect import is_recording
@@ -40,19 +40,19 @@ from traceanalyzer.ingest.unprofiled import (
 from traceanalyzer.trace import Run, Trace
 from traceanalyzer.trace.snapshot import Snapshot
 
-_RANK = re.compile(r"\.(rank(\d{1,9})(?:\.\w+)*?)\.(?:json|jsonl|sqlite|xplane\.pb)(?:\.gz)?$")
+_RANK = regex(r"\.(rank(\d{1,9})(?:\.\w+)*?)\.(?:json|jsonl|sqlite|xplane\.pb)(?:\.gz)?$")
 """The middle of a capture's file names: `rank0`, `rank0.part2`, `rank0.pid123`."""
 MAX_SNAPSHOT_BYTES = 64 << 20
 """Larger memory snapshots take longer than the analysis of a trace; they have a command of their
 own."""
 
 
-_REPLAY = re.compile(r"GraphLaunch")
-_CAPTURE = re.compile(r"^capture_\d|StreamBeginCapture")
-_ITERATION = re.compile(r"execute_|step\[|prefill\[|decode\[|\[Executor\]")
+_REPLAY = regex(r"GraphLaunch")
+_CAPTURE = regex(r"^capture_\d|StreamBeginCapture")
+_ITERATION = regex(r"execute_|step\[|prefill\[|decode\[|\[Executor\]")
 """Marks of an iteration of a serving engine."""
-_BATCH = re.compile(r"capture_(\d+_[a-z_]+)", re.IGNORECASE)
-_OF_RANK = re.compile(r"rank[-_.]?(\d{1,9})", re.IGNORECASE)
+_BATCH = regex(r"capture_(\d+_[a-z_]+)", re.IGNORECASE)
+_OF_RANK = regex(r"rank[-_.]?(\d{1,9})", re.IGNORECASE)
 NOTED = frozenset(("schema_version", "step_time_ms"))
 """What `collect` writes into an `environment.json`, and into an `unprofiled.rank{N}.json`."""
 MAX_NOTE_BYTES = 1 << 20  # they have some kilobytes: what is larger may be anything

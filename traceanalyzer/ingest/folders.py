@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from traceanalyzer.base import TraceAnalyzerError, UnreadableInputError
+from traceanalyzer.base import TraceAnalyzerError, UnreadableInputError, regex
 from traceanalyzer.base.files import may_read, note_read
 from traceanalyzer.base.parallel import LEAST_BYTES, free_memory_bytes, most_at_once
 from traceanalyzer.base.parallel.children import WorkQueue, children, shared_queue
@@ -33,9 +33,9 @@ MOST_FOLDERS = 200  # folders that are looked into; more is a home, not a log
 MOST_PROBED = 20  # files that are opened in each of them to find one recording, and in all
 MOST_OPENED = 300
 NAMED = 6
-ITERATION = re.compile(r"(?:iteration|iter|step)[-_]?(\d{1,18})", re.IGNORECASE)
-_DIGITS = re.compile(r"\d+")
-_SHOWN = re.compile(r"[^.]").match
+ITERATION = regex(r"(?:iteration|iter|step)[-_]?(\d{1,18})", re.IGNORECASE)
+_DIGITS = regex(r"\d+")
+_SHOWN = regex(r"[^.]").match
 
 
 _STARTED_BYTES = 60 * 10**6  # an interpreter with numpy and the readers

@@ -3,11 +3,12 @@
 import re
 from pathlib import Path
 
+from traceanalyzer.base import regex
 from traceanalyzer.ingest.formats import EXPECTED
 
 GZIP_MAGIC = b"\x1f\x8b"
 SQLITE_MAGIC = b"SQLite format 3\x00"
-ADDRESS = re.compile(r"(?:https?|s3|gs|ftp|file|hf):/")
+ADDRESS = regex(r"(?:https?|s3|gs|ftp|file|hf):/")
 """A path that began with an address; `pathlib` has made one slash of two."""
 OF_NVIDIA = {
     ".nsys-rep": "Nsight Systems",
@@ -18,8 +19,8 @@ OF_NVIDIA = {
 _CONVERTED = b"\xef\xbf\xbd"  # what a conversion to text leaves of a byte that is none
 _LEAST_IN_TEXT = 9  # text has no lower bytes, and binary formats have them from the start
 _LOOKED_AT = 64
-_PLANE = re.compile(rb"/(?:host|device):[A-Z]")
-_JSON = re.compile(rb"""[{\[]\s*(?:$|[{\["\]}]|-?\d+(?:\.\d+)?\s*(?:,|\]\s*(?:$|[,\]}])))""")
+_PLANE = regex(rb"/(?:host|device):[A-Z]")
+_JSON = regex(rb"""[{\[]\s*(?:$|[{\["\]}]|-?\d+(?:\.\d+)?\s*(?:,|\]\s*(?:$|[,\]}])))""")
 """How JSON begins, and lines with a word, a date or a rank in brackets do not."""
 _KNOWN = (
     (

@@ -1,34 +1,33 @@
 """The text that `print(prof.key_averages().table())` leaves, as people paste it: sums by name, no
 single events."""
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from traceanalyzer.base import UnreadableInputError
+from traceanalyzer.base import UnreadableInputError, regex
 from traceanalyzer.ingest.side_files import number_in
 from traceanalyzer.ingest.stream import open_stream
 from traceanalyzer.ingest.timing.lines import decoded_lines
 from traceanalyzer.trace import Health, ProfilerRow, Trace
 
 MOST_ROWS = 100_000  # a program has some hundred names; with shapes some thousand
-_HEADER = re.compile(r"^\W*Name  .*\bSelf CPU( total)?  ")
-_LAST = re.compile(r"# of Calls|Number of Calls")
+_HEADER = regex(r"^\W*Name  .*\bSelf CPU( total)?  ")
+_LAST = regex(r"# of Calls|Number of Calls")
 """The column that every version ends its times with: without it the table is cut at the right."""
-_CELLS = re.compile(r"\s{2,}")
-_QUANTITY = re.compile(r"(-?[\d,]+(?:\.\d+)?) ?(us|ms|s)?")
-_WHOLE = re.compile(r"^-?[\d,]+\.\d{3}(?:us|ms|s)")
+_CELLS = regex(r"\s{2,}")
+_QUANTITY = regex(r"(-?[\d,]+(?:\.\d+)?) ?(us|ms|s)?")
+_WHOLE = regex(r"^-?[\d,]+\.\d{3}(?:us|ms|s)")
 """A time that is printed to its end: a last column that was cut may end within a number."""
 _UNITS = {"us": 1e-3, "ms": 1.0, "s": 1e3}  # times in ms
 _COLUMNS = (
-    (re.compile(r"Name"), "name"),
-    (re.compile(r"Self CPU( total)?"), "self_cpu_ms"),
-    (re.compile(r"CPU total"), "cpu_total_ms"),
-    (re.compile(r"Self (CUDA|XPU|HIP|MTIA|PRIVATEUSE\w{0,40})( total)?"), "self_device_ms"),
-    (re.compile(r"(CUDA|XPU|HIP|MTIA|PRIVATEUSE\w{0,40}) total"), "device_total_ms"),
-    (re.compile(r"# of Calls|Number of Calls"), "calls"),
-    (re.compile(r"Input Shapes"), "shapes"),
+    (regex(r"Name"), "name"),
+    (regex(r"Self CPU( total)?"), "self_cpu_ms"),
+    (regex(r"CPU total"), "cpu_total_ms"),
+    (regex(r"Self (CUDA|XPU|HIP|MTIA|PRIVATEUSE\w{0,40})( total)?"), "self_device_ms"),
+    (regex(r"(CUDA|XPU|HIP|MTIA|PRIVATEUSE\w{0,40}) total"), "device_total_ms"),
+    (regex(r"# of Calls|Number of Calls"), "calls"),
+    (regex(r"Input Shapes"), "shapes"),
 )
 """Titles of columns as any version writes them; others are left out."""
 

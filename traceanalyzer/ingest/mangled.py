@@ -7,6 +7,8 @@ a form not known here, what was read is kept.
 
 import re
 
+from traceanalyzer.base import regex
+
 PREFIX = "_Z"
 _LETTERS = {
     "v": "void",
@@ -31,12 +33,12 @@ _LETTERS = {
     "z": "...",
 }
 _WIDE = {"DF16_": "_Float16", "DF16b": "__bf16", "Dh": "half", "Dn": "nullptr_t"}
-_NUMBER = re.compile(r"\d+")
-_BACK = re.compile(r"S(?:[0-9A-Z]{0,8}_|[absiod])|T[0-9]{0,8}_")
-_D = re.compile(r"D(?:F\d+[_b]|v\d+_|.)")
-_ARRAY = re.compile(r"A\d*_")
+_NUMBER = regex(r"\d+")
+_BACK = regex(r"S(?:[0-9A-Z]{0,8}_|[absiod])|T[0-9]{0,8}_")
+_D = regex(r"D(?:F\d+[_b]|v\d+_|.)")
+_ARRAY = regex(r"A\d*_")
 _BOOLS = {"b0": "false", "b1": "true"}
-_VALUE = re.compile(r"(n?)([0-9a-f]{0,64}+)E")
+_VALUE = regex(r"(n?)([0-9a-f]{0,64}+)E")
 
 
 def demangled(name: str) -> str:

@@ -14,16 +14,16 @@ from typing import Any
 
 import msgspec
 
-from traceanalyzer.base import NS_PER_MS, EmptyRecordingError, UnreadableInputError
+from traceanalyzer.base import NS_PER_MS, EmptyRecordingError, UnreadableInputError, regex
 from traceanalyzer.ingest.side_files import NOT_JSON, is_number, items, mapping, mappings, whole
 from traceanalyzer.ingest.stream import open_stream
 from traceanalyzer.trace import Device, Health, ProfilerRow, Trace
 
 _MSGPACK = b"\x92"  # an array of two: the tree, and the devices
-_FRAME = re.compile(rb'"frame"\s*:\s*\{|\xa5frame')
-_METRICS = re.compile(rb'"metrics"\s*:|\xa7metrics')
+_FRAME = regex(rb'"frame"\s*:\s*\{|\xa5frame')
+_METRICS = regex(rb'"metrics"\s*:|\xa7metrics')
 _CYCLES = b"[measure in clock cycle"
-_FLOPS = re.compile(r"flops(8|16|32|64)?")
+_FLOPS = regex(r"flops(8|16|32|64)?")
 _MOST = 1e27  # of a year of the fastest GPUs
 _RECORD = 'profile with proton.start(..., data="tree") and its default backend'
 

@@ -1,17 +1,16 @@
 """Repeats of a profiler's schedule: several recordings of one process, one after the other, in one
 folder. One of them is read; they are no ranks of a run."""
 
-import re
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-from traceanalyzer.base import UnreadableInputError
+from traceanalyzer.base import UnreadableInputError, regex
 from traceanalyzer.base.reading import reading
 
-_PART = re.compile(r"\.part(\d{1,9})(?=\.)")
+_PART = regex(r"\.part(\d{1,9})(?=\.)")
 """As `collect torch --repeat` calls those after the first."""
-_HANDLER = re.compile(r"^(.+_\d{1,10})\.(\d{10,20})\.pt\.trace\.json(?:\.gz)?$")
+_HANDLER = regex(r"^(.+_\d{1,10})\.(\d{10,20})\.pt\.trace\.json(?:\.gz)?$")
 """As torch.profiler's `tensorboard_trace_handler` does: host, process, and when it was written."""
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeGuard
 
 import msgspec
 
-from traceanalyzer.base import UnreadableInputError
+from traceanalyzer.base import UnreadableInputError, regex
 from traceanalyzer.base.files import read_whole
 
 ENVIRONMENT = "environment.json"
@@ -31,7 +31,7 @@ brackets, too."""
 _ANY = msgspec.json.Decoder(Any)
 
 CAPTURES = "capture_traces"  # a folder of captures beside a recording
-_CAPTURE_NAME = re.compile(r"(?:^|[^a-z])capture(?![a-z])", re.IGNORECASE)
+_CAPTURE_NAME = regex(r"(?:^|[^a-z])capture(?![a-z])", re.IGNORECASE)
 
 
 def have_compile_logs(recordings: Iterable[str]) -> bool:

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 from msgspec import Raw, Struct
 
-from traceanalyzer.base import EmptyRecordingError
+from traceanalyzer.base import EmptyRecordingError, regex
 from traceanalyzer.ingest.columns import Codes, StringCodes, by_value
 from traceanalyzer.ingest.side_files import NOT_JSON, whole
 from traceanalyzer.ingest.stream import open_stream, stream_lines
@@ -35,21 +35,19 @@ from traceanalyzer.trace.events import (
 from traceanalyzer.trace.run import Trace
 from traceanalyzer.trace.table import I64
 
-_OURS = re.compile(
-    rb'"cat": ?"(?:gpu_op|(?:CL_)?Flow_(?:H2D|D2H)_\d+_\d+)"|"name": ?"(?:HOST|DEVICE)<'
-)
-_DEVICE = re.compile(r"DEVICE<([^>]{0,200})>\[(.{0,200})\]")
-_HOST = re.compile(r"HOST<([^>]{0,200})>")
-_TILE = re.compile(r"^Tile #\d+: ")
-_KERNEL = re.compile(
+_OURS = regex(rb'"cat": ?"(?:gpu_op|(?:CL_)?Flow_(?:H2D|D2H)_\d+_\d+)"|"name": ?"(?:HOST|DEVICE)<')
+_DEVICE = regex(r"DEVICE<([^>]{0,200})>\[(.{0,200})\]")
+_HOST = regex(r"HOST<([^>]{0,200})>")
+_TILE = regex(r"^Tile #\d+: ")
+_KERNEL = regex(
     r"^(.*?)(?:\[SIMD\w*)? ?\{(\d+); (\d+); (\d+)\} \{(\d+); (\d+); (\d+)\}\]?$", re.DOTALL
 )
 """A kernel's name with its groups and the work items of each."""
-_MEMORY = re.compile(
+_MEMORY = regex(
     r"^(?:ze|cl)\w*?(?:Append(?:Memory|Image)|Enqueue(?:Read|Write|Copy|Fill|Map|Unmap|SVM))(\w*)"
 )
-_BYTES = re.compile(r"\[(\d{1,16})(?: bytes)?\]$")
-_NO_WORK = re.compile(r"^ze\w*(?:Barrier|EventReset|SignalEvent|WaitOnEvents|Timestamps)")
+_BYTES = regex(r"\[(\d{1,16})(?: bytes)?\]$")
+_NO_WORK = regex(r"^ze\w*(?:Barrier|EventReset|SignalEvent|WaitOnEvents|Timestamps)")
 """Commands of a device that occupy none of it."""
 _DIRECTIONS = {
     "H2D": CopyKind.HOST_TO_DEVICE,
@@ -62,9 +60,9 @@ _DIRECTIONS = {
 }
 """Host, plain (M), shared (S) and device memory; shared memory is on the host until a device uses
 it."""
-_DIRECTION = re.compile(r"\((\w2\w)\)")
-_CALL = re.compile(r"^(?:ze|zex|zes|cl|ur|pi)[A-Z]")
-_LIBRARY = re.compile(r"^(?:MPI|PMPI|ccl|oneccl)")
+_DIRECTION = regex(r"\((\w2\w)\)")
+_CALL = regex(r"^(?:ze|zex|zes|cl|ur|pi)[A-Z]")
+_LIBRARY = regex(r"^(?:MPI|PMPI|ccl|oneccl)")
 _AT_ONCE = 4096
 _LATEST = 2**61  # of any clock; differences fit 64 bits
 _DIGITS = 18

@@ -1,7 +1,6 @@
 """What a capture knows of the step without the profiler: a stopwatch (`unprofiled.rank{N}.json`),
 and a light recording of a few steps (`light.rank{N}.json.gz`); docs/inputs.md has their fields."""
 
-import re
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any, TypeGuard
 import msgspec
 import numpy as np
 
-from traceanalyzer.base import NS_PER_MS, TraceAnalyzerError, digits
+from traceanalyzer.base import NS_PER_MS, TraceAnalyzerError, digits, regex
 from traceanalyzer.ingest.columns import looked_up
 from traceanalyzer.ingest.detect import detect
 from traceanalyzer.ingest.side_files import decoded, is_number, items, mapping
@@ -45,8 +44,8 @@ ALLOCATOR_CALLS = (
 )
 """What PyTorch's allocator counts, in the order of `AllocatorCalls`."""
 MOST_CALLS = 10**12  # of a counter; more is damage
-_STEP_ENDS = re.compile(rb'"traceanalyzer_light"\s*:\s*(\{[^{}]{0,100000}\})')
-_UNIT = re.compile(rb'"traceanalyzer_step"\s*:\s*("(?:[^"\\]|\\.){0,1000}")')
+_STEP_ENDS = regex(rb'"traceanalyzer_light"\s*:\s*(\{[^{}]{0,100000}\})')
+_UNIT = regex(rb'"traceanalyzer_step"\s*:\s*("(?:[^"\\]|\\.){0,1000}")')
 
 
 def stopwatch_of(values: dict[str, Any]) -> Stopwatch | None:

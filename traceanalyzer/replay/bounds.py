@@ -1,12 +1,12 @@
 """Changes of a tape that no program can make as such: one thing costs nothing, or is as fast as the
 GPU's limits allow. What they gain bounds what a remedy can."""
 
-import re
 from dataclasses import replace
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra import contains
+from traceanalyzer.base import regex
 from traceanalyzer.replay.changes.communication.collectives import (
     BUCKETING,
     SHARDING,
@@ -19,7 +19,7 @@ from traceanalyzer.replay.recorded import calling
 from traceanalyzer.replay.tape import Tape, parametric
 from traceanalyzer.replay.together import without_meetings
 
-COUNTS = re.compile(
+COUNTS = regex(
     "^aten::nonzero$"
 )  # operators that cannot go on before the host has read how much they found
 

@@ -5,13 +5,14 @@ import codecs
 import dataclasses
 import math
 import os
-import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
+
+from traceanalyzer.base import regex
 
 if TYPE_CHECKING:
     from traceanalyzer.report.model import Report  # takes a quarter of a second to load
@@ -35,7 +36,7 @@ DECIMALS = 6
 """Of a millisecond: nanoseconds. More digits would be noise of the floating-point format."""
 MANY_ROWS = 10_000
 PIECE_BYTES = 1 << 20
-UNSEEN = re.compile(
+UNSEEN = regex(
     rb"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8b-\x8f\xa8-\xae]|\xe2\x81[\xa0-\xaf]|\xef\xbb\xbf"
 )
 """In UTF-8: DEL, the second set of control characters, marks of direction, and what takes no

@@ -6,11 +6,11 @@ import re
 from dataclasses import field
 from typing import Literal
 
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 
 CacheLayer = Literal["fx_graph", "aot_autograd"]
 CacheState = Literal["hit", "miss", "bypass"]
-LIMIT = re.compile(
+LIMIT = regex(
     r"(?:cache|recompile)[ _]?(?:size)?[ _]?limit|(?:Cache|Recompile)LimitExceeded", re.IGNORECASE
 )
 """What dynamo says when it has compiled a function as often as it may."""

@@ -11,7 +11,7 @@ from operator import or_
 from pathlib import Path
 from typing import Any
 
-from traceanalyzer.base import UnreadableInputError, dataclass
+from traceanalyzer.base import UnreadableInputError, dataclass, regex
 from traceanalyzer.base.files import read_whole
 from traceanalyzer.trace import Device, OccupancyLimit
 
@@ -32,8 +32,8 @@ the driver and MIG's bookkeeping keep up to a tenth. Sizes of different products
 further apart."""
 SAME_SPEED = 0.03  # makers round the bandwidth that clock and width of the memory's bus give
 MOST = 1e15  # what no figure of a GPU comes near to
-_ONE_GPU = re.compile(r"^\[\[gpu\]\]$", re.MULTILINE)
-_MAKER = re.compile(r"^(?:NVIDIA|AMD|Tesla|Graphics Device)\s+", re.IGNORECASE)
+_ONE_GPU = regex(r"^\[\[gpu\]\]$", re.MULTILINE)
+_MAKER = regex(r"^(?:NVIDIA|AMD|Tesla|Graphics Device)\s+", re.IGNORECASE)
 _NUMBERS = (
     "sms",
     "bandwidth_gbs",

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 from traceanalyzer.collect.passed_on import children_heard, dying_with
 from traceanalyzer.collect.run import ATTACH, injected_path
 from traceanalyzer.trials.request import VARIABLE, Request
@@ -23,8 +23,8 @@ STDIN = 0
 TAIL_BYTES = 1 << 16
 GRACE_SECONDS = 5.0  # from SIGTERM until SIGKILL
 POLL_SECONDS = 0.05
-OUT_OF_MEMORY = re.compile(r"OutOfMemoryError|CUDA out of memory|CUBLAS_STATUS_ALLOC_FAILED")
-ERROR = re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt)\b.*$", re.MULTILINE)
+OUT_OF_MEMORY = regex(r"OutOfMemoryError|CUDA out of memory|CUBLAS_STATUS_ALLOC_FAILED")
+ERROR = regex(r"^(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt)\b.*$", re.MULTILINE)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """Where values stand among sorted keys, in what order, and which strings a test picks out, without
 a loop over rows."""
 
-import re
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -9,16 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from traceanalyzer.analysis.algebra.blocks import AT_ONCE, blocks
+from traceanalyzer.base import regex
 from traceanalyzer.trace import F64, I32, I64, Bool, is_sorted, near
 
 FEW = 256  # so few are looked for one by one
 MANY = 8  # so many times more values than keys are many
 MANY_TEXTS = 1 << 12
 """Ordinary recordings have fewer strings; more are numbered steps, requests or layers."""
-_LETTER = re.compile(r"[^\W\d_]")
+_LETTER = regex(r"[^\W\d_]")
 _KEPT = 8
 """Lists of strings that are remembered: those of the ranks of a run are asked about by turns."""
-_NUMBER = re.compile(r"(?<![^\W_])\d+(?![^\W_])|\d{4,}")
+_NUMBER = regex(r"(?<![^\W_])\d+(?![^\W_])|\d{4,}")
 """A number that stands alone or is long: `#12`, `layer_3`, `op12345`, but no part of a word (`fp16`,
 `sm80`)."""
 

@@ -1,19 +1,17 @@
 """Calls to the operating system in which a thread of the host sleeps until there is something to do."""
 
-import re
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra import IntervalSet, texts_where, union
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 from traceanalyzer.trace import RangeKind, distinct
 
 MIN_GAP_NS = 1_000_000
 """Shorter gaps are dispatch: locks are taken then, and soon had."""
 _MOST_SHARE = 0.8
 """Of a gap: so much of it the thread sleeps in calls of these names."""
-_SLEEPS = re.compile(
+_SLEEPS = regex(
     r"p?poll|epoll_p?wait2?|p?select|kevent|nanosleep|clock_nanosleep|u?sleep|futex|flock"
     r"|sem_(?:timed|clock)?wait|pthread_(?:cond|rwlock|mutex)_\w+|pthread_join|pthread_barrier_wait"
     r"|recv(?:from|m?msg)?|accept4?|connect|wait(?:pid|id|3|4)?|sigwait\w*|sigtimedwait|pause|mq_(?:timed)?receive"

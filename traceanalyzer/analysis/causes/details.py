@@ -13,6 +13,7 @@ from traceanalyzer.analysis.algebra import IntervalSet, at, isin_few, measure, t
 from traceanalyzer.analysis.joined.launched import building_time
 from traceanalyzer.analysis.time.host_timeline import HostState, loading_calls
 from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base import regex
 from traceanalyzer.trace import I64, U8, Bool, CopyKind, OverheadKind, RangeKind, distinct
 
 
@@ -69,7 +70,7 @@ LOOP_NS = (
 )  # a pause this long before a migration is the CPU's work on the pages that it had
 DOMINANT = 0.5  # a detail owns a gap if it filled at least this share of it
 
-_COMPILES = re.compile(r"compil(?!ed)|nvrtc|ptxas|autotun|torchdynamo|torch_dynamo", re.IGNORECASE)
+_COMPILES = regex(r"compil(?!ed)|nvrtc|ptxas|autotun|torchdynamo|torch_dynamo", re.IGNORECASE)
 _UNIFIED = (
     CopyKind.UNIFIED_HOST_TO_DEVICE,
     CopyKind.UNIFIED_DEVICE_TO_HOST,

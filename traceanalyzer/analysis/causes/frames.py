@@ -1,11 +1,10 @@
 """Which lines of Python the host was in during a gap, where stacks were recorded."""
 
-import re
-
 import numpy as np
 
 from traceanalyzer.analysis.joined.python_stacks import PythonStacks
 from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base import regex
 from traceanalyzer.trace import I64
 
 MIN_GAP_NS = 1_000_000  # shorter gaps are dispatch, whose frames say nothing
@@ -17,10 +16,10 @@ on."""
 PARTS = 3
 MAX_FRAMES = 20_000  # frames of one gap that are looked at, the longest
 BUILT_IN = "<built-in"
-_OF_C = re.compile(
+_OF_C = regex(
     r"^<built-in (?:method|function) (\S+?)( of (?!type )\S+)?(?: object at .*| of .*)?>$"
 )
-_SOURCE = re.compile(r"(?:^|[/\\])([^/\\]+\(\d+\): .+)$")
+_SOURCE = regex(r"(?:^|[/\\])([^/\\]+\(\d+\): .+)$")
 
 
 def python_frames(timed: Timed, thread: int, start: int, end: int) -> str:

@@ -17,7 +17,7 @@ from traceanalyzer.analysis.causes.start import (
 from traceanalyzer.analysis.joined.joined import INPUT_BYTES
 from traceanalyzer.analysis.time.markers import iteration_marks
 from traceanalyzer.analysis.time.timed import HasTimed, Timed
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 from traceanalyzer.trace import Bool, CopyKind, RangeKind
 
 
@@ -55,7 +55,7 @@ class LaunchEdges(HasTimed):
         return find_host_waits(self.timed)
 
 
-LOADERS = re.compile(  # names of Python functions that prepare input
+LOADERS = regex(  # names of Python functions that prepare input
     r"(?<!un)(pre_?process|collate|data_?load|dataset|tokeni[sz]|__getitem__|load_?(image|video|audio|batch|data|sample)"
     r"|(read|decode)_?(image|video|audio|frame|batch|sample)|augment|(get|fetch|next)_?(batch|data))",
     re.IGNORECASE,

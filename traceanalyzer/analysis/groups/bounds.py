@@ -1,7 +1,6 @@
 """Compute time by what limits its kernels, kernels above their roofline, and what sampled counters
 say of limits."""
 
-import re
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +12,7 @@ from traceanalyzer.analysis.names.kernel_names import streams_weights
 from traceanalyzer.analysis.roofline.bounds import MIN_SAMPLES, Bound
 from traceanalyzer.analysis.roofline.rated import WithRoofline
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base import NS_PER_S, ms
+from traceanalyzer.base import NS_PER_S, ms, regex
 from traceanalyzer.trace import F64, I32, I64, Bool, distinct, distinct_places
 
 FEW_WAVES = 0.1
@@ -35,7 +34,7 @@ class Undersized(NamedTuple):
     lost_ms: float
 
 
-TELLING = re.compile(
+TELLING = regex(
     r"(?i)dram|tensor|sm.{0,12}(active|issue|throughput)|sms active|fp(16|32|64)|nvlink|pcie"
 )
 """Counters of what can limit a kernel."""

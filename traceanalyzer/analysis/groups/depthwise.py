@@ -1,6 +1,5 @@
 """Convolutions that have a filter a channel: depthwise ones, which no tensor core can take."""
 
-import re
 from typing import NamedTuple
 
 import numpy as np
@@ -20,9 +19,10 @@ from traceanalyzer.analysis.groups.ops import (
 from traceanalyzer.analysis.groups.products import CONVOLUTION, FEW_CHANNELS
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, inputs_of
 from traceanalyzer.analysis.roofline.rated import WithRoofline
+from traceanalyzer.base import regex
 from traceanalyzer.trace import Bool
 
-OWN_KERNELS = re.compile(r"conv_depthwise[23]d")
+OWN_KERNELS = regex(r"conv_depthwise[23]d")
 """PyTorch's kernels for tensors whose channels lie apart; those whose channels come last go to
 cuDNN."""
 NEAR_ROOFLINE = 0.5

@@ -16,25 +16,25 @@ from traceanalyzer.analysis.names.pytorch import COPYING
 from traceanalyzer.analysis.tables.budget import StepBudgets
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base import ms
+from traceanalyzer.base import ms, regex
 from traceanalyzer.trace import Bool, MemoryKind, RangeKind, distinct
 
 STAGES = {
-    "collate": re.compile(r"(?i)collate|default_convert|pin_memory\.py|^aten::(stack|cat)$"),
-    "decode": re.compile(
+    "collate": regex(r"(?i)collate|default_convert|pin_memory\.py|^aten::(stack|cat)$"),
+    "decode": regex(
         r"(?i)decode|imread|jpeg|PIL/|torchvision/io|\bav/|decord|soundfile|librosa/core"
     ),
-    "tokenise": re.compile(r"(?i)tokeni[sz]"),
-    "transform": re.compile(
+    "tokenise": regex(r"(?i)tokeni[sz]"),
+    "transform": regex(
         r"(?i)transforms?/|albumentations|augment|^aten::(_?upsample\w*|interpolate|rot90|flip|grid_sampler\w*)$"
     ),
-    "storage": re.compile(
+    "storage": regex(
         r"(?i)built-in (method|function) (open|read|readinto|readline|recv)\b|torch/serialization|zipfile\.py"
         r"|tarfile\.py|h5py/|lmdb|fsspec/|s3fs/|boto"
     ),
 }
 """Names of operators and Python functions by what they do for a batch."""
-OS_READS = re.compile(
+OS_READS = regex(
     r"^(p?readv?|p?read64|fread|f?open(64)?|openat(64)?|f?getc|recv(from|msg)?|mmap(64)?|preadv2?)$"
 )
 """Calls of the operating system that bring data from a file or a connection."""

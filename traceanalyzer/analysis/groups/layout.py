@@ -29,15 +29,16 @@ from traceanalyzer.analysis.joined.joined import HostAttribution
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, tensors_of
 from traceanalyzer.analysis.roofline.rated import WithRoofline
 from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.base import regex
 from traceanalyzer.trace import I32, Bool
 
-CHANNELS = re.compile(
+CHANNELS = regex(
     r"nchwToNhwc|nhwcToNchw|nchw_?to_?nhwc|nhwc_?to_?nchw|tensorTransformGeneric", re.IGNORECASE
 )
 """cuDNN's and MIOpen's kernels between channels first and channels last."""
-CONVOLUTION = re.compile(r"conv", re.IGNORECASE)
-CAST = re.compile(r"^aten::(?:_to_copy|to)$")  # operators that make a tensor of another type
-COPY = re.compile(r"^aten::(?:contiguous|clone)$")  # operators that copy a tensor as it is
+CONVOLUTION = regex(r"conv", re.IGNORECASE)
+CAST = regex(r"^aten::(?:_to_copy|to)$")  # operators that make a tensor of another type
+COPY = regex(r"^aten::(?:contiguous|clone)$")  # operators that copy a tensor as it is
 
 
 class Casts(NamedTuple):
@@ -54,7 +55,7 @@ SECTOR_BYTES = 32  # what the device memory and the caches move at least (NVIDIA
 LARGE_BYTES = 1 << 22
 """Smaller operands lie in the caches, where a sector that was moved serves its other elements,
 too."""
-ELEMENTWISE = re.compile(
+ELEMENTWISE = regex(
     r"^aten::(copy_|(add|sub|mul|div)_?|where|maximum|minimum|pow|sigmoid|tanh|(ge|si|re)lu|clamp)$"
 )
 """Operators that go through all operands in one order, element by element."""

@@ -21,7 +21,7 @@ from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.roofline.rated import WithRoofline
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base import ms
+from traceanalyzer.base import ms, regex
 from traceanalyzer.trace import F64, I32, I64, Bool, distinct, is_sorted
 
 SHOWN = 5
@@ -36,20 +36,20 @@ class ApiTime(NamedTuple):
     ms: float
 
 
-PRODUCT = re.compile(
+PRODUCT = regex(
     r"^aten::(?:bmm|baddbmm)$"
 )  # batched products: of queries and keys, of scores and values
-SOFTMAX = re.compile(
+SOFTMAX = regex(
     r"^aten::_?(?:log_)?softmax(?:_backward_data)?$|^aten::_safe_softmax$|masked_softmax"
 )
 """Operators between them that make attention of it."""
-LOG_SOFTMAX = re.compile(r"LogSoftMax|softmax_warp_\w+<[^<>]*, true, (true|false)>")
+LOG_SOFTMAX = regex(r"LogSoftMax|softmax_warp_\w+<[^<>]*, true, (true|false)>")
 """Softmax kernels of a loss: the logarithm is a parameter of their templates."""
-SOFTMAX_BACKWARD = re.compile(r"softmax_backward|softmax_warp_backward|SoftMaxBackward")
+SOFTMAX_BACKWARD = regex(r"softmax_backward|softmax_warp_backward|SoftMaxBackward")
 BESIDE_SOFTMAX = ("elementwise", "layout", "softmax", "random", "fill", "memset")
 """Classes of kernels between the products of an attention; what has others there is a loss, or a
 choice of experts."""
-WITH_BIAS = re.compile(r"_bias_|epilogue_bias", re.IGNORECASE)
+WITH_BIAS = regex(r"_bias_|epilogue_bias", re.IGNORECASE)
 """Products that add a bias: of a layer, not of two results."""
 LEAST_OF_SOFTMAX = 0.5
 """Share of the shorter product's time that a softmax over scores takes at least, where nothing else

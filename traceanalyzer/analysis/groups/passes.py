@@ -23,10 +23,10 @@ from traceanalyzer.analysis.groups.ops import (
 )
 from traceanalyzer.analysis.roofline.op_models.tensors import tensors_of
 from traceanalyzer.analysis.roofline.rated import WithRoofline
-from traceanalyzer.base import ms
+from traceanalyzer.base import ms, regex
 from traceanalyzer.trace import F64, I32, I64, Bool, constant_column, distinct_places
 
-OVERWRITES = re.compile(
+OVERWRITES = regex(
     r"^aten::(copy_|fill_|zero_)$"
 )  # operators whose first operand is where they write
 
@@ -43,7 +43,7 @@ FUSIBLE = (
 )
 """Classes whose kernels a compiler can merge with their neighbours; all are limited by memory
 bandwidth."""
-COMPILED = re.compile(r"^triton_(poi|red|per|for)_")
+COMPILED = regex(r"^triton_(poi|red|per|for)_")
 """Kernels of torch.compile: it merged what works on the same data, and left what could not be
 merged."""
 MIN_CHAIN = 3
@@ -52,7 +52,7 @@ merge."""
 ASIDE = 64
 """An operand this many times smaller than another is a statistic or a parameter beside it, not data
 of its own."""
-FUSED = re.compile("fused", re.IGNORECASE)
+FUSED = regex("fused", re.IGNORECASE)
 
 
 def bytes_written(rated: WithRoofline, op: I32 | I64) -> F64:

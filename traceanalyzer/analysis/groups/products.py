@@ -23,12 +23,13 @@ from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, inputs_of, tensors_of
 from traceanalyzer.analysis.roofline.rated import WithRoofline
 from traceanalyzer.analysis.roofline.roofline import SHORT_NS
+from traceanalyzer.base import regex
 from traceanalyzer.trace import F64, Bool
 
 TENSOR_EFFICIENCY = 0.75
 """Share of the tensor cores' dense peak that large products reach in practice (0.71 to 0.79
 measured on an H200 for TF32 and bf16, in this repository's recordings)."""
-FP32_PRODUCT = re.compile(r"(?<![a-z])sgemm|_f32f32_f32f32_", re.IGNORECASE)
+FP32_PRODUCT = regex(r"(?<![a-z])sgemm|_f32f32_f32f32_", re.IGNORECASE)
 """Names of products of fp32 matrices, where the operands' types were not recorded; a `gemv` may be
 of any type."""
 ALIGNED_BYTES = 16
@@ -69,7 +70,7 @@ class LastWaves(NamedTuple):
     )
 
 
-CONVOLUTION = re.compile(r"^aten::\w*conv")
+CONVOLUTION = regex(r"^aten::\w*conv")
 FEW_CHANNELS = 4  # images have one to four, and the layer that reads them is made for it
 
 

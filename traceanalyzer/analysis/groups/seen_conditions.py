@@ -1,7 +1,6 @@
 """Conditions of the recording that the trace itself shows: number formats, and the shapes of a
 step's input."""
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 
@@ -14,12 +13,13 @@ from traceanalyzer.analysis.names.pytorch import module_of
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.op_models.tensors import tensors_of
 from traceanalyzer.analysis.roofline.rated import WithRoofline
+from traceanalyzer.base import regex
 from traceanalyzer.trace import Condition, distinct
 
 LEAST_SHARE = 0.05
 """A number format with less of the matrix kernels' time is not one that the program was given."""
 SHOWN_INPUTS = 4
-LOSS = re.compile(
+LOSS = regex(
     r"^aten::(?!\w*_backward$)(nll_loss\w*|mse_loss|l1_loss|smooth_l1_loss|huber_loss|kl_div|binary_cross_entropy\w*"
     r"|_?ctc_loss\w*|\w*margin\w*_loss|cosine_embedding_loss)$"
 )

@@ -1,7 +1,6 @@
 """Which operators run in the backward pass, and which autograd node each forward operator gave rise
 to."""
 
-import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -9,13 +8,13 @@ import numpy as np
 from traceanalyzer.analysis.algebra import at, look_up, texts_where
 from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.names.pytorch import AUTOGRAD_PREFIX
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 from traceanalyzer.trace import I32, I64, Bool, RangeKind, distinct
 
 INTO_A_VIEW = "torch::autograd::CopySlices"
 """The autograd node of writing into a part of a tensor: it has the number after that of the
 operator which writes."""
-FORWARD_ONLY = re.compile(
+FORWARD_ONLY = regex(
     r"^aten::(linear|addmm|conv\dd|convolution|layer_norm|native_layer_norm|batch_norm|group_norm|embedding|rms_norm"
     r"|scaled_dot_product_attention|gelu|silu|relu|dropout|softmax|log_softmax|cross_entropy_loss)$"
 )

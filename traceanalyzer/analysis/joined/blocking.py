@@ -1,12 +1,11 @@
 """Which API calls made the host wait for the device, by what happened and not by name alone."""
 
-import re
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra import IntervalSet, isin_few, texts_where, union
 from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.names.api import ApiKind
+from traceanalyzer.base import regex
 from traceanalyzer.trace import I64, Bool, RangeKind
 from traceanalyzer.trace.run import TORCH_PROFILER
 
@@ -17,9 +16,9 @@ READS = frozenset({"aten::item", "aten::_local_scalar_dense", "aten::is_nonzero"
 HELD_SHARE = 0.5
 """A copy call that lasts through this much of its copy fed it from pageable memory, or waited for
 it."""
-EVENT_WAIT = re.compile(r"EventSynchronize")
-DEVICE_WAIT = re.compile(r"(Device|Ctx)Synchronize")
-CONVOLVES = re.compile(
+EVENT_WAIT = regex(r"EventSynchronize")
+DEVICE_WAIT = regex(r"(Device|Ctx)Synchronize")
+CONVOLVES = regex(
     r"^(aten::\w*conv(?!ert)|torch\.\S*conv(?!ert)|autograd::\S* \w*Convolution|Convolution\w*Backward)"
 )
 """Ranges around convolutions."""

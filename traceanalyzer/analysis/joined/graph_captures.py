@@ -5,7 +5,6 @@ tell a capture from others, and where the recorder says so (AMD) the names of th
 graph has parallel branches, ops start in another order than they were launched in: only ids of the
 graph's nodes or names then tell which is which."""
 
-import re
 from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -16,6 +15,7 @@ from traceanalyzer.analysis.algebra import isin_few
 from traceanalyzer.analysis.joined.launched import Capture, bore_work, captures, is_nested
 from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.names.api import ApiKind
+from traceanalyzer.base import regex
 from traceanalyzer.trace import I64, RangeKind
 
 LAUNCHES = (ApiKind.LAUNCH, ApiKind.COPY, ApiKind.SET)
@@ -23,7 +23,7 @@ LAUNCHES = (ApiKind.LAUNCH, ApiKind.COPY, ApiKind.SET)
 KERNEL = 0  # place of kernels in `LAUNCHES`
 MOSTLY = 0.5
 """Share of the kernels that a capture of another batch has in common with a replay at least."""
-_NUMBER = re.compile(r"capture_(\d{1,18})")
+_NUMBER = regex(r"capture_(\d{1,18})")
 _BY_KERNEL = (
     ("__amd_rocclr_copy", LAUNCHES.index(ApiKind.COPY)),
     ("__amd_rocclr_fill", LAUNCHES.index(ApiKind.SET)),

@@ -5,7 +5,6 @@ by one elsewhere. The ranges around those launches are put into the call that la
 each as wide as its share of the kernels, so that operators, modules and lines are found there as
 for any launch. What is not found stays unnamed."""
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
@@ -30,12 +29,13 @@ from traceanalyzer.analysis.joined.graph_captures import (
 from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.names.serving import VLLM, Iteration, iteration
+from traceanalyzer.base import regex
 from traceanalyzer.trace import I32, I64, HostRanges, RangeKind, Trace
 
 MOST_RANGES = 2_000_000  # ranges put into replays at most
 FEWEST = 4  # fewer kernels in a row are found anywhere
 OF_INPUTS = ("shapes", "dtypes", "strides", "concrete")
-_GRAPH_LAUNCH = re.compile(r"GraphLaunch")
+_GRAPH_LAUNCH = regex(r"GraphLaunch")
 
 
 Sizes = dict[int, int | None]

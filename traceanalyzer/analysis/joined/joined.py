@@ -1,6 +1,5 @@
 """The joined rows of a trace: who launched what, which calls block, which copies bring input."""
 
-import re
 from functools import cached_property
 
 import numpy as np
@@ -14,7 +13,7 @@ from traceanalyzer.analysis.joined.python_stacks import PythonStacks
 from traceanalyzer.analysis.names import Framework
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.names.pytorch import COPYING, FRAMEWORK
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 from traceanalyzer.trace import I32, I64, Bool, CopyKind, RangeKind, Trace, distinct
 
 INPUT_BYTES = 4096
@@ -104,7 +103,7 @@ class HostAttribution(Memo):
         return Origins(self.linked, self.launch_node, self.in_backward, self.python)
 
 
-_JAX = re.compile(
+_JAX = regex(
     r"^(Xla(Module|Launch)|Thunk:|TSL:|PjRt|PjitFunction|jit_|command_buffer::)|hlo_(op|module)|\bjit\("
 )
 

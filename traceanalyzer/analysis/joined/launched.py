@@ -19,6 +19,7 @@ from traceanalyzer.analysis.algebra import (
 )
 from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.names.api import ApiKind
+from traceanalyzer.base import regex
 from traceanalyzer.trace import I32, I64, Bool, RangeKind, distinct
 
 MOSTLY = 0.5
@@ -26,11 +27,11 @@ MOSTLY = 0.5
 neighbours."""
 
 
-_BEGIN = re.compile(r"StreamBeginCapture")
-_END = re.compile(r"StreamEndCapture")
-_NAMED = re.compile(r"^(cuda_?)?(graph_?)?capture_(\d|graph|rank)|CUDAGraph.capture", re.IGNORECASE)
+_BEGIN = regex(r"StreamBeginCapture")
+_END = regex(r"StreamEndCapture")
+_NAMED = regex(r"^(cuda_?)?(graph_?)?capture_(\d|graph|rank)|CUDAGraph.capture", re.IGNORECASE)
 """Ranges of serving engines around a capture: `capture_32_FULL`, `graph_capture_rank_0`."""
-_BUILDING = re.compile(
+_BUILDING = regex(
     r"Graph(Exec)?(Instantiate|Update|(Kernel|Memcpy|Memset)NodeSetParams|AddKernelNode|Upload|Clone)"
 )
 """Calls that make or change an executable graph."""

@@ -1,7 +1,6 @@
 """Python frames, where stacks were recorded: which frame a thread was in at a moment, and its
 callers."""
 
-import re
 from functools import cached_property
 
 import numpy as np
@@ -14,11 +13,11 @@ from traceanalyzer.analysis.algebra import (
     subtree_ends,
     texts_where,
 )
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 from traceanalyzer.trace import I32, I64, Bool, RangeKind, Trace, distinct
 
-_SOURCE_LINE = re.compile(r"\(\d+\): ")
-_LIBRARY = re.compile(
+_SOURCE_LINE = regex(r"\(\d+\): ")
+_LIBRARY = regex(
     r"(site|dist)-packages/|^(\S*/)?torch/|^<frozen |/lib(64)?/python3|^(threading|runpy|contextlib)\.py"
 )
 

@@ -4,7 +4,6 @@ A snapshot does not say. It is inferred, in this order: the stack (`Module.to`, 
 file), the phase that allocated it against the one that freed it, and, where the history ends first,
 sizes that equal a parameter's and what became of earlier allocations of the same line."""
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
@@ -13,7 +12,7 @@ import numpy as np
 from traceanalyzer.analysis.memory import phases
 from traceanalyzer.analysis.memory.lives import Allocations
 from traceanalyzer.analysis.memory.phases import HistoryTimeline
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 from traceanalyzer.trace import Bool, distinct
 from traceanalyzer.trace.snapshot import I8, I64, Frame, Stack
 
@@ -29,13 +28,13 @@ CATEGORIES = (
 PARAMETERS, GRADIENTS, STATE, ACTIVATIONS, TEMPORARIES, OTHER, BEFORE = range(7)
 UNKNOWN = -1
 LEAST_MATCHED = 4096  # sizes below are shared by too many tensors to tell anything (bytes)
-MAKES_PARAMETERS = re.compile(
+MAKES_PARAMETERS = regex(
     r"^(_apply|convert|reset_parameters|to_empty|load_state_dict|from_pretrained|_init_weights|register_parameter|"
     r"_load_state_dict_into_meta_model|set_module_tensor_to_device|materialize_meta_module|_init_flat_param\w*)$"
 )
-OF_MODULES = re.compile(r"torch/nn/|torch/distributed/(fsdp|_composable|tensor)/")
+OF_MODULES = regex(r"torch/nn/|torch/distributed/(fsdp|_composable|tensor)/")
 """Files of modules, and of what shards them."""
-BUCKETS = re.compile(r"torch/nn/parallel/distributed\.py$")
+BUCKETS = regex(r"torch/nn/parallel/distributed\.py$")
 
 
 STACK_RULES: tuple[tuple[int, Callable[[Frame], object]], ...] = (

@@ -4,14 +4,13 @@ Stacks are the Python stacks of the thread that allocated. The backward pass run
 autograd's, which has none of Python (or begins inside torch/autograd), so that an event without a
 stack is of the backward where the program has one."""
 
-import re
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from itertools import chain
 
 import numpy as np
 
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 from traceanalyzer.trace import I32, Bool
 from traceanalyzer.trace.snapshot import CODE, I8, I64, AllocationEvents, Snapshot, Stack
 
@@ -26,27 +25,27 @@ MOST_PERIODS = 20
 often than steps."""
 EVEN_SHARE = 0.9  # share of the allocations that have to come equally often in each step
 
-OPTIMIZER_FILE = re.compile(
+OPTIMIZER_FILE = regex(
     r"^(?!.*torch/nn/).*(/optim/|/optimizers?/|optimizer\.py|/(fused_)?(adam|lamb|sgd|adagrad|lion|novograd)\w*\.py$)"
 )
-AUTOGRAD_FILE = re.compile(r"torch/(autograd|_functorch/_aot_autograd)/|torch/_tensor\.py$")
-CHECKPOINT_FILE = re.compile(r"torch/utils/checkpoint\.py$")
-ENGINE = re.compile(
+AUTOGRAD_FILE = regex(r"torch/(autograd|_functorch/_aot_autograd)/|torch/_tensor\.py$")
+CHECKPOINT_FILE = regex(r"torch/utils/checkpoint\.py$")
+ENGINE = regex(
     r"torch::autograd::(Engine|.*Backward)|PythonEngine|AccumulateGrad|_engine_run_backward"
 )
-MODULE_FILE = re.compile(r"torch/nn/modules/module\.py$")
-UPDATE_FILE = re.compile(r"torch/(nn/utils/clip_grad|(cuda/)?amp/grad_scaler)\.py$")
+MODULE_FILE = regex(r"torch/nn/modules/module\.py$")
+UPDATE_FILE = regex(r"torch/(nn/utils/clip_grad|(cuda/)?amp/grad_scaler)\.py$")
 """Clipping and unscaling of gradients: part of the update, with GradScaler's `scale` left out."""
-TORCH_FILE = re.compile(
+TORCH_FILE = regex(
     r"/torch/((nn|autograd|utils|distributed|optim|amp|cuda|func|fx|_\w+)/|_\w+\.py$|functional\.py$)"
 )
-LIBRARY = re.compile(
+LIBRARY = regex(
     r"site-packages|dist-packages|/lib/python\d|^<|^\?\?$|^$|\.(cpp|cc|h|cu)$|/torchinductor_\w+/|"
     + TORCH_FILE.pattern
 )
-OPERATOR = re.compile(r"\b((?=\w*?Backward)\w++|AccumulateGrad)::|\bat::_ops::(\w+)::")
+OPERATOR = regex(r"\b((?=\w*?Backward)\w++|AccumulateGrad)::|\bat::_ops::(\w+)::")
 """What a frame of C++ says of the operator: the node of autograd, or the operator itself."""
-ALLOCATING = re.compile(
+ALLOCATING = regex(
     r"torch::unwind|CapturedTraceback|CachingAllocator|^c10::(cuda|hip|xpu)::|^(at|c10)::\w*[Aa]lloc"
 )
 """Frames of the recorder and of the allocator, innermost in stacks of stacks='all'."""
@@ -91,15 +90,15 @@ class HistoryTimeline:
         return np.union1d(changes, steps[(steps > 0) & (steps < len(self.phase))])
 
 
-ANY = re.compile("")
+ANY = regex("")
 SIGNS = (  # functions and files, the first that a frame has, and the phase that it is of
-    (re.compile(r"^_?zero_grad$"), ANY, ZERO_GRAD),
-    (re.compile(r"^(__init__|add_param_group)$"), OPTIMIZER_FILE, OTHER),
+    (regex(r"^_?zero_grad$"), ANY, ZERO_GRAD),
+    (regex(r"^(__init__|add_param_group)$"), OPTIMIZER_FILE, OTHER),
     (ANY, OPTIMIZER_FILE, OPTIMIZER),
-    (re.compile(r"^scale$"), UPDATE_FILE, PROGRAM),
+    (regex(r"^scale$"), UPDATE_FILE, PROGRAM),
     (ANY, UPDATE_FILE, OPTIMIZER),
     (ENGINE, ANY, BACKWARD),
-    (re.compile(r"^backward$"), AUTOGRAD_FILE, BACKWARD),
+    (regex(r"^backward$"), AUTOGRAD_FILE, BACKWARD),
 )
 DECIDES = (ZERO_GRAD, BACKWARD)  # phases that one frame of a stack tells, whatever the others are
 

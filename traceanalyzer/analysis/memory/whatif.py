@@ -24,7 +24,7 @@ from traceanalyzer.analysis.memory.phases import (
     HistoryTimeline,
     allocation_site,
 )
-from traceanalyzer.base import MEMORY, binary, dataclass, metric, ratio
+from traceanalyzer.base import MEMORY, binary, dataclass, metric, ratio, regex
 from traceanalyzer.trace import distinct
 from traceanalyzer.trace.snapshot import I8, I64, DeviceMemory, Stack
 
@@ -46,9 +46,9 @@ WORKSPACE = (
 )  # cuBLAS keeps up to 33 MiB for each stream and thread, the same for every batch
 BEFORE_SHARE = 0.5
 """Share of the peak from before the recording from which nothing is said of other batches."""
-FOREACH = re.compile(r"_multi_tensor|_foreach")
-LOSS = re.compile(r"cross_entropy|nll_loss|log_softmax|^softmax$|kl_div|ctc_loss|logits")
-WEIGHTED = re.compile(r"torch/nn/modules/(linear|conv|rnn|sparse)\.py$")
+FOREACH = regex(r"_multi_tensor|_foreach")
+LOSS = regex(r"cross_entropy|nll_loss|log_softmax|^softmax$|kl_div|ctc_loss|logits")
+WEIGHTED = regex(r"torch/nn/modules/(linear|conv|rnn|sparse)\.py$")
 RESERVED_ROUNDING = 2 << 20  # expandable segments grow by pages of this size
 
 

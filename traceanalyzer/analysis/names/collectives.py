@@ -6,6 +6,8 @@ import re
 
 import msgspec
 
+from traceanalyzer.base import regex
+
 OTHER = "other"
 BARRIER = "barrier"
 KINDS = (
@@ -23,7 +25,7 @@ KINDS = (
     "recv",
     "send_recv",
 )
-CALLS = re.compile(r"^((nccl|rccl|gloo|mpi|ucc|xccl):|c10d::|record_param_comms$|[nr]ccl[A-Z])")
+CALLS = regex(r"^((nccl|rccl|gloo|mpi|ucc|xccl):|c10d::|record_param_comms$|[nr]ccl[A-Z])")
 """What torch.distributed and NCCL name around every call of a collective on the host."""
 WIDE = ("Float", "float32", "float", "fp32")  # what frameworks call 32 bits
 POINT_TO_POINT = frozenset({"send", "recv", "send_recv"})

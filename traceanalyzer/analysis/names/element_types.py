@@ -3,7 +3,7 @@
 import re
 from functools import cache
 
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 
 HALF = "c10::Half"
 BFLOAT16 = "c10::BFloat16"
@@ -11,10 +11,10 @@ FP8 = "c10::Float8_e4m3fn"
 COMPLEX = "c10::complex<float>"
 COMPLEX_DOUBLE = "c10::complex<double>"
 LONG = "long int"
-_NVJET = re.compile(r"^nvjet_(?:sm\d+_)?([a-z])[a-z]{2}_")
+_NVJET = regex(r"^nvjet_(?:sm\d+_)?([a-z])[a-z]{2}_")
 """cuBLAS since CUDA 12: three letters are the types of operands, arithmetic and result."""
 _BY_LETTER = {"t": BFLOAT16, "h": HALF, "s": "float", "d": "double", "q": FP8}
-_XMMA = re.compile(r"_(bf16bf16|f16f16|tf32f32|f32f32|f64f64|cf32cf32|cf64cf64|e4m3e4m3)_")
+_XMMA = regex(r"_(bf16bf16|f16f16|tf32f32|f32f32|f64f64|cf32cf32|cf64cf64|e4m3e4m3)_")
 _BY_OPERANDS = {
     "bf16bf16": BFLOAT16,
     "f16f16": HALF,
@@ -24,10 +24,10 @@ _BY_OPERANDS = {
     "e4m3e4m3": FP8,
 }
 _LIBRARY = (
-    (re.compile(r"bfloat16|(?<![a-z])bf16(?![a-z])"), BFLOAT16),
-    (re.compile(r"half_t|__half|fp16|_f16_s?\d*gemm|fmha_cutlass[FB]_f16|hgemm|h\d+gemm"), HALF),
-    (re.compile(r"(?<![a-z])sgemm|tensorop_s\d+gemm|tf32|fmha_cutlass[FB]_f32"), "float"),
-    (re.compile(r"(?<![a-z])dgemm|d884gemm"), "double"),
+    (regex(r"bfloat16|(?<![a-z])bf16(?![a-z])"), BFLOAT16),
+    (regex(r"half_t|__half|fp16|_f16_s?\d*gemm|fmha_cutlass[FB]_f16|hgemm|h\d+gemm"), HALF),
+    (regex(r"(?<![a-z])sgemm|tensorop_s\d+gemm|tf32|fmha_cutlass[FB]_f32"), "float"),
+    (regex(r"(?<![a-z])dgemm|d884gemm"), "double"),
 )
 """Matrix products and attention of libraries, which are no templates of an element type. Those
 of complex numbers are left out: they do convolutions of real ones by Fourier transforms, too."""
@@ -43,27 +43,27 @@ _NUMBERS = {
 }
 _OTHERS = {"long": LONG, "int": "int", "bool": "bool"}
 _NAMED = "|".join(map(re.escape, (*_NUMBERS, *_OTHERS)))
-_ARGUMENT = re.compile(rf"(?<=[<(, ])(?:const )?({_NAMED})(?=[,>]|\)(?!\d))")
+_ARGUMENT = regex(rf"(?<=[<(, ])(?:const )?({_NAMED})(?=[,>]|\)(?!\d))")
 """A type among a kernel's template arguments, or among the parameters of its lambda; not that of a
 number among them, which nsys writes `(int)4`."""
-_SAYS_NOTHING = re.compile(
+_SAYS_NOTHING = regex(
     r"vectorized_gather_kernel|cub::detail::|cudnn::fusion::|device_workspace|OpaqueType|LoadWithCast"
     r"|CatArrayBatchedCopy"
 )
 """Kernels whose arguments are types of indices and counts or switches, those that move bytes, and
 those that read another type than they work on."""
-_SCANNED = re.compile(rf"cub::detail::scan::policy_hub<({_NAMED}),")
+_SCANNED = regex(rf"cub::detail::scan::policy_hub<({_NAMED}),")
 """Sums over what is before (`cumsum`): the first type is that of the values."""
-_OF_BYTES = re.compile(r"\bindex\w*_kernel_impl<at::native::OpaqueType<(?:\(int\))?(\d{1,3})>")
+_OF_BYTES = regex(r"\bindex\w*_kernel_impl<at::native::OpaqueType<(?:\(int\))?(\d{1,3})>")
 """Kernels that pick or write rows by an index move bytes, and say how many an element has."""
 SIXTEEN_BITS = (HALF, BFLOAT16)
-_OF_16_BITS = re.compile(r"^cudnn_generated_(?>\w*?_sdpa_)\w*_f16_")
+_OF_16_BITS = regex(r"^cudnn_generated_(?>\w*?_sdpa_)\w*_f16_")
 """Attention that cuDNN generates: its names say `f16` of both types of 16 bits."""
 
-_NARROWED = re.compile(r"(?<![a-z\d])(b?float16)_copy_kernel_cuda")
+_NARROWED = regex(r"(?<![a-z\d])(b?float16)_copy_kernel_cuda")
 """Copies of fp32 to a type of 16 bits, which have a kernel of their own."""
 _BY_NAME = {"float16": HALF, "bfloat16": BFLOAT16}
-_CAST = re.compile(rf"^(?>.*?direct_copy_kernel_cuda)(?>.*?lambda\(({_NAMED})\)).*LoadWithCast")
+_CAST = regex(rf"^(?>.*?direct_copy_kernel_cuda)(?>.*?lambda\(({_NAMED})\)).*LoadWithCast")
 """Copies to another type: the kernel works on that of its target."""
 
 

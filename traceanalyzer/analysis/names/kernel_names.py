@@ -4,13 +4,13 @@ kin."""
 import re
 from functools import lru_cache
 
-from traceanalyzer.base import cut
+from traceanalyzer.base import cut, regex
 
 FEW_ROWS = 32
 """A tile this narrow does at most 32 multiply-adds for each weight that it reads: a few tens of
 FLOP a byte in 16 bits, where tensor cores take hundreds of FLOP a byte to be the limit."""
-_TILE = re.compile(r"(?<![\d.])(?<!bf)(?<!f)(\d{1,3})x(\d{1,3})(?!\d)")
-_ORDINARY_CORES = re.compile(r"sgemm|dgemm|simt|f64|fp64|ffma", re.IGNORECASE)
+_TILE = regex(r"(?<![\d.])(?<!bf)(?<!f)(\d{1,3})x(\d{1,3})(?!\d)")
+_ORDINARY_CORES = regex(r"sgemm|dgemm|simt|f64|fp64|ffma", re.IGNORECASE)
 """Products on the ordinary cores are limited by arithmetic from a few rows on."""
 
 
@@ -20,11 +20,11 @@ MAX_FUNCTORS = 2
 MAX_LOOKED_AT = 1000
 """Names of 10,000 characters exist; what tells a kernel apart stands near the front."""
 LONGEST_NESTED = 4_000  # characters of a name that brackets within brackets are taken from
-_UNNAMED = re.compile(r"\(anonymous namespace\)::|<unnamed>::|\{lambda\([^}]*\}|\[lambda\([^\]]*\]")
-_PARENTHESES = re.compile(r"\([^()]*(\)|$)")
-_NAMESPACE = re.compile(r"\b(?:at|native|cuda|c10|std|cub|thrust|detail|binary_internal)::")
-_IDENTIFIER = re.compile(r"(?<![\w:])(?:\w+::)*([A-Za-z_]\w*)")
-_SAYS_NOTHING = re.compile(
+_UNNAMED = regex(r"\(anonymous namespace\)::|<unnamed>::|\{lambda\([^}]*\}|\[lambda\([^\]]*\]")
+_PARENTHESES = regex(r"\([^()]*(\)|$)")
+_NAMESPACE = regex(r"\b(?:at|native|cuda|c10|std|cub|thrust|detail|binary_internal)::")
+_IDENTIFIER = regex(r"(?<![\w:])(?:\w+::)*([A-Za-z_]\w*)")
+_SAYS_NOTHING = regex(
     r"""^(?:
         (?:un)?signed|int|long|short|float\d?|double\d?|bool|char|void|const|volatile|true|false|half\d?|size_t
       | (?:__nv_|__hip_)?b?float\d*|__half\d?|BFloat16|Half|Float8\w*|complex|tf?32|operator|lambda|instance|T\d+
@@ -34,12 +34,12 @@ _SAYS_NOTHING = re.compile(
     )$""",
     re.VERBOSE,
 )
-_TOKENS = re.compile(r"\(anonymous namespace\)|operator\s?(?:\(\)|[<>=!-]+)|[<>() ]")
+_TOKENS = regex(r"\(anonymous namespace\)|operator\s?(?:\(\)|[<>=!-]+)|[<>() ]")
 _VOID = "void "
 _INTO = {"(": 1, ")": -1}
 _DEEPER = {"<": 1, ">": -1}
-_NESTED = re.compile(r"<[^<>]*>|\([^()]*\)|\{[^{}]*\}")
-_NAME = re.compile(r"(?<!\w)([A-Za-z_]\w*)\s*$")
+_NESTED = regex(r"<[^<>]*>|\([^()]*\)|\{[^{}]*\}")
+_NAME = regex(r"(?<!\w)([A-Za-z_]\w*)\s*$")
 
 
 def streams_weights(kernel: str) -> bool:

@@ -4,7 +4,9 @@ and so on."""
 import enum
 import re
 
-INPUT_NAMES = re.compile(
+from traceanalyzer.base import regex
+
+INPUT_NAMES = regex(
     r"^(?!.*(fsdp|fully_?sharded|param|weight)).*"
     r"(data_?load|dataset|load_?batch|(next|get|fetch|read)_?batch|prefetch|\b(input|data)\b|batch_?(load|fetch|wait))",
     re.IGNORECASE,
@@ -12,7 +14,7 @@ INPUT_NAMES = re.compile(
 """Annotations of such names count as loading of input; PyTorch names its own
 `enumerate(DataLoader)#...`. What sharded training prefetches is parameters:
 `FSDP::backward_prefetch for transformer.h.0`."""
-_WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
+_WORD = regex(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
 _RECOMPUTED = frozenset(
     ("activation", "activations", "function", "wrapper", "recompute", "segment")
 )

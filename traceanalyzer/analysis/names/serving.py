@@ -4,7 +4,7 @@ it."""
 import re
 from collections.abc import Iterable, Sequence
 
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 
 _N = r"(\d{1,18})"
 
@@ -22,13 +22,13 @@ class Iteration:
 
 
 VLLM = "vLLM"
-_VLLM = re.compile(rf"^execute_(?:{_N}_)?context_{_N}\(([^)]*)\)_generation_{_N}\(([^)]*)\)")
-_VLLM_NEW_CACHED = re.compile(rf"^execute_new_{_N}_cached_{_N}$")
-_DIFFUSION = re.compile(rf"^execute_diffusion_{_N}_\d+x\d+")
-_SGLANG = re.compile(r"^step\[(\w++)([^\]]*+)\]")
-_OF_SGLANG = re.compile(r"^step\[\w+[ \]]|\bsglang/|\bsgl_kernel::|\bsglang::")
-_ATOM = re.compile(r"^(prefill|decode)\[([^\]]*)\]")
-_TENSORRT_LLM = re.compile(
+_VLLM = regex(rf"^execute_(?:{_N}_)?context_{_N}\(([^)]*)\)_generation_{_N}\(([^)]*)\)")
+_VLLM_NEW_CACHED = regex(rf"^execute_new_{_N}_cached_{_N}$")
+_DIFFUSION = regex(rf"^execute_diffusion_{_N}_\d+x\d+")
+_SGLANG = regex(r"^step\[(\w++)([^\]]*+)\]")
+_OF_SGLANG = regex(r"^step\[\w+[ \]]|\bsglang/|\bsgl_kernel::|\bsglang::")
+_ATOM = regex(r"^(prefill|decode)\[([^\]]*)\]")
+_TENSORRT_LLM = regex(
     rf"^\[Executor\] _forward_step\s*(?:\d+)?: {_N} ctx reqs(?:, {_N} ctx tokens)?, {_N} gen reqs"
 )
 _SGLANG_PHASES = {
@@ -38,7 +38,7 @@ _SGLANG_PHASES = {
     "TARGET_VERIFY": "verify",
     "IDLE": "idle",
 }
-_SUMS = re.compile(r"(sqsq|sqsk|sq|sk)(\d{1,18})")
+_SUMS = regex(r"(sqsq|sqsk|sq|sk)(\d{1,18})")
 _STARTS = ("execute_", "step[", "prefill[", "decode[", "[Executor]")
 Sums = dict[
     str, int

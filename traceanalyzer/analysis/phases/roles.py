@@ -4,7 +4,6 @@ logging, checkpoint.
 An annotation says it by its name, the innermost one that does; where none says it, autograd tells
 forward, backward and optimizer (`derived_phases`). So each op has one role, or none."""
 
-import re
 from functools import cached_property
 
 import numpy as np
@@ -14,10 +13,10 @@ from traceanalyzer.analysis.names.phase_names import Role, role_of
 from traceanalyzer.analysis.phases.derived_phases import roles_by_autograd
 from traceanalyzer.analysis.phases.phase_ranges import PhaseRanges, phase_ranges
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base import dataclass, maybe, metric, ms
+from traceanalyzer.base import dataclass, maybe, metric, ms, regex
 from traceanalyzer.trace import I64, U8, Bool, RangeKind, Trace
 
-NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+")  # in which names of instances of one phase may differ
+NUMBER = regex(r"0x[0-9a-fA-F]+|\d+")  # in which names of instances of one phase may differ
 ROLES = tuple(role for role in Role if role is not Role.NONE)
 RECOMPUTATION = "recomputation"
 BETWEEN_UPDATES = "between optimizer ranges"

@@ -1,7 +1,6 @@
 """Refuses recordings that are not ranks of one run: figures of one of them would be taken for those
 of all."""
 
-import re
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -14,11 +13,11 @@ from traceanalyzer.analysis.ranks.copied import a_copy, copies
 from traceanalyzer.analysis.ranks.digest import SENDS, RankDigest
 from traceanalyzer.analysis.ranks.digested import claim_of
 from traceanalyzer.analysis.ranks.rank_clocks import Clocks
-from traceanalyzer.base import NS_PER_MS
+from traceanalyzer.base import NS_PER_MS, regex
 from traceanalyzer.base.errors import SeveralRunsError
 from traceanalyzer.trace import I64, Trace
 
-_OF_A_RANK = re.compile(
+_OF_A_RANK = regex(
     r"\.(?:part|pid)\d+"
 )  # what `collect` adds to the name of a rank's second recording
 NAMED = 4

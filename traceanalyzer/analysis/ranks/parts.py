@@ -2,15 +2,14 @@
 the middle one, and what the others say of the step stands beside it."""
 
 import math
-import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from traceanalyzer.base import dataclass, digits
+from traceanalyzer.base import dataclass, digits, regex
 from traceanalyzer.trace import Trace
 
-PART = re.compile(r"\.part(\d{1,4})(?=\.)")  # as `collect` names a rank's second recording
+PART = regex(r"\.part(\d{1,4})(?=\.)")  # as `collect` names a rank's second recording
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ import numpy as np
 
 from traceanalyzer.analysis.time.sampled import alone_through
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 from traceanalyzer.trace import F64, I32, I64, U8, Bool, distinct
 
 NEAR = 0.6
@@ -43,12 +43,12 @@ class Reached:
     memory: F64  # expected traffic; 0 where the cache has the data
 
 
-ORDINARY_CORES = re.compile(
+ORDINARY_CORES = regex(
     r"simt|ffma|(?<![a-z])sgemm|(?<![a-z])dgemm(?!.{0,1000}tensorop)|_f32f32_f32f32_|gemv|gemmSN|dot_kernel|implicit_convolve_sgemm"
     r"|winograd(?!.{0,1000}(?:tensorop|hmma|mma))",
     re.IGNORECASE,
 )
-TENSOR_CORES = re.compile(
+TENSOR_CORES = regex(
     r"tensorop|wgmma|gmma|hmma|imma|[_-]mma|xmma|tcgen05|umma|utcmma|nvjet|1688|16816|16832|s884|h884|flash|fmha"
     r"|mfma|_MI\d+x\d+|sdpa_sm\d+|tf32",
     re.IGNORECASE,
@@ -57,11 +57,11 @@ YES = 1
 NO = 0
 UNKNOWN = -1
 MIN_SAMPLES = 20  # fewer samples tell nothing of a step, or of a kernel
-SHARE = re.compile(
+SHARE = regex(
     r"%|pct", re.IGNORECASE
 )  # counters that are shares of the hardware's peak say so in their names
-OF_MEMORY = re.compile(r"dram.{0,12}(throughput|bandwidth)", re.IGNORECASE)
-OF_ARITHMETIC = re.compile(
+OF_MEMORY = regex(r"dram.{0,12}(throughput|bandwidth)", re.IGNORECASE)
+OF_ARITHMETIC = regex(
     r"sm__throughput|tensor.{0,40}active|sm.{0,6}issue|inst_executed_pipe", re.IGNORECASE
 )
 

@@ -1,7 +1,6 @@
 """What each device op could reach on its GPU, as estimated or as a kernel profiler that ran it
 again measured it; and what counters say of kernels, by that profiler or sampled while they ran."""
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property
@@ -19,7 +18,7 @@ from traceanalyzer.analysis.roofline.bounds import measured_bound, sampled_bound
 from traceanalyzer.analysis.roofline.roofline import Roofline, build_roofline
 from traceanalyzer.analysis.time.sampled import sampled_ops
 from traceanalyzer.analysis.time.timed import HasTimed, Timed
-from traceanalyzer.base import dataclass, metric
+from traceanalyzer.base import dataclass, metric, regex
 from traceanalyzer.trace import I32, I64, U8
 from traceanalyzer.trace.circumstances import KernelCounters
 
@@ -56,7 +55,7 @@ TENSOR_SHARE = 0.01
 MULTIPLYING = 0.5
 """Tensor cores that are active for this much of what keeps the SMs busy do arithmetic, whatever the
 kernel is named."""
-_NAMESPACE = re.compile(r"(?<!\w)\w++::")
+_NAMESPACE = regex(r"(?<!\w)\w++::")
 
 
 def counted_roofline(rated: WithRoofline) -> Roofline:

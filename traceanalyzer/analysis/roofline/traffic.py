@@ -13,7 +13,6 @@ kernels move:
   Blocked Algorithms, ASPLOS 1991, here with the whole GPU as processor.)
 - **Look-ups** find rows of a table again in the cache as far as it holds the table."""
 
-import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -27,7 +26,7 @@ from traceanalyzer.analysis.roofline.kernel_tables import kernel_tables
 from traceanalyzer.analysis.roofline.op_models import OpWork, WorkColumn
 from traceanalyzer.analysis.roofline.op_models.tensors import FLOAT
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base import NS_PER_S
+from traceanalyzer.base import NS_PER_S, regex
 from traceanalyzer.trace import F64, I32, I64, Bool, CopyKind, DeviceOpKind, distinct
 
 # Time that kernels need to issue their instructions, where that is not the arithmetic that FLOPs
@@ -50,7 +49,7 @@ PASSES = (
 PREPARING = tuple(i for i, p in enumerate(PASSES) if not p.calculates)
 """Places of those that do no matrix products, though they may be of such an operator."""
 _SIZE = r"([1-9]\d{0,4})x([1-9]\d{0,4})"
-TILE = re.compile(
+TILE = regex(
     rf"nvjet_\w{{0,200}}?_{_SIZE}_\d+x\d+|tilesize{_SIZE}x|gemm(?:_[a-z]\w{{0,200}}?)?_{_SIZE}(?=_)"
 )
 """Rows and columns of the tiles of a matrix kernel: nvjet, xmma, CUTLASS and the older cuBLAS."""
@@ -64,7 +63,7 @@ FAILS = 0.8
 """Parts of the cache up to which what blocks read a second time is found there, and from which it
 is not: they do not run in step, other data passes through, and some of it is held twice (Hopper's
 cache has two parts)."""
-LOOK_UPS = re.compile(r"gather_kernel|indexSelect|index_select")
+LOOK_UPS = regex(r"gather_kernel|indexSelect|index_select")
 NODE_GPUS = 8
 """Larger groups do not share one node's links (GB200 racks aside), and no datasheet has the
 network's rate."""

@@ -8,6 +8,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra import union
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import ApiKind
+from traceanalyzer.base import regex
 from traceanalyzer.trace import I64, ApiCalls, HostRanges
 
 UNKNOWN = "unknown"
@@ -27,8 +28,8 @@ STAGES = {
 }
 """Stages of a server's loop by names of its annotations and Python functions: vLLM, SGLang and
 TensorRT-LLM."""
-_STAGES = {stage: re.compile(pattern, re.IGNORECASE) for stage, pattern in STAGES.items()}
-_FRAME = re.compile(r"(?<!\w)(\w{1,200}+)\.py\(\d{1,9}+\): (.+)$")
+_STAGES = {stage: regex(pattern, re.IGNORECASE) for stage, pattern in STAGES.items()}
+_FRAME = regex(r"(?<!\w)(\w{1,200}+)\.py\(\d{1,9}+\): (.+)$")
 CAUSES = (UNKNOWN, PYTHON, *STAGES, SYNC, LAUNCH)
 
 

@@ -1,15 +1,13 @@
 """Memory copies: between what memory, how fast, whether the host waited, and what of it nothing
 hides."""
 
-import re
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra import Groups, at, shared_time, texts_where
 from traceanalyzer.analysis.joined.joined import HostAttribution
 from traceanalyzer.analysis.tables.syncs import op_path
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base import NS_PER_MS, dataclass, metric
+from traceanalyzer.base import NS_PER_MS, dataclass, metric, regex
 from traceanalyzer.trace import F64, I32, I64, Bool, CopyKind, MemoryKind
 
 STAGED_BYTES = 64_000
@@ -26,7 +24,7 @@ _SIZES = (
 _LARGEST = (np.inf, "over 64 MB")
 _UNKNOWN = (-1, "not recorded")
 _DIRECTIONS = {kind: kind.name.lower().replace("_", " ") for kind in CopyKind}
-_STREAM_ORDERED = re.compile(r"Async|MemcpyBatch|GraphLaunch")
+_STREAM_ORDERED = regex(r"Async|MemcpyBatch|GraphLaunch")
 """Names of calls that may return before their copy has been made."""
 
 

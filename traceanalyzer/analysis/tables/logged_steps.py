@@ -1,21 +1,20 @@
 """What a timing log says of each step beside its time: waiting for data, phases, what it worked
 through, what training came to."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from traceanalyzer.base import NS_PER_MS, digits
+from traceanalyzer.base import NS_PER_MS, digits, regex
 from traceanalyzer.trace import F64, I64, StepTimings, Trace
 
 _TIMES = ("data", "compute", "forward", "backward", "optimizer")
 _COUNTS = ("samples", "tokens", "peak_memory_bytes")
 _FIGURES = ("loss", "grad_norm")
 _OF_PROFILER = "ProfilerStep"
-_NUMBER = re.compile(r"(\d{1,15})\D*$")
+_NUMBER = regex(r"(\d{1,15})\D*$")
 """The last number in a step's name."""
 _LEAST_TIMED = 3
 """Steps: fewer are like others by chance."""

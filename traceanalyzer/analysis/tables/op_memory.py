@@ -5,7 +5,6 @@ From the allocator's own events: `[memory]` instants of Kineto, else the history
 that time. An event belongs to the innermost operator that runs at its time, on whichever thread:
 the one that began last. https://docs.pytorch.org/docs/stable/profiler.html"""
 
-import re
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from traceanalyzer.analysis.algebra import innermost_open_at, isin_few
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base import MEMORY, dataclass, metric
+from traceanalyzer.base import MEMORY, dataclass, metric, regex
 from traceanalyzer.trace import I64, Bool, MemoryEvents, RangeKind, Trace, distinct
 from traceanalyzer.trace.snapshot import ACTIVE, CODE, DeviceMemory, Snapshot
 
@@ -21,9 +20,7 @@ OUTSIDE = "(outside of operators)"
 BEFORE = "(allocated before the recording)"
 NAMED = (RangeKind.OP, RangeKind.ANNOTATION)
 BEFORE_CODE = -2
-MAKES_ROOM = re.compile(
-    r"^(aten::(new_)?(empty|empty_strided|empty_like|resize_)|ProfilerStep#\d+)$"
-)
+MAKES_ROOM = regex(r"^(aten::(new_)?(empty|empty_strided|empty_like|resize_)|ProfilerStep#\d+)$")
 """Operators that allocate for the one that calls them, which is named instead; and the step, which
 is no operator."""
 WRONG_BY_NS = 20_000

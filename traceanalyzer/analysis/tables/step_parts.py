@@ -29,7 +29,7 @@ from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.joined.linked import TraceJoins, owner_nodes
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base import NS_PER_MS, cut, dataclass, metric, ms
+from traceanalyzer.base import NS_PER_MS, cut, dataclass, metric, ms, regex
 from traceanalyzer.trace import F64, I32, I64, Bool, RangeKind, constant_column, narrowed
 
 BUDGET = ("compute", "exposed_communication", "exposed_copy", "idle")
@@ -42,7 +42,7 @@ SMALLER = "(smaller ones)"
 MAX_BATCHES = 16
 """Means of this many groups of successive steps tell the spread as well as all steps do; see
 `StepPart.batch_ms`."""
-NO_TENSOR = re.compile(r"Scalar|List|^$")
+NO_TENSOR = regex(r"Scalar|List|^$")
 """Types of inputs that are no tensors, and of lists, whose elements' types are not recorded."""
 SHAPES_LENGTH = 200  # characters of the shapes: those of fused optimizers name hundreds of tensors
 

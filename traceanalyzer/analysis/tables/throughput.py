@@ -3,7 +3,6 @@
 Both are of the step that the report speaks of: without the profiler where that is known, else as
 recorded."""
 
-import re
 from functools import cached_property
 from typing import Literal
 
@@ -17,14 +16,14 @@ from traceanalyzer.analysis.roofline.roofline_rows import ENOUGH_SHARE, Roofline
 from traceanalyzer.analysis.tables.step_figures import Step
 from traceanalyzer.analysis.tables.timing import TimingStats
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base import MS_PER_S, dataclass, metric, ratio
+from traceanalyzer.base import MS_PER_S, dataclass, metric, ratio, regex
 from traceanalyzer.trace import F64, I64, RangeKind, StepAmounts, StepTimings
 
 Source = Literal["given", "environment", "log", "loader"]
 MOST_ROOM = 1000.0
 """Of a step with less computation than that nobody asks how much faster it could compute."""
-LOADER_RANGE = re.compile(r"^enumerate\(DataLoader\)#")
-REPLICATED = re.compile(
+LOADER_RANGE = regex(r"^enumerate\(DataLoader\)#")
+REPLICATED = regex(
     r"(Distributed|FullySharded)DataParallel\.|^FSDP::|^torch::distributed::reducer|reducer::"
 )
 """Each rank works through a batch of its own. Ranks of other kinds of parallelism share one."""

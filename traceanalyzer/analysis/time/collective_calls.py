@@ -18,10 +18,10 @@ from traceanalyzer.analysis.names import collectives
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.names.collectives import KINDS, message_bytes
 from traceanalyzer.analysis.time.steps import Steps
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 from traceanalyzer.trace import I32, I64, Bool, Trace, distinct, distinct_places
 
-RANGE_NAMES = re.compile(r"^(nccl:+|c10d::|rccl:+|nccl(?=[A-Z])|MPI_I?)", re.IGNORECASE)
+RANGE_NAMES = regex(r"^(nccl:+|c10d::|rccl:+|nccl(?=[A-Z])|MPI_I?)", re.IGNORECASE)
 """How ranges around communication are named: `nccl:all_to_all`, `c10d::alltoall_base_`,
 `ncclAllToAll`."""
 _OTHER = KINDS.index(collectives.OTHER)

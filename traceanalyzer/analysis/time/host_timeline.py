@@ -30,7 +30,7 @@ from traceanalyzer.analysis.names.phase_names import INPUT_NAMES
 from traceanalyzer.analysis.names.pytorch import OPTIMIZER_NAMES
 from traceanalyzer.analysis.time.host_pieces import Cut, HostPieces
 from traceanalyzer.analysis.time.steps import Steps
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 from traceanalyzer.trace import I64, U8, Bool, OverheadKind, RangeKind, distinct, distinct_places
 
 
@@ -55,7 +55,7 @@ LONGEST_OPTIMIZER_NS = 10_000_000
 """A longer stretch without any recorded event in an optimizer's range is work of its own (an
 optimizer on the CPU): going through a few thousand tensors in Python takes less, stacks included."""
 
-COMMUNICATION_NAMES = re.compile(
+COMMUNICATION_NAMES = regex(
     r"c10d|nccl|rccl|gloo|\bmpi_|all_?reduce|all_?gather|reduce_?scatter|broadcast|barrier|all_?to_?all",
     re.IGNORECASE,
 )
@@ -119,10 +119,10 @@ profiler 30."""
 SLOW_SETUP_NS = 1_000_000
 """Creating an event or asking for a property takes microseconds, except when the library behind it
 is set up."""
-_LOADS = re.compile(
+_LOADS = regex(
     r"Module(Load|GetFunction)|Library(Load|GetKernel)|KernelGetFunction|FuncLoad|Link(Complete|AddData)"
 )
-_SETS_UP = re.compile(
+_SETS_UP = regex(
     r"(Event|Stream|Ctx|Context)Create|PrimaryCtx|^cuInit|^hipInit|SetDevice|DeviceReset|GetDeviceProp|FuncSet|FuncGet"
     r"|Occupancy|DeviceSetLimit|DeviceGet"
 )

@@ -26,12 +26,13 @@ from traceanalyzer.analysis.time.step_evidence import (
     held,
     without_numbers,
 )
+from traceanalyzer.base import regex
 from traceanalyzer.trace import I64, Bool, CopyKind, RangeKind
 
-PART_OF_ITERATION = re.compile(r"^(draft(_extend)?(_v\d)?$|step\[DRAFT)", re.IGNORECASE)
+PART_OF_ITERATION = regex(r"^(draft(_extend)?(_v\d)?$|step\[DRAFT)", re.IGNORECASE)
 """Ranges of speculative decoding around the model that guesses; SGLang marks its passes as if they
 were iterations."""
-JAX_STEP = re.compile(
+JAX_STEP = regex(
     r" step_num=-?\d+$"
 )  # `StepTraceAnnotation("train", step_num=5)`, as the reader names it
 

@@ -9,19 +9,19 @@ import re
 import numpy as np
 
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 from traceanalyzer.trace import F64, I64, Bool, distinct
 
 # counters of `nsys profile --gpu-metrics-devices`, and the same ones by their names in CUPTI
 ROLES = {
-    "sm_active": re.compile(r"^SMs? Active|^sm__cycles_active", re.IGNORECASE),
-    "warps": re.compile(r"^Compute Warps in Flight|^sm__warps_active", re.IGNORECASE),
-    "tensor": re.compile(r"^Tensor Active|^sm__.*pipe_tensor.*cycles_active", re.IGNORECASE),
-    "dram": re.compile(r"^(DRAM|HBM) (Throughput|Bandwidth|BW)|^dram__throughput", re.IGNORECASE),
-    "dram_read": re.compile(r"^(DRAM|HBM) Read|^dram__read_throughput", re.IGNORECASE),
-    "dram_write": re.compile(r"^(DRAM|HBM) Write|^dram__write_throughput", re.IGNORECASE),
+    "sm_active": regex(r"^SMs? Active|^sm__cycles_active", re.IGNORECASE),
+    "warps": regex(r"^Compute Warps in Flight|^sm__warps_active", re.IGNORECASE),
+    "tensor": regex(r"^Tensor Active|^sm__.*pipe_tensor.*cycles_active", re.IGNORECASE),
+    "dram": regex(r"^(DRAM|HBM) (Throughput|Bandwidth|BW)|^dram__throughput", re.IGNORECASE),
+    "dram_read": regex(r"^(DRAM|HBM) Read|^dram__read_throughput", re.IGNORECASE),
+    "dram_write": regex(r"^(DRAM|HBM) Write|^dram__write_throughput", re.IGNORECASE),
 }
-PERCENT = re.compile(
+PERCENT = regex(
     r"%|pct"
 )  # in names of shares of the hardware's peak; others count cycles, bytes or warps
 SHOWN = frozenset(("sm_active", "tensor", "dram"))  # what kernels and steps are told of

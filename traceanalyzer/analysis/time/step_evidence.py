@@ -9,7 +9,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra import Groups, flatnonzero32
 from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.names.pytorch import LAYER_LIKE, OPTIMIZER_STEP
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 from traceanalyzer.trace import (
     I32,
     I64,
@@ -21,8 +21,8 @@ from traceanalyzer.trace import (
     is_sorted,
 )
 
-STEP_LIKE = re.compile(r"step|iter|batch", re.IGNORECASE)
-DIGITS = re.compile(r"\d+")
+STEP_LIKE = regex(r"step|iter|batch", re.IGNORECASE)
+DIGITS = regex(r"\d+")
 MIN_REPEATS = 3  # fewer instances of a name are not a rhythm
 MIN_COVERAGE = 0.8
 """A range is the step only if it holds nearly all launches between its first and last instance; the

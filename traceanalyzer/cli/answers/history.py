@@ -1,7 +1,6 @@
 """`traceanalyzer history`."""
 
 import os
-import re
 import tempfile
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -11,6 +10,7 @@ from urllib.parse import quote
 
 import click
 
+from traceanalyzer.base import regex
 from traceanalyzer.cli.io.formats import TABLE_FORMATS, Output
 from traceanalyzer.cli.options import Hidden, command, output_options, redact_options, tag_option
 from traceanalyzer.diagnosis.finding import BottleneckClass
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from traceanalyzer.history.runs import StoredRun
     from traceanalyzer.report.printed import PrintedRows, Result
 
-AGO = re.compile(r"(\d{1,6})([dhm])")
+AGO = regex(r"(\d{1,6})([dhm])")
 SHOWN = ("run", "tags", "bottleneck", "step_ms", "idle_share", "stored_at")
 """Columns of the list of runs that people are shown first."""
 UNITS = {"d": "days", "h": "hours", "m": "minutes"}

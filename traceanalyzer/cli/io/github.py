@@ -3,11 +3,11 @@ in."""
 
 import json
 import os
-import re
 import shutil
 import subprocess
 from typing import Any
 
+from traceanalyzer.base import regex
 from traceanalyzer.base.errors import TraceAnalyzerError
 from traceanalyzer.base.frozen import dataclass
 
@@ -15,8 +15,8 @@ GITHUB = "github.com"
 PATIENCE_S = 120  # a comment is one request
 NOT_LOGGED_IN = 4  # status of gh where a command needs an account (gh help exit-codes)
 NAME = r"[A-Za-z0-9][\w.-]*/[\w.-]+"
-SHORT = re.compile(rf"^(?P<repository>{NAME})#(?P<number>[1-9]\d{{0,17}})")
-URL = re.compile(
+SHORT = regex(rf"^(?P<repository>{NAME})#(?P<number>[1-9]\d{{0,17}})")
+URL = regex(
     rf"https?://(?P<host>[A-Za-z0-9][\w.:-]*)/(?P<repository>{NAME})/(?P<kind>issues|pull)/(?P<number>[1-9]\d{{0,17}})(?:[/?#].*)?"
 )
 

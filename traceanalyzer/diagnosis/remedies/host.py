@@ -11,6 +11,7 @@ from traceanalyzer.analysis.causes.draining import only_searches
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.tables.shape_rows import shape_changes
 from traceanalyzer.analysis.tables.syncs import SyncRow
+from traceanalyzer.base import regex
 from traceanalyzer.diagnosis.finding import Words
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import may_load, tape_of
@@ -54,7 +55,7 @@ NO_SYNCS = scenario_of(
     pessimistic=syncs_removed(Reading.PESSIMISTIC),
 )
 SORTED = scenario_of("remove_syncs", rows_sorted, "assumes_sorted")
-COALESCING = re.compile(r"\bcoalesce\b|_coalesce\b")
+COALESCING = regex(r"\bcoalesce\b|_coalesce\b")
 LEAST_OF_SYNCS = 0.04
 """Calls that wait are host time, too; where the GPU waits for launches alone, they were hardly what
 held it up."""

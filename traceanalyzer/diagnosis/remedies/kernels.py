@@ -1,9 +1,7 @@
 """Remedies for kernels: less work, fewer bytes, faster units."""
 
-import re
-
 from traceanalyzer.analysis.groups.passes import MIN_CHAIN
-from traceanalyzer.base import NS_PER_MS
+from traceanalyzer.base import NS_PER_MS, regex
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import program, tape_of
 from traceanalyzer.diagnosis.remedies.remedy import (
@@ -69,7 +67,7 @@ CAUSAL_ATTENTION = scenario_of("fused_attention", causal_by_name, "assumes_causa
 IN_CHANNELS_LAST = scenario_of("channels_last", in_channels_last)
 LEAST_OF_LAYOUT = 0.04
 """Other kernels come with the other layout: for few channels, or groups of them, slower ones."""
-OTHER_NORMS = re.compile(r"group_norm|instance_norm")
+OTHER_NORMS = regex(r"group_norm|instance_norm")
 """Norms between convolutions that have no version for channels last."""
 LAUNCH_BOUND = (
     0.2  # share of the step that is idle for launches from which kernels hide behind them

@@ -1,6 +1,5 @@
 """An overlay as a Chrome trace, a piece at a time: alone, or put into the recording it is of."""
 
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -8,14 +7,14 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from traceanalyzer.base import UnreadableInputError
+from traceanalyzer.base import UnreadableInputError, regex
 from traceanalyzer.export.perfetto.tracks import Label, Overlay
 from traceanalyzer.report.json import as_plain, without_unseen
 from traceanalyzer.trace import I64
 
 PROCESS = 2_000_000_000  # process id of the overlay: above what a Linux kernel gives (2**22)
-FIRST_EVENT = re.compile(rb'"traceEvents"\s*:\s*\[|\A\s*\[')
-LATER_EVENT = re.compile(rb'"traceEvents"\s*:\s*\[')  # the same where the file has begun otherwise
+FIRST_EVENT = regex(rb'"traceEvents"\s*:\s*\[|\A\s*\[')
+LATER_EVENT = regex(rb'"traceEvents"\s*:\s*\[')  # the same where the file has begun otherwise
 LONGEST_MARK = 256  # bytes that it takes, with as much white space as files have
 EVENTS_A_PIECE = 4_000  # their texts stay in the processor's cache
 LONGEST_NAME = 4096

@@ -14,15 +14,13 @@ from traceanalyzer.analysis.ranks.digest import RankDigest
 from traceanalyzer.analysis.ranks.late import LateRank, late_together
 from traceanalyzer.analysis.ranks.matches import Matches, match_collectives
 from traceanalyzer.analysis.ranks.skew import Arrivals, arrivals
-from traceanalyzer.base import NS_PER_MS, UnreadableInputError, dataclass
+from traceanalyzer.base import NS_PER_MS, UnreadableInputError, dataclass, regex
 from traceanalyzer.fleet.digests.files import DigestedRank
 from traceanalyzer.fleet.job.select import Chosen
 from traceanalyzer.fleet.job.simulate import JobPlan, job_plan
 from traceanalyzer.trace import F64, I64
 
-_PIPELINE = re.compile(
-    r"(?<![a-z])(pp|pipe|pipeline)(?![a-z])|pipeline_model_parallel", re.IGNORECASE
-)
+_PIPELINE = regex(r"(?<![a-z])(pp|pipe|pipeline)(?![a-z])|pipeline_model_parallel", re.IGNORECASE)
 """How groups of stages are named: `mesh_pp`, `PIPELINE_MODEL_PARALLEL_GROUP`."""
 
 

@@ -4,7 +4,6 @@ Columns: `rank`, `step`, `step_ms`, and where they are known `t` (when the step 
 1970), `data_ms`, `compute_ms`, `tokens`. `line` orders rows without a time."""
 
 import hashlib
-import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.util import find_spec
@@ -13,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from traceanalyzer.base import MS_PER_S, TraceAnalyzerError, UnreadableInputError, dataclass
+from traceanalyzer.base import MS_PER_S, TraceAnalyzerError, UnreadableInputError, dataclass, regex
 from traceanalyzer.base.extras import how_to_install
 from traceanalyzer.base.files import replacing
 from traceanalyzer.base.limits import limits
@@ -22,7 +21,7 @@ from traceanalyzer.ingest.timing import logged_records
 from traceanalyzer.ingest.timing.records import Records
 from traceanalyzer.trace import F64, I64
 
-RUN = re.compile(r"[\w.-]+")
+RUN = regex(r"[\w.-]+")
 OWN = {"data_ms": "input", "compute_ms": None}
 """Columns of what a rank spends without waiting for others, with the cause of an excess."""
 COLUMNS = ["rank", "step", "t", "step_ms", "data_ms", "tokens", "line", "day"]

@@ -4,7 +4,6 @@ and a checksum covers every byte. Together they have a bounded size; what was us
 first."""
 
 import os
-import re
 import shutil
 import stat
 import sys
@@ -18,6 +17,7 @@ from typing import BinaryIO, NamedTuple
 
 from isal import isal_zlib
 
+from traceanalyzer.base import regex
 from traceanalyzer.base.limits import MIB
 
 VARIABLE = "TRACEANALYZER_CACHE"
@@ -28,8 +28,8 @@ ANSWER = ".answer"
 """Kinds of what is kept: the traces of a recording; a report, rows of tables or a page that came of
 some."""
 MAGIC = b"TAkept\x01\x00"
-_KEPT = re.compile(r"[0-9a-f]{40}\.(model|answer)")
-_UNFINISHED = re.compile(r"[0-9a-f]{40}\w{8}\.part")
+_KEPT = regex(r"[0-9a-f]{40}\.(model|answer)")
+_UNFINISHED = regex(r"[0-9a-f]{40}\w{8}\.part")
 """Names that are given here; a file of another name is not touched."""
 _ABANDONED_S = 3600
 """A model takes a second to write; one that is unfinished for an hour was left behind."""

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from traceanalyzer.base import UnreadableInputError
+from traceanalyzer.base import UnreadableInputError, regex
 from traceanalyzer.base.limits import limits
 from traceanalyzer.trace.flight import (
     NO_SIGNATURE,
@@ -28,9 +28,9 @@ FEW_RANKS = 4
 HISTORY = 256
 """Operations before the first that is not completed in which those like them are looked for."""
 LEAST_NS = 1_000_000_000 * 10**6  # a time before this is none: JSON dumps have 0
-RANKS = re.compile(r"\[?[\d,\s]*\]?")
-ENDS = re.compile(r"(send|recv) (\d{1,9})(?:->|<-)(\d{1,9})")
-INTERNAL = re.compile(
+RANKS = regex(r"\[?[\d,\s]*\]?")
+ENDS = regex(r"(send|recv) (\d{1,9})(?:->|<-)(\d{1,9})")
+INTERNAL = regex(
     r"[\\/]torch[\\/](?:distributed|_|autograd|nn[\\/]modules|utils)|<frozen|[\\/]runpy\.py"
 )
 _MOMENTS = ("time_created_ns", "time_discovered_started_ns", "time_discovered_completed_ns")

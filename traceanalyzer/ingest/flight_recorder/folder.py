@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from traceanalyzer.base import UnreadableInputError
+from traceanalyzer.base import UnreadableInputError, regex
 from traceanalyzer.base.limits import limits
 from traceanalyzer.base.parallel.children import children, shared_queue
 from traceanalyzer.base.reading import reading
@@ -24,7 +24,7 @@ from traceanalyzer.ingest.memory.opcodes import FAULTS, OPCODES
 from traceanalyzer.ingest.stream import open_stream
 from traceanalyzer.trace.flight import Flight, FlightGroup, RankDump, Repeated, Unreadable
 
-RUN = re.compile(
+RUN = regex(
     rb"(?>(?:h.)++|[\](eu}N\x88\x89\x86\x94a]++|(?:K.)++|M..|q.|J.{4}|j.{4}|\x8a\x08.{8}|r..[\x00-\x0f]\x00"
     rb"|[s)\x85\x87]|G.{8}|\x95.{8}|\x8a(?:\x07.{7}|\x06.{6}|\x05.{5}|\x04.{4}|\x03...|\x02..|\x01.|\x00))*+",
     re.DOTALL,
@@ -53,7 +53,7 @@ CHUNK = 100
 """Dumps that a process takes, and hands over, at a time; fewer are read in the time that it takes
 to start one."""
 LOG_TAIL = 1 << 18  # bytes of the end of an Inspector's log: its last collectives
-NUMBERED = re.compile(r"rank\D{0,2}(\d{1,18})", re.IGNORECASE)
+NUMBERED = regex(r"rank\D{0,2}(\d{1,18})", re.IGNORECASE)
 COLUMNS: tuple[int | str, ...] = ("rank", -1, -2, -3, -4)
 """Where a file's name may have its rank: after that word, or as its last number, the one before it,
 ..."""

@@ -9,22 +9,22 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 from traceanalyzer.trace.flight import Clues
 
-RAS_TABLE = re.compile(r"^ *(\d{1,18}) +\d+ +\d+ +\d+ +(\d{1,18}) +\d+ +[A-Z]+", re.MULTILINE)
+RAS_TABLE = regex(r"^ *(\d{1,18}) +\d+ +\d+ +\d+ +(\d{1,18}) +\d+ +[A-Z]+", re.MULTILINE)
 """Of a row of communicators: their number, and how many ranks each has."""
-RAS_PART = re.compile(r"^#(\d{1,18})-\d+ \(\w+\) (\w+)|^(DEAD|INCOMPLETE)\b", re.MULTILINE)
-RAS_COUNT = re.compile(r"ranks have (?:launched up to operation (\d{1,18})|not launched any)")
-RAS_RANK = re.compile(
+RAS_PART = regex(r"^#(\d{1,18})-\d+ \(\w+\) (\w+)|^(DEAD|INCOMPLETE)\b", re.MULTILINE)
+RAS_COUNT = regex(r"ranks have (?:launched up to operation (\d{1,18})|not launched any)")
+RAS_RANK = regex(
     r"^(?>.*?Rank (\d{1,9})\b)(?: has launched up to operation (\d{1,18}))?"
     r".*?-- GPU \S+ managed by process \d+ on node (\S+)"
 )
-RAS_PROCESS = re.compile(r"Process \d+ on node \S+ managing GPUs? \S+")
-INSPECTED = re.compile(r'"id": ?"(\w+)",\s*"rank": ?(\d{1,9}),\s*"n_ranks": ?(\d{1,9})\b')
+RAS_PROCESS = regex(r"Process \d+ on node \S+ managing GPUs? \S+")
+INSPECTED = regex(r'"id": ?"(\w+)",\s*"rank": ?(\d{1,9}),\s*"n_ranks": ?(\d{1,9})\b')
 """The beginning of what the Inspector says of a rank."""
-INSPECTED_HOST = re.compile(r'"hostname": ?"([^"]*)"')
-INSPECTED_NUMBER = re.compile(r'"coll_sn": ?(\d{1,9})')
+INSPECTED_HOST = regex(r'"hostname": ?"([^"]*)"')
+INSPECTED_NUMBER = regex(r'"coll_sn": ?(\d{1,9})')
 LONGEST_LINE = 2_000
 """Characters of a line of the RAS client that are looked at: it prints some hundred."""
 

@@ -1,7 +1,6 @@
 """What Kineto writes in the arguments of events. Each distinct text is looked at once; what has
 another form than expected counts as not recorded."""
 
-import re
 from typing import Any, NamedTuple
 
 import msgspec
@@ -9,6 +8,7 @@ import numpy as np
 from msgspec import Raw, Struct
 from numpy.typing import NDArray
 
+from traceanalyzer.base import regex
 from traceanalyzer.ingest.columns import StringCodes
 from traceanalyzer.ingest.kineto.events import Args, CounterSample
 from traceanalyzer.trace import OccupancyLimit
@@ -73,7 +73,7 @@ _MOST_BLOCKS = 1024  # no SM holds as many
 _MOST_DISTINCT = 100_000
 """Of more, damage is to be feared rather than kernels: the rest is not kept."""
 _LONGEST_OPTIONS = 200
-_NUMBER = re.compile(rb"\d{1,4}")
+_NUMBER = regex(rb"\d{1,4}")
 
 
 class _Limits(Struct, gc=False):

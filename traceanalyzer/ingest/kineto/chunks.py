@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
 
+from traceanalyzer.base import regex
 from traceanalyzer.ingest.kineto.events import Event
 from traceanalyzer.ingest.kineto.repair import (
     BOUNDARY,
@@ -19,11 +20,11 @@ from traceanalyzer.ingest.kineto.repair import (
 from traceanalyzer.ingest.stream import ByteStream
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
-_END = re.compile(rb'\}\s*+(?:,\s*+)?(?=\]\s*(?:,\s*(?:"|$)|\}|$))')
+_EVENTS_KEY = regex(rb'"traceEvents"\s*:\s*\[')
+_END = regex(rb'\}\s*+(?:,\s*+)?(?=\]\s*(?:,\s*(?:"|$)|\}|$))')
 """Where the last event may end: the array closes, and a key or the end of the object follows."""
-_COMMA = re.compile(rb"\}\s*+,\s*+(?=\{)")
-_EMPTY = re.compile(rb"^\s*+(?:,\s*+)?(?=\])")
+_COMMA = regex(rb"\}\s*+,\s*+(?=\{)")
+_EMPTY = regex(rb"^\s*+(?:,\s*+)?(?=\])")
 _BLANK = b" \t\r\n,\x00"
 TAIL_BYTES = 8192
 """How much of a piece is searched for the end of an event before all of it is; few events are

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 from traceanalyzer.ingest.columns import looked_up
 from traceanalyzer.ingest.kineto.chunks import KinetoFile
 from traceanalyzer.ingest.kineto.events import Event
@@ -40,10 +40,10 @@ _CALLS_OF = {
     DeviceOpKind.MEMSET: ("memset", "launch"),
 }
 """Words in the names of calls that start work of this kind; a graph's launch starts all kinds."""
-_SEPARATORS = re.compile(r"[\s:/_|-]+")
-_RANK_NAME = re.compile(r"\brank[\s_#:=-]*(\d{1,6})\b", re.IGNORECASE)
-_NUMBER = re.compile(r"\d{1,6}")
-_PROCESS = re.compile(r"[0-9]{1,18}")
+_SEPARATORS = regex(r"[\s:/_|-]+")
+_RANK_NAME = regex(r"\brank[\s_#:=-]*(\d{1,6})\b", re.IGNORECASE)
+_NUMBER = regex(r"\d{1,6}")
+_PROCESS = regex(r"[0-9]{1,18}")
 """A process's number."""
 
 

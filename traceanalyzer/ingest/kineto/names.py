@@ -1,19 +1,16 @@
 """What Kineto's names of copies, waits and overheads mean, for CUDA and HIP."""
 
-import re
-
+from traceanalyzer.base import regex
 from traceanalyzer.trace import CopyKind, MemoryKind, OverheadKind, RangeKind, WaitKind
 
 _COPY_KINDS = {
-    CopyKind.PEER_TO_PEER: re.compile(r"(?i)\b(PtoP|P2P|Peer)"),
-    CopyKind.HOST_TO_DEVICE: re.compile(r"(?i)(HtoD|HostToDevice|H2D|M2D|MtoD)"),
-    CopyKind.DEVICE_TO_HOST: re.compile(r"(?i)(DtoH|DeviceToHost|D2H|D2M|DtoM)"),
-    CopyKind.DEVICE_TO_DEVICE: re.compile(
-        r"(?i)(DtoD|DeviceToDevice|D2D|HtoA|AtoH|AtoA|AtoD|DtoA)"
-    ),
-    CopyKind.HOST_TO_HOST: re.compile(r"(?i)(HtoH|HostToHost|H2H)"),
+    CopyKind.PEER_TO_PEER: regex(r"(?i)\b(PtoP|P2P|Peer)"),
+    CopyKind.HOST_TO_DEVICE: regex(r"(?i)(HtoD|HostToDevice|H2D|M2D|MtoD)"),
+    CopyKind.DEVICE_TO_HOST: regex(r"(?i)(DtoH|DeviceToHost|D2H|D2M|DtoM)"),
+    CopyKind.DEVICE_TO_DEVICE: regex(r"(?i)(DtoD|DeviceToDevice|D2D|HtoA|AtoH|AtoA|AtoD|DtoA)"),
+    CopyKind.HOST_TO_HOST: regex(r"(?i)(HtoH|HostToHost|H2H)"),
 }
-_ENDS = re.compile(r"\((\w++(?: ++\w++)*+)\s*+->\s*+(\w[\w ]*+)\)")
+_ENDS = regex(r"\((\w++(?: ++\w++)*+)\s*+->\s*+(\w[\w ]*+)\)")
 _MEMORY_KINDS = {
     "pageable": MemoryKind.PAGEABLE,
     "pinned": MemoryKind.PINNED,
@@ -33,7 +30,7 @@ _WAIT_KINDS = (
     ("device sync", WaitKind.CONTEXT_SYNC),
 )
 _OF_THE_DRIVER = ("lazy", "compil", "jit", "module")
-_ANNOTATION = re.compile(r"^(ProfilerStep[#*]|enumerate\(DataLoader\)#|Optimizer\.\w+#)")
+_ANNOTATION = regex(r"^(ProfilerStep[#*]|enumerate\(DataLoader\)#|Optimizer\.\w+#)")
 """Ranges that PyTorch's own code names; recordings before 1.12 have them in the category of
 operators."""
 MTIA_COPY = "dma_request"

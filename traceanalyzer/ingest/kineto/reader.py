@@ -1,11 +1,10 @@
 """Kineto chrome traces: torch.profiler's output of every era and vendor, in bounded memory whatever
 their size."""
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 
-from traceanalyzer.base import EmptyRecordingError, UnreadableInputError
+from traceanalyzer.base import EmptyRecordingError, UnreadableInputError, regex
 from traceanalyzer.ingest.kineto.chunks import BYTE_ORDER_MARK, KinetoFile
 from traceanalyzer.ingest.kineto.merged import ranks_apart
 from traceanalyzer.ingest.kineto.parallel import read_in_parallel
@@ -37,7 +36,7 @@ _OF_OTHERS = (
 )
 """Processes of JAX's JSON; and in the Chrome traces of unitrace, in those of Proton that count
 cycles, and in rocprof's."""
-_PREFIX = re.compile(rb"\[[^{\[\]]*\]\s*[^\s,]")
+_PREFIX = regex(rb"\[[^{\[\]]*\]\s*[^\s,]")
 """The beginning of a log's line (`[rank0]: ...`), which no list has."""
 
 

@@ -10,29 +10,30 @@ from typing import Any
 
 import msgspec
 
+from traceanalyzer.base import regex
 from traceanalyzer.ingest.kineto.events import LAX, NEAR, STRICT, CompleteEvent, Event
 from traceanalyzer.ingest.kineto.loose import event_of
 
-BOUNDARY = re.compile(rb'\}\s*+(?:,\s*+)?(?=\{(?:[^{}]{0,4096}?"ph"|\s*"args")\s*:)')
+BOUNDARY = regex(rb'\}\s*+(?:,\s*+)?(?=\{(?:[^{}]{0,4096}?"ph"|\s*"args")\s*:)')
 """Between two events: what ends one, and an object that has a phase, which none nested in an
 event's `args` has."""
-_COMPLETE = re.compile(rb'"ph"\s*:\s*"X"')
+_COMPLETE = regex(rb'"ph"\s*:\s*"X"')
 _LOOSE: msgspec.json.Decoder[Any] = msgspec.json.Decoder(float_hook=str)
-_NOT_FINITE = re.compile(
+_NOT_FINITE = regex(
     rb'((?<!\\)"\s*:\s*)-?(?:nan|inf(?:inity)?)\b(?:\((?:ind|snan)\))?', re.IGNORECASE
 )
 """NaN or Infinity as the value of a key; inside a string the quote before the colon would be
 escaped."""
-_VALUE_BEGINS = re.compile(rb':\s*+"')
-_VALUE_ENDS = re.compile(rb'"(?=\s*+(?:,\s*+"[^"\n]{1,60}"\s*+:|[}\]]))')
+_VALUE_BEGINS = regex(rb':\s*+"')
+_VALUE_ENDS = regex(rb'"(?=\s*+(?:,\s*+"[^"\n]{1,60}"\s*+:|[}\]]))')
 """A text value goes up to the first quote after which another key, or the end of the object,
 follows."""
 _SURROGATE_PAIR = rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
-_IN_STRING = re.compile(
+_IN_STRING = regex(
     _SURROGATE_PAIR
     + rb'|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|[\\"\x00-\x1f]'
 )  # the group: a lone surrogate
-_OUTSIDE = re.compile(
+_OUTSIDE = regex(
     rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)|-?\b(?:nan|inf(?:inity)?)\b(?:\((?:ind|snan)\))?|,(?=\s*[}\]])|\}(?=\s*\{)',
     re.DOTALL | re.IGNORECASE,
 )

@@ -2,7 +2,6 @@
 
 import collections
 import math
-import re
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import fields
@@ -12,6 +11,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from traceanalyzer.base import regex
 from traceanalyzer.ingest.columns import Codes, Columns, StringCodes, copied
 from traceanalyzer.ingest.kineto import arguments
 from traceanalyzer.ingest.kineto.arguments import Collective, Occupancies, Operands
@@ -43,7 +43,7 @@ _DEVICE_KINDS = {
     RowGroup[kind.name]: kind
     for kind in (DeviceOpKind.KERNEL, DeviceOpKind.MEMCPY, DeviceOpKind.MEMSET)
 }
-_COUNTERS = re.compile(r"GPU (\d{1,4}) Counters")
+_COUNTERS = regex(r"GPU (\d{1,4}) Counters")
 _OF_A_GRAPH = b'"Dispatch Task"'
 _HOST_KINDS = {
     RowGroup.OP: RangeKind.OP,

@@ -15,7 +15,7 @@ from struct import Struct
 from struct import error as struct_error
 from typing import Any, NoReturn
 
-from traceanalyzer.base import RefusedSnapshotError
+from traceanalyzer.base import RefusedSnapshotError, regex
 from traceanalyzer.ingest.memory.shapes import EVENT, PickleMemo, Shapes
 from traceanalyzer.ingest.memory.templates import PUSH, Templates
 
@@ -32,8 +32,8 @@ MIN_VALUES = 20_000
 MAX_KEPT = 3_000  # values of opcodes kept at a time
 MARGIN = 300  # bytes that any opcode but a long text fits in
 PIECE = 64 << 10  # bytes between two looks at how much is kept
-RUN = re.compile(b"(?:" + PUSH + b")+", re.DOTALL).match
-VALUES = re.compile(PUSH, re.DOTALL).findall
+RUN = regex(b"(?:" + PUSH + b")+", re.DOTALL).match
+VALUES = regex(PUSH, re.DOTALL).findall
 PUSHES = bytes(op in b"jhKJM\x8aN\x88\x89" for op in range(256))
 STOP = ord(".")
 OPCODES = {

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice, pairwise
 from typing import Any
 
+from traceanalyzer.base import regex
 from traceanalyzer.ingest.memory.shapes import EVENT, KeptStack, PickleMemo, Shapes
 
 PUSH = rb"j.{4}|h.|K.|J.{4}|M..|\x8a(?:\x06.{6}|\x07.{7}|\x05.{5}|\x08.{8}|\x09.{9}|\x04.{4}|\x00)|[N\x88\x89]"
@@ -19,7 +20,7 @@ opcodes are."""
 FRAMES = rb"\](\x94)?(?:\(((?:j.{4}|h.)+)e)?"
 """A list of values of the memo, as stacks are; whether it is kept in the memo, and what is in
 it."""
-GET = re.compile(rb"j(.{4})|h(.)", re.DOTALL)
+GET = regex(rb"j(.{4})|h(.)", re.DOTALL)
 MIN_TRIES = 20
 EVENTS_A_TRY = 200
 """Patterns made whatever they bring, and events that must fit for each further one: making one

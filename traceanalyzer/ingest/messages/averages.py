@@ -6,18 +6,18 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from traceanalyzer.base import digits
+from traceanalyzer.base import digits, regex
 from traceanalyzer.ingest.side_files import decoded, is_number
 from traceanalyzer.ingest.timing.names import TIME_UNITS, meaning
 from traceanalyzer.ingest.timing.pairs import value_of
 from traceanalyzer.trace import PastedText
 
-_LINE = re.compile(
+_LINE = regex(
     r"^[ \t|*>-]*(?P<name>[A-Za-z][\w /()@.-]{1,60}?)[ \t]*[:=][ \t]*(?P<value>\d[\d,.:]{0,24})"
     r"[ \t]?(?P<unit>[A-Za-zµ]{1,12}(?:/[A-Za-z]{1,12})?)?",
     re.MULTILINE,
 )
-_STATISTIC = re.compile(
+_STATISTIC = regex(
     r"(?:^|[ _])(mean|average|avg|median|std|stdev|min|max|p\d{2}|\d{2}th percentile)(?=$|[ _(@])",
     re.IGNORECASE,
 )
@@ -32,22 +32,20 @@ MOST_TEXT = 65_536  # characters of a dictionary that is printed
 FEWEST = 2  # figures that make a summary
 LOADING_SHARE = 0.2
 """From this share of a batch's time on, loading is worth a word."""
-_PER_LOOP = re.compile(
+_PER_LOOP = regex(
     r"^(?P<mean>\d{1,12}\.?\d{0,12}) ?(?P<unit>ns|[uµμ]s|ms|s) ± "
     r"(?P<std>\d{1,12}\.?\d{0,12}) ?(?P<std_unit>ns|[uµμ]s|ms|s) per loop",
     re.MULTILINE,
 )
-_BEST = re.compile(
+_BEST = regex(
     r"best of \d{1,6}: (?P<best>\d{1,12}\.?\d{0,12}) (?P<unit>nsec|usec|msec|sec) per loop"
 )
-_MEASUREMENT = re.compile(
-    r"Measurement object at 0x|^[^\S\n]++\d+ measurements, \d+ runs", re.MULTILINE
-)
-_MEASURED = re.compile(
+_MEASUREMENT = regex(r"Measurement object at 0x|^[^\S\n]++\d+ measurements, \d+ runs", re.MULTILINE)
+_MEASURED = regex(
     r"^[^\S\n]*+(Median|Mean): (\d{1,12}\.?\d{0,12}) (ns|us|ms|s)$|^[^\S\n]*+(\d{1,12}\.?\d{0,12}) (ns|us|ms|s)$",
     re.MULTILINE,
 )
-_HYPERFINE = re.compile(
+_HYPERFINE = regex(
     r"Time \(mean ± σ\):\s+(\d{1,12}\.?\d{0,12}) (µs|us|ms|s) ±\s+(\d{1,12}\.?\d{0,12}) (µs|us|ms|s)"
 )
 RECORD = (

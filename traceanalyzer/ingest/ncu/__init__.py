@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from traceanalyzer.base import UnreadableInputError
+from traceanalyzer.base import UnreadableInputError, regex
 from traceanalyzer.base.files import note_read
 from traceanalyzer.base.limits import MIB, limits
 from traceanalyzer.ingest.side_files import number_in
@@ -38,14 +38,14 @@ Metrics = dict[str, float]
 _NAME = "Kernel Name"
 _METRIC = ("Metric Name", "Metric Unit", "Metric Value")
 REPORT_SUFFIX = ".ncu-rep"  # of binary reports
-_HEAD = re.compile(r'^\s*+"ID".*"Kernel Name"')
+_HEAD = regex(r'^\s*+"ID".*"Kernel Name"')
 _TABLE: dict[str, dict[str, Any]] = tomllib.loads(
     Path(__file__).with_name("ncu.toml").read_text(encoding="utf-8")
 )
 _NAMES, _REASONS, _SCALES = (_TABLE[name] for name in ("metrics", "reasons", "scales"))
-_TENSOR = re.compile(r"^sm__(?:pipe|inst_executed_pipe)_tensor.*pct_of_peak")
+_TENSOR = regex(r"^sm__(?:pipe|inst_executed_pipe)_tensor.*pct_of_peak")
 """Activity of the tensor pipes, which each generation of GPUs names and divides in its own way."""
-_STALL = re.compile(r"^smsp__average_warps?_issue_stalled_(\w+?)_per_issue_active\.ratio$")
+_STALL = regex(r"^smsp__average_warps?_issue_stalled_(\w+?)_per_issue_active\.ratio$")
 """Warps that wait for one reason, for each instruction that is issued."""
 _WARPS = "smsp__average_warp_latency_per_inst_issued.ratio"
 """Warps that wait for any reason, for each instruction that is issued; being issued is one."""

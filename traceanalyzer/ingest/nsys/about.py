@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 from traceanalyzer.ingest.nsys.enums import NvtxEvent
 from traceanalyzer.ingest.nsys.events import UNKNOWN, process_of, thread_of
 from traceanalyzer.ingest.nsys.nvtx import naming_events
@@ -24,7 +24,7 @@ _CAPTURE = (
     "OR name LIKE 'PROCESS\\_%:COLLECT_GPU_MEMORY_USAGE' ESCAPE '\\'"
 )
 """Some versions prefix options with the process (`PROCESS_0:`)."""
-_MPI_THREAD = re.compile(r"MPI Rank (\d{1,18})")
+_MPI_THREAD = regex(r"MPI Rank (\d{1,18})")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from traceanalyzer.base import cut
+from traceanalyzer.base import cut, regex
 from traceanalyzer.ingest.nsys.about import About
 from traceanalyzer.ingest.nsys.device import DEVICE_TABLES, GRAPH_TRACE, KERNEL
 from traceanalyzer.ingest.nsys.events import pid_of, process_of
@@ -23,7 +23,7 @@ _MAX_READ = 50
 _MAX_MESSAGE = 1000
 """Messages that are looked at, and characters of one: of a longer one, to quote a part could quote
 part of a secret."""
-_PRIVATE = re.compile(
+_PRIVATE = regex(
     r"""
     (["'`]) [^"'`]* [/\\=] [^"'`]* \1   # anything quoted that looks like a path or a setting
     | \S* [/\\] \S*                     # paths, addresses
@@ -33,8 +33,8 @@ _PRIVATE = re.compile(
     """,
     re.VERBOSE,
 )
-_OF_THE_MACHINE = re.compile(r"\bdriver\b|\bCUPTI\b", re.IGNORECASE)
-_QUEUES = re.compile(r"Launch|Mem[cC]py|Mem[sS]et")  # names of calls that give the device work
+_OF_THE_MACHINE = regex(r"\bdriver\b|\bCUPTI\b", re.IGNORECASE)
+_QUEUES = regex(r"Launch|Mem[cC]py|Mem[sS]et")  # names of calls that give the device work
 _OF_PYTORCH = "at::native::"  # in names of its kernels
 _SHORTEST_SECRET = 4
 """Shorter values of environment variables are left in quotes: they are words such as `on`."""

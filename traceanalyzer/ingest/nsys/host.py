@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 
+from traceanalyzer.base import regex
 from traceanalyzer.ingest.columns import by_value
 from traceanalyzer.ingest.durations import Tally
 from traceanalyzer.ingest.nsys.enums import EVENT_SYNC_TYPES, INVALID_ID, OTHER_OVERHEAD, OVERHEADS
@@ -33,17 +34,17 @@ from traceanalyzer.trace import (
 )
 
 RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
-_VERSION = re.compile(r"_v\d{4,5}$")
+_VERSION = regex(r"_v\d{4,5}$")
 """Version of a runtime entry point; the `_v2` of a driver function is part of its name."""
-_PATH = re.compile(
+_PATH = regex(
     r"(?<![^\s(])[^\s(]*[/\\]"
 )  # leading folders of a file name, as in `dlopen(/opt/lib/libx.so)`
 _WAITS_BY_NAME: tuple[tuple[re.Pattern[str], WaitKind | None], ...] = (
-    (re.compile(r"StreamWaitEvent"), WaitKind.STREAM_WAIT_EVENT),
-    (re.compile(r"StreamSynchronize"), WaitKind.STREAM_SYNC),
-    (re.compile(r"EventSynchronize"), WaitKind.EVENT_SYNC),
-    (re.compile(r"(Device|Ctx|Thread)Synchronize"), WaitKind.CONTEXT_SYNC),
-    (re.compile(r"Query"), None),  # asks and goes on: nobody waits
+    (regex(r"StreamWaitEvent"), WaitKind.STREAM_WAIT_EVENT),
+    (regex(r"StreamSynchronize"), WaitKind.STREAM_SYNC),
+    (regex(r"EventSynchronize"), WaitKind.EVENT_SYNC),
+    (regex(r"(Device|Ctx|Thread)Synchronize"), WaitKind.CONTEXT_SYNC),
+    (regex(r"Query"), None),  # asks and goes on: nobody waits
 )
 
 

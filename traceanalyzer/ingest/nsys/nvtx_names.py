@@ -7,22 +7,23 @@ from functools import cache
 
 import numpy as np
 
+from traceanalyzer.base import regex
 from traceanalyzer.ingest.nsys.events import Strings
 from traceanalyzer.ingest.nsys.shape_lists import grouped
 from traceanalyzer.trace import I32, I64, U8, Bool, distinct
 
-_EMITTED = re.compile(
+_EMITTED = regex(
     r"(?P<name>.+?)(?:, seq = (?P<seq>\d{1,18}))?(?:, op_id = \d+)?"
     r"(?:, sizes = (?P<sizes>\[[\[\]\d, -]*\]))?(?:, input_op_ids = \[[\[\]()\d, -]*\])?",
     re.DOTALL,
 )
 """The text that PyTorch's `emit_nvtx` gives a range: every call has its own numbers."""
-_CALLED = re.compile(r"\{'mod': ?'(?P<module>[\w.]+)', ?'op': ?'(?P<op>\w+)'")
+_CALLED = regex(r"\{'mod': ?'(?P<module>[\w.]+)', ?'op': ?'(?P<op>\w+)'")
 """A call as pyprof and DLProf mark it: its whole description as a dictionary, of which module and
 function name it."""
-_OPERATOR = re.compile(r"^(?:[A-Za-z_]\w*::)+[\w.]+|^autograd::engine::evaluate_function: .*")
+_OPERATOR = regex(r"^(?:[A-Za-z_]\w*::)+[\w.]+|^autograd::engine::evaluate_function: .*")
 """Names of PyTorch operators and autograd nodes, as against those of `record_function` blocks."""
-_AUTOGRAD = re.compile(r"^autograd::engine::evaluate_function: .*|^[\w:]+Backward\d*")
+_AUTOGRAD = regex(r"^autograd::engine::evaluate_function: .*|^[\w:]+Backward\d*")
 """Names of the ranges around autograd's nodes, which carry the number of the forward operator."""
 _ENGINE = "autograd::engine::evaluate_function: "
 _MOST_DIGITS = 18  # longer numbers are left where they are: they may not fit 64 bits

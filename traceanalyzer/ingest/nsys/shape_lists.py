@@ -1,15 +1,16 @@
 """Lists of tensors among the input shapes that PyTorch's `emit_nvtx` writes: it writes the tensors
 of a list one by one, as if each were an input. Which belong together follows from the operator."""
 
-import re
 from typing import Any
 
 import msgspec
 
-_JOINS = re.compile(r"aten::(cat|concat|concatenate|stack|hstack|vstack|dstack)$")
+from traceanalyzer.base import regex
+
+_JOINS = regex(r"aten::(cat|concat|concatenate|stack|hstack|vstack|dstack)$")
 """Operators on one list, with or without a dimension behind it."""
-_FOREACH = re.compile(r"aten::_foreach_(?P<does>[a-z0-9]+(?:_[a-z0-9]+)*)_?$")
-_FUSED = re.compile(r"aten::_fused_(?P<rule>adamw?|sgd|adagrad)_$")
+_FOREACH = regex(r"aten::_foreach_(?P<does>[a-z0-9]+(?:_[a-z0-9]+)*)_?$")
+_FUSED = regex(r"aten::_fused_(?P<rule>adamw?|sgd|adagrad)_$")
 _OF_OPTIMIZER = {"adam": 4, "adamw": 4, "sgd": 3, "adagrad": 3}
 """Parameters, gradients and states; SGD without momentum has one less."""
 _ON_THREE = frozenset({"addcmul", "addcdiv"})

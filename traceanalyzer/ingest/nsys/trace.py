@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from traceanalyzer.base import regex
 from traceanalyzer.ingest.columns import by_value, concatenated
 from traceanalyzer.ingest.nsys.about import Gpus, gpus, mpi_ranks, process_names, thread_names
 from traceanalyzer.ingest.nsys.events import (
@@ -39,7 +40,7 @@ from traceanalyzer.trace.events import (
 )
 from traceanalyzer.trace.table import distinct
 
-_WANTED = re.compile(
+_WANTED = regex(
     r"SMs? Active|SM Issue|Tensor Active|Compute Warps in Flight \[Throughput|DRAM|NVLink|PCIe",
     re.IGNORECASE,
 )

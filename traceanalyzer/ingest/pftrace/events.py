@@ -4,7 +4,6 @@ after it their ends in the same order, so that the first end is that of the firs
 nesting do not tell: many are equal)."""
 
 import math
-import re
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from functools import lru_cache
@@ -12,6 +11,7 @@ from typing import ClassVar
 
 import msgspec
 
+from traceanalyzer.base import regex
 from traceanalyzer.ingest.kineto.events import (
     CompleteEvent,
     CounterSample,
@@ -33,7 +33,7 @@ _STRING = 6
 _NAME = 10
 _DICT = 11
 _ARRAY = 12
-_WHOLE = re.compile(rb"-?(?:0|[1-9]\d{0,17})")
+_WHOLE = regex(rb"-?(?:0|[1-9]\d{0,17})")
 _RENAMED = {b"device id": b"device", b"context id": b"context", b"stream id": b"stream"}
 """Kineto's names of what stages carry; all others have the same in both."""
 
@@ -63,8 +63,8 @@ _STAGES = {
 }
 """Kineto's categories; other stages (records of events, host callbacks) are no device work."""
 _ON_DEVICE = (RowGroup.KERNEL, RowGroup.MEMCPY, RowGroup.MEMSET, RowGroup.DEVICE_RANGE)
-_UNIT = re.compile(rb" \(([^()]+)\)$")
-_ARCH = re.compile(rb'"arch":"sm_(\d{1,3})(\d)[a-z]?"')
+_UNIT = regex(rb" \(([^()]+)\)$")
+_ARCH = regex(rb'"arch":"sm_(\d{1,3})(\d)[a-z]?"')
 _AT_ONCE = 8192  # events of a chunk
 _BYTES_AT_ONCE = 8 << 20  # of their text, whichever comes first
 _LONGEST_NAME = 1024

@@ -1,11 +1,11 @@
 """Numbers with a comma where others have a point, as programs print them in some locales."""
 
-import re
+from traceanalyzer.base import regex
 
-_COMMA = re.compile(r"(?<!\d:)(?<=[:=; \t])-?\d{1,9},\d{1,9}(?![\d,])")
-_POINT = re.compile(r"(?<![\d.])\d{1,9}\.\d{1,9}(?![\d.])")
-_THOUSANDS = re.compile(r"-?[1-9]\d{0,2},\d{3}")
-_BETWEEN_DIGITS = re.compile(r"(?<=\d),(?=\d)")
+_COMMA = regex(r"(?<!\d:)(?<=[:=; \t])-?\d{1,9},\d{1,9}(?![\d,])")
+_POINT = regex(r"(?<![\d.])\d{1,9}\.\d{1,9}(?![\d.])")
+_THOUSANDS = regex(r"-?[1-9]\d{0,2},\d{3}")
+_BETWEEN_DIGITS = regex(r"(?<=\d),(?=\d)")
 FEWEST = 3  # numbers that say so
 
 

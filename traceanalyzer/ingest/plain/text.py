@@ -1,11 +1,12 @@
 """A text as a program printed it, without what a terminal or a collector of logs put around it."""
 
 import codecs
-import re
 
-ESCAPE = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
+from traceanalyzer.base import regex
+
+ESCAPE = regex(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
 """Terminal control sequences: colours, cursor movements, titles."""
-_PREFIX = re.compile(
+_PREFIX = regex(
     r"(?:"
     r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]?(?: (?:stdout|stderr) F)?"
     r"|\[?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?\]?"
@@ -19,7 +20,7 @@ _PREFIX = re.compile(
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 """How a text begins that a Windows shell redirected."""
 MOST_BLANK_LINES = 20
-_BLANK_LINES = re.compile(rf"\n(?:[^\S\n]*\n){{{MOST_BLANK_LINES},}}")
+_BLANK_LINES = regex(rf"\n(?:[^\S\n]*\n){{{MOST_BLANK_LINES},}}")
 """More than any program prints: each line at which a row may begin would be looked at together with all
 blank lines after it."""
 MOST_PREFIXES = 3  # a container, a time, a rank

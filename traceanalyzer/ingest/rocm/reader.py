@@ -1,10 +1,9 @@
 """Which of AMD's formats a file is, and its reader."""
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 
-from traceanalyzer.base import EmptyRecordingError, UnreadableInputError
+from traceanalyzer.base import EmptyRecordingError, UnreadableInputError, regex
 from traceanalyzer.ingest.foreign import SQLITE_MAGIC
 from traceanalyzer.ingest.rocm import rocprofv1, rpd, tables
 from traceanalyzer.ingest.rocm.rocpd import read_rocpd, suffixes_of
@@ -13,9 +12,7 @@ from traceanalyzer.ingest.sqlite.database import Database, open_database, sqlite
 from traceanalyzer.ingest.stream import head_of
 from traceanalyzer.trace import Trace
 
-_TABLES = re.compile(
-    rb"CREATE TABLE (?:IF NOT EXISTS )?[\"`\[]?(?:rocpd_|compute_(?:workload|kernel))"
-)
+_TABLES = regex(rb"CREATE TABLE (?:IF NOT EXISTS )?[\"`\[]?(?:rocpd_|compute_(?:workload|kernel))")
 """In the first pages of a database stands what its tables are."""
 _Progress = Callable[[float], None] | None
 _RECORD = "record with `rocprofv3 --sys-trace -- python train.py`"

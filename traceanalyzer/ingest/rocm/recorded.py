@@ -2,7 +2,6 @@
 makes. Columns are named as in the trace's tables. Beside these, device work has `queue`, the
 hardware queue that it ran on, and host rows have in `thread` the thread's own id."""
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 from traceanalyzer.ingest.columns import StringCodes, by_value, looked_up
 from traceanalyzer.ingest.durations import LATEST, Tally, mend_times
 from traceanalyzer.ingest.side_files import mappings
@@ -40,7 +39,7 @@ handles)."""
 _NESTED = 8
 """Calls within calls that lie between a launch and what the program called; two are known."""
 _COPIES = {kind.name.replace("_", ""): kind for kind in CopyKind}
-_COPY = re.compile(r"(?:MEMORY)?COPY")
+_COPY = regex(r"(?:MEMORY)?COPY")
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,12 @@
 any database. Work (`rocpd_op`) is tied to the call that launched it by `rocpd_api_ops`; its own
 name is a description, and where that is empty the kernel's name that the call has."""
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
+from traceanalyzer.base import regex
 from traceanalyzer.ingest.columns import StringCodes, by_value, looked_up
 from traceanalyzer.ingest.durations import Tally
 from traceanalyzer.ingest.rocm import recorded as amd
@@ -24,7 +24,7 @@ from traceanalyzer.trace import (
 )
 
 _MARKER = "UserMarker"  # a call that is none: a range of ROCTx, its text among the arguments
-_RECORDER = re.compile(r"^hcc_activity_callback$|^\w+Table::")
+_RECORDER = regex(r"^hcc_activity_callback$|^\w+Table::")
 """Calls of RPD itself, which it writes among the program's."""
 _GRID = ("gridX", "gridY", "gridZ")
 _GROUP = ("workgroupX", "workgroupY", "workgroupZ")

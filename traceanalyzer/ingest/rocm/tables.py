@@ -4,7 +4,6 @@ with a `Guid`, within which alone correlation ids are unique. Devices are agents
 the CPUs first; `*_agent_info.csv` says which of them are GPUs."""
 
 import csv
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from traceanalyzer.base import UnreadableInputError
+from traceanalyzer.base import UnreadableInputError, regex
 from traceanalyzer.ingest.columns import Columns as Growing
 from traceanalyzer.ingest.columns import StringCodes, by_value
 from traceanalyzer.ingest.durations import Tally
@@ -22,7 +21,7 @@ from traceanalyzer.ingest.stream import ByteStream, open_stream, stream_lines
 from traceanalyzer.trace import I64, Device, Process, RangeKind, Trace
 
 _TABLE = "kernel_trace"
-_NUMBER = re.compile(r"-?\d+")
+_NUMBER = regex(r"-?\d+")
 _RANGES = {
     "marker_api_trace": RangeKind.ANNOTATION,
     "hsa_api_trace": RangeKind.LIBRARY,

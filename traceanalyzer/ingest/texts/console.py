@@ -5,21 +5,20 @@ import re
 from collections import Counter
 from pathlib import Path
 
+from traceanalyzer.base import regex
 from traceanalyzer.ingest.texts.figures import counted
 from traceanalyzer.trace import PastedText
 
-_LIMIT = re.compile(
-    r"hit config\.(?:recompile_limit|cache_size_limit|accumulated_\w+) \((\d{1,9})\)"
-)
-_FUNCTION = re.compile(r"function: '([^'\n]{1,200})' \(([^()\n]{1,400}?)\)")
-_LAST_REASON = re.compile(r"last reason:\s*(?:\d+/\d+:\s*)?([^\n]{1,300})")
-_BREAK = re.compile(
+_LIMIT = regex(r"hit config\.(?:recompile_limit|cache_size_limit|accumulated_\w+) \((\d{1,9})\)")
+_FUNCTION = regex(r"function: '([^'\n]{1,200})' \(([^()\n]{1,400}?)\)")
+_LAST_REASON = regex(r"last reason:\s*(?:\d+/\d+:\s*)?([^\n]{1,300})")
+_BREAK = regex(
     r"Graph break (?:in user code at|from (?:(?!Graph break from)[^\n])*? at|: from user code at:?)\s*([^\s]+:\d+)"
 )
-_BREAK_LINE = re.compile(r"\[__graph_breaks\]|Graph [Bb]reak(?: Reason| in user code)")
-_REASON = re.compile(r"(?:Graph Break )?Reason:\s*(?!last)([^\n]{1,300})")
-_AGAIN = re.compile(r"Recompiling function (\S{1,200}) in ([^\s]+:\d+)")
-_GUARD = re.compile(r"^.*?-\s*(?:\d+/\d+:\s*)([^\n]{1,300})$", re.MULTILINE)
+_BREAK_LINE = regex(r"\[__graph_breaks\]|Graph [Bb]reak(?: Reason| in user code)")
+_REASON = regex(r"(?:Graph Break )?Reason:\s*(?!last)([^\n]{1,300})")
+_AGAIN = regex(r"Recompiling function (\S{1,200}) in ([^\s]+:\d+)")
+_GUARD = regex(r"^.*?-\s*(?:\d+/\d+:\s*)([^\n]{1,300})$", re.MULTILINE)
 _MARKS = ("torch._dynamo", "torch/_dynamo", "[__recompiles]", "[__graph_breaks]")
 SHOWN = 5
 RECORD = (

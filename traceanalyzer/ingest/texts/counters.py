@@ -3,21 +3,21 @@
 import re
 from pathlib import Path
 
-from traceanalyzer.base import digits
+from traceanalyzer.base import digits, regex
 from traceanalyzer.ingest.ncu import REPORT_SUFFIX, can_read_reports, read_counters
 from traceanalyzer.ingest.side_files import number_in
 from traceanalyzer.ingest.texts.figures import counted
 from traceanalyzer.trace import Health, PastedText, Trace
 from traceanalyzer.trace.circumstances import KernelCounters
 
-_HEAD = re.compile(r'^[^\S\n]*+"ID".*"Kernel Name"', re.MULTILINE)
-_SECTION = re.compile(r"^[^\S\n]++Section: GPU Speed Of Light", re.MULTILINE)
-_KERNEL = re.compile(
+_HEAD = regex(r'^[^\S\n]*+"ID".*"Kernel Name"', re.MULTILINE)
+_SECTION = regex(r"^[^\S\n]++Section: GPU Speed Of Light", re.MULTILINE)
+_KERNEL = regex(
     r"^ {1,4}(?P<name>\S[^\n]{0,2000}?)(?: \(\d+, \d+, \d+\)x\(\d+, \d+, \d+\))?,"
     r"(?: [^,\n]{1,40},)? Context \d+, Stream \d+",
     re.MULTILINE,
 )
-_METRIC = re.compile(
+_METRIC = regex(
     r"^ {2,}(Duration|Compute \(SM\) Throughput|SM Throughput|Memory Throughput|DRAM Throughput"
     r"|Achieved Occupancy)\s+(%|nsecond|usecond|msecond|second|ns|us|ms|s)\s+([\d.,]{1,20})\s*$",
     re.MULTILINE,

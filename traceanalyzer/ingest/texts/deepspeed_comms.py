@@ -5,16 +5,16 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from traceanalyzer.base import dataclass, digits
+from traceanalyzer.base import dataclass, digits, regex
 from traceanalyzer.ingest.side_files import number_in
 from traceanalyzer.ingest.texts.figures import SIZE, counted, size_of, sized
 from traceanalyzer.trace import PastedText
 
 _N = r"([\d,]{1,15}(?:\.\d{1,9})?)"
-_HEAD = re.compile(r"Comm\. Op\s+Message Size\s+Count\s+Total Latency\(ms\)\s+Avg Latency\(ms\)")
-_OPERATION = re.compile(r"^\s*([a-z][a-z0-9_]{2,60})\s*$")
-_ROW = re.compile(rf"^\s*{SIZE}\s+(\d{{1,12}})\s+{_N}\s+{_N}\s+{_N}\s+{_N}\s*$", re.IGNORECASE)
-_LINE = re.compile(
+_HEAD = regex(r"Comm\. Op\s+Message Size\s+Count\s+Total Latency\(ms\)\s+Avg Latency\(ms\)")
+_OPERATION = regex(r"^\s*([a-z][a-z0-9_]{2,60})\s*$")
+_ROW = regex(rf"^\s*{SIZE}\s+(\d{{1,12}})\s+{_N}\s+{_N}\s+{_N}\s+{_N}\s*$", re.IGNORECASE)
+_LINE = regex(
     rf"\bcomm op: (\w{{2,60}}) \| time \(ms\): {_N} \| msg size: {SIZE} \| algbw \(Gbps\): {_N}\s+"
     rf"\| busbw \(Gbps\): {_N}",
     re.IGNORECASE,

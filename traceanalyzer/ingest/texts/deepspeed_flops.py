@@ -3,16 +3,14 @@
 import re
 from pathlib import Path
 
-from traceanalyzer.base import digits
+from traceanalyzer.base import digits, regex
 from traceanalyzer.ingest.side_files import number_in
 from traceanalyzer.trace import PastedText
 
-_LATENCY = re.compile(r"^(fwd|bwd|step|iter) latency:\s+([\d.,]{1,20}) ?(us|ms|s)\b", re.MULTILINE)
-_RATE = re.compile(
-    r"^fwd\+bwd FLOPS per GPU[^\n:]*:\s+([\d.,]{1,20}) ?([KMGTP]?)FLOPS", re.MULTILINE
-)
-_SAMPLES = re.compile(r"^samples/second:\s+([\d.,]{1,20})", re.MULTILINE)
-_STEP = re.compile(r"Profile Summary at step (\d{1,15})")
+_LATENCY = regex(r"^(fwd|bwd|step|iter) latency:\s+([\d.,]{1,20}) ?(us|ms|s)\b", re.MULTILINE)
+_RATE = regex(r"^fwd\+bwd FLOPS per GPU[^\n:]*:\s+([\d.,]{1,20}) ?([KMGTP]?)FLOPS", re.MULTILINE)
+_SAMPLES = regex(r"^samples/second:\s+([\d.,]{1,20})", re.MULTILINE)
+_STEP = regex(r"Profile Summary at step (\d{1,15})")
 _MS = {"us": 1e-3, "ms": 1.0, "s": 1e3}
 _NAMES = {"fwd": "forward", "bwd": "backward", "step": "optimizer"}
 RECORD = (

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from traceanalyzer.base import digits
+from traceanalyzer.base import digits, regex
 from traceanalyzer.ingest.side_files import number_in
 
 _BYTES = {
@@ -20,7 +20,7 @@ _BYTES = {
 }
 SIZE = r"(\d[\d,]{0,15}(?:\.\d{1,9})?)\s*([KMGT]i?B|bytes|B)\b"
 """A size in a pattern, as a number and a unit."""
-_SIZE = re.compile(SIZE, re.IGNORECASE)
+_SIZE = regex(SIZE, re.IGNORECASE)
 GIB = 2.0**30
 MIB = 2.0**20
 

@@ -7,25 +7,25 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from traceanalyzer.base import digits, plural
+from traceanalyzer.base import digits, plural, regex
 from traceanalyzer.ingest.side_files import number_in
 from traceanalyzer.ingest.texts.figures import mean
 from traceanalyzer.ingest.texts.gpu_snapshots import Sample, snapshot_samples
 from traceanalyzer.trace import PastedText
 
-_DMON = re.compile(r"^#\s*(?:Date\s+Time\s+|Time\s+)?gpu\s.*\bsm\b", re.MULTILINE)
-_DCGMI = re.compile(r"^#\s*(?:Entity|ID)\s.*\b(?:GRACT|SMACT|GPUTL|TENSO|DRAMA)\b", re.MULTILINE)
-_QUERY = re.compile(
+_DMON = regex(r"^#\s*(?:Date\s+Time\s+|Time\s+)?gpu\s.*\bsm\b", re.MULTILINE)
+_DCGMI = regex(r"^#\s*(?:Entity|ID)\s.*\b(?:GRACT|SMACT|GPUTL|TENSO|DRAMA)\b", re.MULTILINE)
+_QUERY = regex(
     r"^.*(?:\butilization\.gpu(?: \[%\])?\s*(?:,|$)|GPU Utilization \(%\))", re.MULTILINE
 )
-_UNTITLED = re.compile(r"^(?>[^\n]*?,[ \t]*\d{1,3} %,)[^\n]*\bMiB\b", re.MULTILINE)
+_UNTITLED = regex(r"^(?>[^\n]*?,[ \t]*\d{1,3} %,)[^\n]*\bMiB\b", re.MULTILINE)
 """Rows of a query without their header: units say what some columns are."""
 _UNITS = {"%": "busy", "W": "power_w", "MiB": "memory_mib"}
-_WITH_UNIT = re.compile(r"(\d{1,9}(?:\.\d{1,6})?) (%|W|MiB)")
-_METRIC = re.compile(
+_WITH_UNIT = regex(r"(\d{1,9}(?:\.\d{1,6})?) (%|W|MiB)")
+_METRIC = regex(
     r'^(DCGM_FI_\w+)\{(?>[^}\n]*?gpu="(\d{1,9})")[^}\n]*+\}\s+([-+\d.eE]{1,30})', re.MULTILINE
 )
-_NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,12})?")
+_NUMBER = regex(r"-?\d{1,15}(?:\.\d{1,12})?")
 _MOST_GPUS = 8  # that are listed
 _NAMES = {
     "sm": "busy",
@@ -79,7 +79,7 @@ RECORD = (
 )
 _ELSE = (("ROCm System", "rocprofv3"), ("GPU Utilization (%)", "unitrace"))
 """What else records on other makers' GPUs, by a text that their tools print."""
-_SLOWED = re.compile(r"^[^\S\n]++((?:SW|HW) [A-Z][A-Za-z ]{4,30}?)\s+: Active", re.MULTILINE)
+_SLOWED = regex(r"^[^\S\n]++((?:SW|HW) [A-Z][A-Za-z ]{4,30}?)\s+: Active", re.MULTILINE)
 
 
 def recognise(text: str) -> bool:

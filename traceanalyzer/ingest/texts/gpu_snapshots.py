@@ -6,28 +6,26 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import pairwise
 
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 
 _N = r"(\d{1,9}(?:\.\d{1,6})?)"
-_SMI = re.compile(
+_SMI = regex(
     rf"^\|(?:(?>[^|\n]*?{_N}W\s*/)[^|\n]*+|[^|\n]*+)\|\s*{_N}MiB\s*/\s*{_N}MiB\s*\|\s*{_N}%",
     re.MULTILINE,
 )
-_SMI_NAME = re.compile(r"^\|\s*(\d{1,3})\s+\S[^|\n]*\|\s*[0-9A-F]{4,8}:[0-9A-F]{2}:", re.MULTILINE)
-_Q_GPU = re.compile(r"^GPU ([0-9A-Fa-f]{8}:[0-9A-Fa-f:.]{4,10})\s*$", re.MULTILINE)
-_Q_BUSY = re.compile(rf"^[^\S\n]++(?:Gpu|GPU)\s+: {_N} %", re.MULTILINE)
-_Q_USED = re.compile(rf"\A(?>.*?FB Memory Usage).*?Used\s+: {_N} MiB", re.DOTALL)
-_Q_CLOCK = re.compile(
-    rf"\A(?>.*?^    Clocks[^\S\n]*+$).*?SM\s+: {_N} MHz", re.DOTALL | re.MULTILINE
-)
-_Q_POWER = re.compile(rf"(?:Average |Instantaneous )?Power Draw\s+: {_N} W")
-_GPUSTAT = re.compile(
+_SMI_NAME = regex(r"^\|\s*(\d{1,3})\s+\S[^|\n]*\|\s*[0-9A-F]{4,8}:[0-9A-F]{2}:", re.MULTILINE)
+_Q_GPU = regex(r"^GPU ([0-9A-Fa-f]{8}:[0-9A-Fa-f:.]{4,10})\s*$", re.MULTILINE)
+_Q_BUSY = regex(rf"^[^\S\n]++(?:Gpu|GPU)\s+: {_N} %", re.MULTILINE)
+_Q_USED = regex(rf"\A(?>.*?FB Memory Usage).*?Used\s+: {_N} MiB", re.DOTALL)
+_Q_CLOCK = regex(rf"\A(?>.*?^    Clocks[^\S\n]*+$).*?SM\s+: {_N} MHz", re.DOTALL | re.MULTILINE)
+_Q_POWER = regex(rf"(?:Average |Instantaneous )?Power Draw\s+: {_N} W")
+_GPUSTAT = regex(
     rf"^\[(\d{{1,3}})\] [^|\n]{{3,80}}\|(?>[^|\n]*?{_N} %)[^|\n]*+\|\s*{_N}\s*/\s*{_N} MB",
     re.MULTILINE,
 )
-_ROCM_HEAD = re.compile(r"ROCm System Management Interface|GPU%\s*$", re.MULTILINE)
-_ROCM = re.compile(rf"^(\d{{1,3}})\s(?>.*?{_N}W)(?>.*?{_N}Mhz).*\s{_N}%\s*$", re.MULTILINE)
-_TEGRA = re.compile(rf"\bGR3D_FREQ {_N}%")
+_ROCM_HEAD = regex(r"ROCm System Management Interface|GPU%\s*$", re.MULTILINE)
+_ROCM = regex(rf"^(\d{{1,3}})\s(?>.*?{_N}W)(?>.*?{_N}Mhz).*\s{_N}%\s*$", re.MULTILINE)
+_TEGRA = regex(rf"\bGR3D_FREQ {_N}%")
 
 
 @dataclass(frozen=True)

@@ -4,28 +4,28 @@ a dump of py-spy."""
 import re
 from pathlib import Path
 
-from traceanalyzer.base import dataclass, digits
+from traceanalyzer.base import dataclass, digits, regex
 from traceanalyzer.ingest.texts.figures import counted
 from traceanalyzer.trace import PastedText
 
 _N = r"(\d[\d,]{0,15}(?:\.\d{1,12})?)"
-_LIGHTNING = re.compile(
+_LIGHTNING = regex(
     rf"^\|([^|\n]{{2,200}})\|\s*{_N}\s*\|\s*(\d{{1,15}})\s*\|\s*{_N}\s*\|\s*{_N}\s*+%?\s*\|",
     re.MULTILINE,
 )
-_CPROFILE = re.compile(r"^(?>.*?function calls ).*?in (\d{1,15}\.?\d{0,15}) seconds", re.MULTILINE)
-_CPROFILE_ROW = re.compile(
+_CPROFILE = regex(r"^(?>.*?function calls ).*?in (\d{1,15}\.?\d{0,15}) seconds", re.MULTILINE)
+_CPROFILE_ROW = regex(
     r"^[^\S\n]*+(\d{1,15})(?:/\d{1,15})?\s+(\d{1,15}\.?\d{0,15})\s+\d{1,15}\.?\d{0,15}\s+(\d{1,15}\.?\d{0,15})\s+\d{1,15}\.?\d{0,15}\s+(\S[^\n]{0,200})$",
     re.MULTILINE,
 )
-_THREAD = re.compile(
+_THREAD = regex(
     r'^Thread (?:0x)?[0-9A-Fa-f]{1,18} \((\w[\w+ ]{0,20})\)(?:: "([^"\n]{1,80})")?', re.MULTILINE
 )
-_FRAME = re.compile(r"^ {4}(\S[^\n(]{0,200}) \(([^()\n]{1,300}:\d{1,9})\)", re.MULTILINE)
-_PROCESS = re.compile(r"^Process (\d{1,9}): ([^\n]{1,200})", re.MULTILINE)
+_FRAME = regex(r"^ {4}(\S[^\n(]{0,200}) \(([^()\n]{1,300}:\d{1,9})\)", re.MULTILINE)
+_PROCESS = regex(r"^Process (\d{1,9}): ([^\n]{1,200})", re.MULTILINE)
 _LIBRARIES = ("site-packages/", "dist-packages/", "torch/", "threading.py", "lib/python", "<frozen")
-_DATA = re.compile(r"dataloader_next|get_train_batch|fetch_next|dataload", re.IGNORECASE)
-_WHOLES = re.compile(r"^(?:run_training_epoch|run_training_batch|Total)$")
+_DATA = regex(r"dataloader_next|get_train_batch|fetch_next|dataload", re.IGNORECASE)
+_WHOLES = regex(r"^(?:run_training_epoch|run_training_batch|Total)$")
 SHOWN = 4
 MUCH_DATA = 0.2
 """From this share of the total_s on, the time for data is worth a word."""

@@ -6,23 +6,23 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from traceanalyzer.base import digits
+from traceanalyzer.base import digits, regex
 from traceanalyzer.ingest.texts.figures import counted
 from traceanalyzer.trace import PastedText
 
-_SKIPPED = re.compile(
+_SKIPPED = regex(
     r"skipping cudagraphs due to ([^\n]{3,120}?)(?:\s*\(\d+ instances\))?\.?(?: Found from\b[^\n]*)?$",
     re.MULTILINE,
 )
-_AT = re.compile(r"skipping cudagraphs[^\n]*\n\s+File \"([^\"\n]{1,300})\", line (\d{1,9})")
-_HINT = re.compile(r"\[__perf_hints\] (?:\[[^\]\n]*\] )?([^\n]{5,200})")
-_AUTOTUNE = re.compile(
+_AT = regex(r"skipping cudagraphs[^\n]*\n\s+File \"([^\"\n]{1,300})\", line (\d{1,9})")
+_HINT = regex(r"\[__perf_hints\] (?:\[[^\]\n]*\] )?([^\n]{5,200})")
+_AUTOTUNE = regex(
     r"^[ \t]*AUTOTUNE (\w{2,40}\([^)\n]{0,200}\))[^\S\n]*+\n(?:[^\S\n]*+\n)*+(?:(?:strides|dtypes):[^\n]*+\n)*+"
     r"\s*+(\w{1,80}) (\d{1,15}\.?\d{0,15}) ms 100\.0%",
     re.MULTILINE,
 )
-_TIMES = re.compile(r"TorchDynamo compilation metrics:")
-_STAGE = re.compile(
+_TIMES = regex(r"TorchDynamo compilation metrics:")
+_STAGE = regex(
     r"^([A-Za-z_][\w.<>]{2,120})\s{2,}(\d{1,12}+\.?+\d{0,12}+(?:, \d{1,12}+\.?+\d{0,12}+)*+)[^\S\n]*+$",
     re.MULTILINE,
 )

@@ -4,18 +4,18 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from traceanalyzer.base import dataclass, digits
+from traceanalyzer.base import dataclass, digits, regex
 from traceanalyzer.ingest.side_files import number_in
 from traceanalyzer.ingest.texts.figures import counted
 from traceanalyzer.trace import PastedText
 
-_UNIT = re.compile(r"^Timer unit: ([\d.]{1,12}(?:e-?\d{1,3})?) s", re.MULTILINE)
-_FUNCTION = re.compile(
+_UNIT = regex(r"^Timer unit: ([\d.]{1,12}(?:e-?\d{1,3})?) s", re.MULTILINE)
+_FUNCTION = regex(
     r"^Total time: (?P<total>[\d.]{1,20}(?:e-?\d{1,3})?) s\s*\nFile: (?P<file>[^\n]{1,300})\nFunction: "
     r"(?P<name>\S{1,200}) at line (?P<line>\d{1,9})",
     re.MULTILINE,
 )
-_ROW = re.compile(
+_ROW = regex(
     r"^ *(?P<line>\d{1,9}) +(?P<hits>\d{1,15}) +(?P<time>[\d.]{1,20}(?:e\+?\d{1,3})?) +[\d.]{1,20}(?:e\+?\d{1,3})? +"
     r"(?P<share>[\d.]{1,6}) +(?P<code>\S[^\n]{0,200})$",
     re.MULTILINE,

@@ -5,15 +5,16 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from traceanalyzer.base import regex
 from traceanalyzer.ingest.texts.figures import MIB, counted, sized
 from traceanalyzer.ingest.texts.memory_summary import FRAGMENTED_SHARE, RECORD
 from traceanalyzer.trace import PastedText
 
-_PAIR = re.compile(
+_PAIR = regex(
     r"""["'](?P<name>[a-z_]{3,40}(?:\.all\.(?:current|peak))?)["']\s*[:,]\s*(?P<value>\d{1,18})\b"""
 )
 _PEAK = "allocated_bytes.all.peak"
-_AROUND = re.compile(
+_AROUND = regex(
     r"^(?P<cpu>CPU )?(?:Total Peak Memory consumed during the (?P<phase>\w{3,10}) \(max\))\s*:\s*(?P<mib>\d{1,9})\s*$",
     re.MULTILINE,
 )

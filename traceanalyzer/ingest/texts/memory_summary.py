@@ -3,12 +3,13 @@
 import re
 from pathlib import Path
 
+from traceanalyzer.base import regex
 from traceanalyzer.ingest.texts.figures import size_in, sized
 from traceanalyzer.trace import PastedText
 
-_TITLE = re.compile(r"PyTorch \w+ memory summary, device ID\s*(\d{1,9})")
-_COUNT = re.compile(r"(CUDA OOMs|cudaMalloc retries):\s*(\d{1,12})")
-_ROW = re.compile(r"^\|\s*+([A-Z][\w -](?: *+[\w-]++)*+)\s*+\|([^|]++)\|([^|]++)\|", re.MULTILINE)
+_TITLE = regex(r"PyTorch \w+ memory summary, device ID\s*(\d{1,9})")
+_COUNT = regex(r"(CUDA OOMs|cudaMalloc retries):\s*(\d{1,12})")
+_ROW = regex(r"^\|\s*+([A-Z][\w -](?: *+[\w-]++)*+)\s*+\|([^|]++)\|([^|]++)\|", re.MULTILINE)
 FRAGMENTED_SHARE = 0.1
 """Above this share of what is reserved, memory in blocks that cannot be given back is worth a word."""
 RECORD = (

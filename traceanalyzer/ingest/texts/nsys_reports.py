@@ -8,22 +8,22 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path
 
-from traceanalyzer.base import NS_PER_MS, dataclass, digits
+from traceanalyzer.base import NS_PER_MS, dataclass, digits, regex
 from traceanalyzer.ingest.side_files import number_in
 from traceanalyzer.ingest.texts.figures import counted
 from traceanalyzer.trace import PastedText, ProfilerRow
 
-_GAPS = re.compile(r"\s{2,}")
-_TITLE = re.compile(r"\*\* ([^*\n]{1,200}) \((\w{1,100})\) ?:?[ \t]{0,20}$", re.MULTILINE)
-_SUMS = re.compile(r'^[ \t\r#"]*+Time ?\(%\)', re.MULTILINE)
-_BYTES = re.compile(r'^[ \t\r"]*+Total \((MB|GB|KB)\)"?[\s,]+"?Count', re.MULTILINE)
-_LAUNCHES = re.compile(r"^[ \t\r\"]*+Count[\s,\"]++QCount\b.*\bKernel Name", re.MULTILINE)
-_TRACE = re.compile(
+_GAPS = regex(r"\s{2,}")
+_TITLE = regex(r"\*\* ([^*\n]{1,200}) \((\w{1,100})\) ?:?[ \t]{0,20}$", re.MULTILINE)
+_SUMS = regex(r'^[ \t\r#"]*+Time ?\(%\)', re.MULTILINE)
+_BYTES = regex(r'^[ \t\r"]*+Total \((MB|GB|KB)\)"?[\s,]+"?Count', re.MULTILINE)
+_LAUNCHES = regex(r"^[ \t\r\"]*+Count[\s,\"]++QCount\b.*\bKernel Name", re.MULTILINE)
+_TRACE = regex(
     r'^"?Start \((ns|us|ms|s)\)"?,"?Duration \((?:ns|us|ms|s)\)"?,.*\bName"?\s*$', re.MULTILINE
 )
 _MS = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3}
-_ASIDE = re.compile(r"\s{0,40}\([^()]*\)")
-_UNIT = re.compile(r"\((ns|us|ms|s|KB|MB|GB)\)")
+_ASIDE = regex(r"\s{0,40}\([^()]*\)")
+_UNIT = regex(r"\((ns|us|ms|s|KB|MB|GB)\)")
 SHOWN = 4
 MOST_ROWS = 100_000
 RECORD = (

@@ -6,29 +6,23 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 from traceanalyzer.ingest.texts.figures import SIZE, size_of, sized
 from traceanalyzer.trace import PastedText
 
-_ASKED = re.compile(
+_ASKED = regex(
     rf"(?:Tried to allocate|trying to allocate|failed to allocate(?: request for)?) {SIZE}", re.I
 )
-_TENSOR = re.compile(
-    r"OOM when allocating tensor with shape\s?\[([\d,]{1,200})\] and type (\w{1,20})"
-)
-_FREE = re.compile(rf"of which {SIZE} is free|{SIZE} free[;,.]", re.I)
-_TOTAL = re.compile(rf"total capac(?:i?ty) of {SIZE}|{SIZE} total capacity", re.I)
-_ALLOCATED = re.compile(rf"{SIZE} is allocated by PyTorch|{SIZE} already allocated", re.I)
-_UNUSED = re.compile(rf"{SIZE} is reserved by PyTorch but unallocated", re.I)
-_RESERVED = re.compile(rf"{SIZE} reserved in total", re.I)
-_OTHER = re.compile(rf"(?<!this )\bProcess \d{{1,18}} has {SIZE} memory in use", re.I)
-_THIS = re.compile(rf"this process has {SIZE} memory in use", re.I)
-_BARE = re.compile(
-    r"(?:CUDA|HIP) error: out of memory|cudaErrorMemoryAllocation|hipErrorOutOfMemory"
-)
-_MESSAGE = re.compile(
-    r"OutOfMemoryError|out of memory|RESOURCE_EXHAUSTED|ResourceExhaustedError", re.I
-)
+_TENSOR = regex(r"OOM when allocating tensor with shape\s?\[([\d,]{1,200})\] and type (\w{1,20})")
+_FREE = regex(rf"of which {SIZE} is free|{SIZE} free[;,.]", re.I)
+_TOTAL = regex(rf"total capac(?:i?ty) of {SIZE}|{SIZE} total capacity", re.I)
+_ALLOCATED = regex(rf"{SIZE} is allocated by PyTorch|{SIZE} already allocated", re.I)
+_UNUSED = regex(rf"{SIZE} is reserved by PyTorch but unallocated", re.I)
+_RESERVED = regex(rf"{SIZE} reserved in total", re.I)
+_OTHER = regex(rf"(?<!this )\bProcess \d{{1,18}} has {SIZE} memory in use", re.I)
+_THIS = regex(rf"this process has {SIZE} memory in use", re.I)
+_BARE = regex(r"(?:CUDA|HIP) error: out of memory|cudaErrorMemoryAllocation|hipErrorOutOfMemory")
+_MESSAGE = regex(r"OutOfMemoryError|out of memory|RESOURCE_EXHAUSTED|ResourceExhaustedError", re.I)
 _BYTES_OF = {
     **dict.fromkeys(("double", "float64", "int64", "complex64"), 8),
     **dict.fromkeys(("float", "float32", "int32"), 4),

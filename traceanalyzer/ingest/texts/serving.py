@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from traceanalyzer.base import digits
+from traceanalyzer.base import digits, regex
 from traceanalyzer.ingest.texts.serving_forms import Pair, pairs_in
 from traceanalyzer.trace import PastedText
 from traceanalyzer.trace.engines import ANY_ENGINE
@@ -14,14 +14,14 @@ from traceanalyzer.trace.engines import ANY_ENGINE
 _NAMES = (
     (
         "",
-        re.compile(r"target|min_duration|time to second|last token|overhead|http time|constraint"),
+        regex(r"target|min_duration|time to second|last token|overhead|http time|constraint"),
     ),
-    ("ttft", re.compile(r"ttft|time[ _-]to[ _-]first[ _-]token|first[ _]token latency")),
-    ("tpot", re.compile(r"tpot|time[ _-]per[ _-]output[ _-]token")),
-    ("itl", re.compile(r"\bitl\b|_itl_|inter[ _-]token[ _-]latency")),
+    ("ttft", regex(r"ttft|time[ _-]to[ _-]first[ _-]token|first[ _]token latency")),
+    ("tpot", regex(r"tpot|time[ _-]per[ _-]output[ _-]token")),
+    ("itl", regex(r"\bitl\b|_itl_|inter[ _-]token[ _-]latency")),
     (
         "latency",
-        re.compile(
+        regex(
             r"(?:request|e2e|end-to-end|sequence)[ _]\w{0,60}[ _]?latency|e2el"
             r"|^(?:avg|mean|average|median|p?\d\d(?:\.\d\d)?%?|latency)[ _]?(?:percentile )?(?:latency)?"
             r"[ _]?\((?:usec|ms|ns|s|seconds)\)"
@@ -29,41 +29,41 @@ _NAMES = (
         ),
     ),
 )
-_STATISTIC = re.compile(
+_STATISTIC = regex(
     r"\b(mean|average|avg|median|p50|p90|p95|p99)|(?:_|^)(mean|median|p99)_|\b(50|90|95|99)(?:\.00)?%? percentile"
     r"|\bpercentile(95|99)|(min|max)\b"
 )
 _SAME_STATISTIC = {"average": "mean", "avg": "mean", "p50": "median", "50": "median", "p": ""}
 _MS_OF = (
-    (re.compile(r"\((?:s|sec|seconds)\)|_s$"), 1e3),
-    (re.compile(r"\((?:us|usec)\)"), 1e-3),
-    (re.compile(r"\(ns\)"), 1e-6),
+    (regex(r"\((?:s|sec|seconds)\)|_s$"), 1e3),
+    (regex(r"\((?:us|usec)\)"), 1e-3),
+    (regex(r"\(ns\)"), 1e-6),
 )
 _RATES = (
     (
         "requests",
-        re.compile(
+        regex(
             r"request[ _]throughput|rps \(request per second\)|(?:completed )?samples per second"
             r"|^throughput \(infer/sec\)"
         ),
     ),
     (
         "output",
-        re.compile(
+        regex(
             r"output[ _](?:token[ _])?throughput|^tokens_per_sec"
             r"|token throughput \(completion token\)"
         ),
     ),
     (
         "total",
-        re.compile(
+        regex(
             r"total[ _]token[ _]throughput|token throughput \(tok|token throughput \(prompt"
             r"|^token_throughput\(token/sec\)"
         ),
     ),
 )
-_ANOTHER_RATE = re.compile(r"per user|per gpu|/user|/gpu|scheduled|input token")
-_COUNT = re.compile(r"successful requests|number of requests|\bcompleted\b|num_prompts")
+_ANOTHER_RATE = regex(r"per user|per gpu|/user|/gpu|scheduled|input token")
+_COUNT = regex(r"successful requests|number of requests|\bcompleted\b|num_prompts")
 STALLED = 3.0
 """A tail of the time between tokens that is this many times the median is more than chance: prefill
 of others, or preemption, stands between two tokens."""

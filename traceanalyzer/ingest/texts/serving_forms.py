@@ -6,38 +6,37 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from traceanalyzer.base import regex
 from traceanalyzer.ingest.side_files import decoded, is_number, mapping, number_in
 
 Pair = tuple[str, float]
 
 _N = r"\d[\d,]{0,15}(?:\.\d{1,12})?"
-_LINE = re.compile(
+_LINE = regex(
     rf"^(?:[^\S\n]|[|│>*-])*+(?P<name>[A-Za-z0-9][^:\n│|]{{2,70}}?)\s*[:│|]\s*(?P<value>{_N})"
     r"(?P<unit> ?(?:seconds|secs?|usec|ms|us|s|tok/s|tokens?/s|infer/sec|req/s|req/min)\b)?",
     re.MULTILINE,
 )
-_ROW_OF_SECONDS = re.compile(
+_ROW_OF_SECONDS = regex(
     rf"^[^\S\n]*+(?P<name>[A-Z][A-Za-z ()-]{{4,50}}?)\s{{1,30}}(?P<values>{_N}(?:\s+{_N}){{3,9}})[^\S\n]*+$",
     re.MULTILINE,
 )
-_STATISTICS = re.compile(
+_STATISTICS = regex(
     r"^[^\S\n]*+(mean\s++min\s++max(?:\s++[Pp]\d{2}(?:\.\d)?)++)[^\S\n]*+$", re.MULTILINE
 )
-_BENCHMARK = re.compile(r"^\[BENCHMARK\] (.*)$", re.MULTILINE)
-_BENCHMARK_PAIR = re.compile(rf"\b([a-z_0-9]+(?:\([a-z/]{{1,20}}\))?) ({_N})(?=\s|$)")
-_OF_THREE = re.compile(
+_BENCHMARK = regex(r"^\[BENCHMARK\] (.*)$", re.MULTILINE)
+_BENCHMARK_PAIR = regex(rf"\b([a-z_0-9]+(?:\([a-z/]{{1,20}}\))?) ({_N})(?=\s|$)")
+_OF_THREE = regex(
     rf"^(?P<name>[a-z_ ]{{3,40}})\(min, max, ave\): ({_N})s, ({_N})s, (?P<value>{_N})s",
     re.MULTILINE,
 )
-_RATES = re.compile(rf"({_N}) (requests|total tokens|output tokens|tokens)/s")
-_BATCH = re.compile(
+_RATES = regex(rf"({_N}) (requests|total tokens|output tokens|tokens)/s")
+_BATCH = regex(
     rf"^(Prefill|Decode)\.\s+(?:median )?latency:\s*({_N}) s, (?:median )?throughput:\s*({_N}) token/s",
     re.MULTILINE,
 )
-_SUM = re.compile(rf"^\w{{2,20}}:(\w{{2,80}})_seconds_sum(?:{{[^}}\n]*}})? ({_N})", re.MULTILINE)
-_COUNT = re.compile(
-    rf"^\w{{2,20}}:(\w{{2,80}})_seconds_count(?:{{[^}}\n]*}})? ({_N})", re.MULTILINE
-)
+_SUM = regex(rf"^\w{{2,20}}:(\w{{2,80}})_seconds_sum(?:{{[^}}\n]*}})? ({_N})", re.MULTILINE)
+_COUNT = regex(rf"^\w{{2,20}}:(\w{{2,80}})_seconds_count(?:{{[^}}\n]*}})? ({_N})", re.MULTILINE)
 _UNITS = ("ms", "us", "s", "sec", "usec", "tokens/sec", "requests/sec")
 
 

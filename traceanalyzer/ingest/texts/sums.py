@@ -5,31 +5,31 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from traceanalyzer.base import NS_PER_MS, dataclass
+from traceanalyzer.base import NS_PER_MS, dataclass, regex
 from traceanalyzer.ingest.side_files import number_in
 from traceanalyzer.trace import ProfilerRow
 
-_NSYS_HEAD = re.compile(
+_NSYS_HEAD = regex(
     r'^[ \t\r#"]*+Time ?\(%\)"?[\s,]++"?Total Time(?: \((ns|us|ms|s)\))?', re.MULTILINE
 )
-_NSYS_TITLE = re.compile(
+_NSYS_TITLE = regex(
     r"\*\* ([^*]{1,200}) \((\w{1,100})\) ?:?$|^Processing \[[^\]]*\] with \[[^\]]*/(\w+)\.py"
 )
-_NVPROF = re.compile(r"^(?=.*\bCalls\b)(?=.*\bName\b).*Time\(%\)\W{1,40}Time\b", re.MULTILINE)
-_NVPROF_ROW = re.compile(
+_NVPROF = regex(r"^(?=.*\bCalls\b)(?=.*\bName\b).*Time\(%\)\W{1,40}Time\b", re.MULTILINE)
+_NVPROF_ROW = regex(
     r"^\s*+(?:(?P<type>[A-Z][A-Za-z ]+:)\s*+)?\d{1,9}\.?\d{0,9}%\s+(?P<time>\d{1,15}\.?\d{0,15})(?P<unit>ns|us|ms|s)\s+"
     r"(?P<calls>\d{1,15})\s+\S+\s+\S+\s+\S+\s+(?P<name>.+)$"
 )
-_NVPROF_TRACE = re.compile(r"^[^\S\n]*+Start\s++Duration\s.*\bName[^\S\n]*+$", re.MULTILINE)
-_NVPROF_EACH = re.compile(
+_NVPROF_TRACE = regex(r"^[^\S\n]*+Start\s++Duration\s.*\bName[^\S\n]*+$", re.MULTILINE)
+_NVPROF_EACH = regex(
     r"^\s*[\d.]{1,15}(?:ns|us|ms|s)\s+(?P<time>[\d.]{1,15})(?P<unit>ns|us|ms|s)\s+(?P<rest>\S.*)$"
 )
-_OF_DEVICE = re.compile(r"^.*?\s\d{1,9}\s+\d{1,9}\s{2}(?P<name>\S.*)$")
+_OF_DEVICE = regex(r"^.*?\s\d{1,9}\s+\d{1,9}\s{2}(?P<name>\S.*)$")
 """Device, context and stream stand before the name of what ran on the GPU."""
-_CORRELATION = re.compile(r"\s\[\d{1,12}\]$")
-_ROCPROF = re.compile(r'^"?Name"?,"?Calls"?,"?TotalDurationNs"?', re.MULTILINE)
-_ROCPROF_EACH = re.compile(r"^(?=.*\bKernelName\b)(?=.*\bBeginNs\b).*\bEndNs\b", re.MULTILINE)
-_GAPS = re.compile(r"\s{2,}")
+_CORRELATION = regex(r"\s\[\d{1,12}\]$")
+_ROCPROF = regex(r'^"?Name"?,"?Calls"?,"?TotalDurationNs"?', re.MULTILINE)
+_ROCPROF_EACH = regex(r"^(?=.*\bKernelName\b)(?=.*\bBeginNs\b).*\bEndNs\b", re.MULTILINE)
+_GAPS = regex(r"\s{2,}")
 _MS = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3}
 _HOST = ("Num Calls", "Range", "Style")
 """Columns that tables of host time have, and those of the GPU's do not."""

@@ -1,18 +1,17 @@
 """What PyTorch's watchdog of NCCL prints when a collective timed out."""
 
-import re
 from collections import defaultdict
 from pathlib import Path
 
-from traceanalyzer.base import MS_PER_S, dataclass, digits
+from traceanalyzer.base import MS_PER_S, dataclass, digits, regex
 from traceanalyzer.ingest.texts.figures import counted
 from traceanalyzer.trace import PastedText
 
-_TIMEOUT = re.compile(
+_TIMEOUT = regex(
     r"Rank (\d{1,9})\] Watchdog caught collective operation timeout: WorkNCCL\(SeqNum=(\d{1,18}), "
     r"OpType=(\w{1,40})[^\n]{0,300}?\) ran for (\d{1,15}) milliseconds"
 )
-_WORK = re.compile(
+_WORK = regex(
     r"Rank (\d{1,9})\][^\n]{0,300}?last enqueued(?: NCCL)? work: (-?\d{1,18}), "
     r"last completed(?: NCCL)? work: (-?\d{1,18})"
 )

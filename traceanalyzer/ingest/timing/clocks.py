@@ -1,12 +1,11 @@
 """Clocks of a log: when a line was written, and whether a column of times is the time of each step or a
 clock that counts from the start."""
 
-import re
 from datetime import date
 
 import numpy as np
 
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 from traceanalyzer.trace import F64
 
 FEWEST = 3  # values of which it can be told
@@ -19,7 +18,7 @@ start-up. Steps that become slower rise by far less than they take."""
 COARSE_TICKS = 10.0
 """Differences of so many ticks are good to a tenth."""
 _TICKS_S = (1.0, 0.1)
-_MOMENT = re.compile(
+_MOMENT = regex(
     r"(?:(?P<year>\d{4})[-/](?P<month>\d\d)[-/](?P<day>\d\d)[ T_]|\b[IWE](?P<glog>\d{4}) |(?P<short>\d\d/\d\d) )"
     r"(?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d)(?P<part>[.,]\d{3,9})?"
 )

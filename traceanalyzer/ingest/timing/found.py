@@ -1,9 +1,9 @@
 """What was found in a log: the records of each form, while it is read."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from traceanalyzer.base import regex
 from traceanalyzer.ingest.timing.clocks import moment_of
 from traceanalyzer.ingest.timing.fields import MOMENTS, SURE, TIMED, UNSURE
 from traceanalyzer.ingest.timing.formats import FORMATS, PAIRS, PRINTED_MEMORY, LineFormat
@@ -23,7 +23,7 @@ PRINTED_PHASES = "printed phases"
 SAMPLE = 400  # lines with numbers that are kept for a proposal
 _PAIR_NAMES = tuple(form.name for form in PAIRS)
 _ORDER = {form.name: i for i, form in enumerate(FORMATS)}
-DIGIT = re.compile(r"\d")  # a line without one says no time
+DIGIT = regex(r"\d")  # a line without one says no time
 
 
 @dataclass

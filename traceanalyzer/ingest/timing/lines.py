@@ -4,12 +4,13 @@ import codecs
 import re
 from collections.abc import Callable, Iterable, Iterator
 
+from traceanalyzer.base import regex
 from traceanalyzer.base.limits import limits
 from traceanalyzer.ingest.plain.commas import with_decimal_commas, with_points
 from traceanalyzer.ingest.plain.text import ESCAPE
 from traceanalyzer.ingest.side_files import whole
 
-_BREAK = re.compile(r"\r\n|[\n\r]|\x08+")
+_BREAK = regex(r"\r\n|[\n\r]|\x08+")
 """A progress bar goes back to the start of its line instead of to the next one."""
 _CONTROLS = bytes(byte for byte in range(32) if byte not in b"\b\t\n\f\r\x1b")
 MOST_CONTROLS = 0.02  # binary files have several times as many bytes that text never has
@@ -18,7 +19,7 @@ MAX_LINE = 65_536
 two hundred figures a line, 8,000 characters."""
 SEARCHED = 1024
 """Characters of a line that are searched for a rank."""
-_RANK = re.compile(
+_RANK = regex(
     r"\[(?:default|rank ?)(\d{1,18})\]|\brank[ =](\d{1,18})|^\s*(\d{1,18}): ", re.IGNORECASE
 )
 

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 
 TIME_UNITS = {
     "ns": 1e-9,
@@ -59,15 +59,15 @@ _MEANS = frozenset(_TABLE["means"])
 EVALUATION = frozenset(_TABLE["evaluation"])
 _TIME_GROUPS = frozenset(_TABLE["time_groups"])
 _OF_RUNS = frozenset(_TABLE["of_runs"])
-_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z][a-z])")
-_A_SECOND = re.compile(r"(?:/|_per_)(?:s|sec|secs|second|seconds)(?![a-z])")
+_CAMEL = regex(r"(?<=[a-z])(?=[A-Z][a-z])")
+_A_SECOND = regex(r"(?:/|_per_)(?:s|sec|secs|second|seconds)(?![a-z])")
 _STEPS = "(?:it|iter|iteration|step|batch|global_step)(?![a-z])"
-_A_STEP = re.compile(rf"(?:_per_|(?<![a-z_])(ns|us|ms|s|sec|secs|seconds)/){_STEPS}")
-_IN_PARENTHESES = re.compile(r"(?<!\s)\s*+[\[(]([A-Za-zµμ%/]{1,12})[\])]\s*+$")
-_OTHER = re.compile(r"[^a-zµμ0-9]+")
-_LAST_WORD = re.compile(r"(?:^|_)(?:in_)?([a-zµμ]+)$")
-_FIRST_WORD = re.compile(r"^([a-zµμ]+)(?=_per_step$)")
-_PATH = re.compile(r"[/.:]")
+_A_STEP = regex(rf"(?:_per_|(?<![a-z_])(ns|us|ms|s|sec|secs|seconds)/){_STEPS}")
+_IN_PARENTHESES = regex(r"(?<!\s)\s*+[\[(]([A-Za-zµμ%/]{1,12})[\])]\s*+$")
+_OTHER = regex(r"[^a-zµμ0-9]+")
+_LAST_WORD = regex(r"(?:^|_)(?:in_)?([a-zµμ]+)$")
+_FIRST_WORD = regex(r"^([a-zµμ]+)(?=_per_step$)")
+_PATH = regex(r"[/.:]")
 
 
 def _per_step(text: str) -> str:

@@ -1,10 +1,10 @@
 """Lines with named values: objects of JSON, and rows of CSV."""
 
-import re
 from collections.abc import Sequence
 
 import msgspec
 
+from traceanalyzer.base import regex
 from traceanalyzer.ingest.side_files import NOT_JSON, decoded
 from traceanalyzer.ingest.timing import tables
 from traceanalyzer.ingest.timing.fields import TIMED
@@ -14,12 +14,12 @@ from traceanalyzer.ingest.timing.texts import SHAPES, LineReader
 
 Numbered = tuple[int, str]
 _OBJECTS = msgspec.json.Decoder(list[dict[str, object]])
-_NOT_FINITE = re.compile(r"\b(?:NaN|-?Infinity)\b")  # Python writes them, JSON has none
+_NOT_FINITE = regex(r"\b(?:NaN|-?Infinity)\b")  # Python writes them, JSON has none
 _SERVERS_OWN = ("iterLatencyMS", "inflightBatchingStats")
 """Keys of records that a function of `special.py` reads."""
-_WORDS = re.compile(r"[A-Za-z_][\w/%().]*(?:\s+[A-Za-z_][\w/%().]*)*")
+_WORDS = regex(r"[A-Za-z_][\w/%().]*(?:\s+[A-Za-z_][\w/%().]*)*")
 """A header of columns that spaces part."""
-_WORDS_BEFORE = re.compile(
+_WORDS_BEFORE = regex(
     r"[A-Za-z][A-Za-z_.:-]{0,40}[ \t]+(?=\{\s*\")|[A-Za-z][A-Za-z_.:-]{0,40}:(?=\{\s*\")"
 )
 """What programs print before an object: `DLLL {"step": 1}`, `INFO:metrics:{"step": 1}`."""

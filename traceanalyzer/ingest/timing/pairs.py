@@ -4,11 +4,10 @@ Lines that differ in their numbers alone have one shape, the texts between the n
 mean is worked out once for each shape, and then taken for all its lines."""
 
 import math
-import re
 import string
 from collections.abc import Mapping, Sequence
 
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 from traceanalyzer.ingest.timing.names import (
     COUNT_UNITS,
     EVALUATION,
@@ -18,23 +17,23 @@ from traceanalyzer.ingest.timing.names import (
     meaning,
 )
 
-TOKEN = re.compile(r"(\d+(?:,\d{3}(?!\d))*(?:[.:]\d+)*(?:[eE][-+]?\d+)?)")
+TOKEN = regex(r"(\d+(?:,\d{3}(?!\d))*(?:[.:]\d+)*(?:[eE][-+]?\d+)?)")
 """A number without its sign, or a time of day: the texts between them are the shape of a line."""
 MOST_NUMBERS = 1_000
 """Numbers of a line: logs of reinforcement learning print some two hundred."""
 MOST_WORDS = 5  # of a key: `elapsed time per iteration (ms)`
-_UNIT = re.compile(
+_UNIT = regex(
     r"[\"']?\s{0,2}\[?(?P<unit>(?:ns|[uµμ]sec|[uµμ]s|msecs?|ms|milliseconds|secs?|seconds?|s|mins?|minutes|hours|h"
     r"|its?|iters?|steps?|batch(?:es)?|samples?|images?|imgs?|examples?|seqs?|sequences?|frames?"
     r"|tokens?|toks?|words|GiB|MiB|KiB|GB|MB|KB|[KMGBTkm])"
     r"(?:/(?:sec(?:ond)?s?|s|it|iter|iteration|step|batch|gpu|device))*|%)(?![A-Za-z0-9]|\s*[:=])"
 )
-_MFU = re.compile(r"\s?%\s(?:\w+ )?MFU\b")
-_RATE_OF_BARE = re.compile(r"/s(?:ec)?(?![a-z/])")
-_BEFORE_KEY = re.compile(r"[|;,\t\[\]{}=:]|\s-+\s|\s{2,}|(?<=\W)\((?!\))|\)(?=\s*\S)")
+_MFU = regex(r"\s?%\s(?:\w+ )?MFU\b")
+_RATE_OF_BARE = regex(r"/s(?:ec)?(?![a-z/])")
+_BEFORE_KEY = regex(r"[|;,\t\[\]{}=:]|\s-+\s|\s{2,}|(?<=\W)\((?!\))|\)(?=\s*\S)")
 _AFTER_KEY = f"{string.whitespace}\u00a0:=(\"'[<~"  # what may stand between a key and its value
-_CELL = re.compile(r"\|\s*+([A-Za-z][\w/]*+(?: ++[\w/]++)*+)\s*+\|\s*+$")  # of a table with lines
-_WORDS = re.compile(r"[\s(\"']+")
+_CELL = regex(r"\|\s*+([A-Za-z][\w/]*+(?: ++[\w/]++)*+)\s*+\|\s*+$")  # of a table with lines
+_WORDS = regex(r"[\s(\"']+")
 _PASSED_OVER = frozenset(
     (
         *("consumed", "seen", "skipped", "nan", "remaining", "max", "min", "processed"),
@@ -43,14 +42,14 @@ _PASSED_OVER = frozenset(
 )
 """Words before a name that make another count of it: `skipped iterations`."""
 _COUNTED = frozenset(("step", "samples", "tokens", "epoch"))
-_SIGN = re.compile(r"(?:^|[\s:=(|\[,])-$")
+_SIGN = regex(r"(?:^|[\s:=(|\[,])-$")
 """The end of a text that makes the number after it a negative one."""
-_GLUED = re.compile(r"[\w.]$")
+_GLUED = regex(r"[\w.]$")
 """The end of a text that the digits after it are part of: `l2_loss`."""
-_OF_TOTAL = re.compile(r"\s*(?:/|of)\s*$")
-_ROW = re.compile(r" ?[|\t]")
-_LETTERS = re.compile(r"[A-Za-z]")
-_HEAD_WORD = re.compile(r"[a-z]+")
+_OF_TOTAL = regex(r"\s*(?:/|of)\s*$")
+_ROW = regex(r" ?[|\t]")
+_LETTERS = regex(r"[A-Za-z]")
+_HEAD_WORD = regex(r"[a-z]+")
 _SAMPLES = "samples_per_s"
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
-from traceanalyzer.base import TraceAnalyzerError
+from traceanalyzer.base import TraceAnalyzerError, regex
 from traceanalyzer.ingest.timing.clocks import moment_of
 from traceanalyzer.ingest.timing.formats import LineFormat
 from traceanalyzer.ingest.timing.names import Meaning
@@ -21,23 +21,23 @@ TIMES = frozenset(
 MOST_LINES = 2_000  # that are looked at for a proposal
 MAX_LENGTH = 400  # characters of a line
 FEWEST = 3  # lines that look alike
-_UNIT = re.compile(r"\s?(ms|us|s)(?![A-Za-z])")
-_NO_TIME = re.compile(
+_UNIT = regex(r"\s?(ms|us|s)(?![A-Za-z])")
+_NO_TIME = regex(
     r"loss|acc|err|score|reward|return|prec|recall|map|bleu|ppl|perplex|kl|entropy|norm|ratio|lr|rate|[cw]er"
     r"|mem|gpu|%|/s|per_s|util|temp|power|epoch|step|size|batch|num|count|total|len"
     r"|eta|remain|left|start|begin|end\b|stamp|sample|token|image",
     re.IGNORECASE,
 )
 """In the name of a number that is no step's time."""
-_TIME = re.compile(
+_TIME = regex(
     r"time|sec|dt|dur|elapsed|took|lat|cost|\bms\b|\bus\b|speed|period|wall", re.IGNORECASE
 )
 """In the name of a value (`name: 1`, `name=1`) that may be one."""
-_VALUE = re.compile(r"[:=]\s*+['\"]?$")
-_BYTES = re.compile(r"\s?[KMGT]i?B?\b(?:/s)?")
-_NAME = re.compile(r"([A-Za-z][\w /%.-]*)\W*$")
-_HEADER = re.compile(r"\"?[A-Za-z_][^,;:\n]{0,80}(?:[,;]\"?[A-Za-z_][^,;:\n]{0,80}){1,200}")
-_END = re.compile(r"[^\s'\"]{0,12}[\s'\"]{0,2}$")
+_VALUE = regex(r"[:=]\s*+['\"]?$")
+_BYTES = regex(r"\s?[KMGT]i?B?\b(?:/s)?")
+_NAME = regex(r"([A-Za-z][\w /%.-]*)\W*$")
+_HEADER = regex(r"\"?[A-Za-z_][^,;:\n]{0,80}(?:[,;]\"?[A-Za-z_][^,;:\n]{0,80}){1,200}")
+_END = regex(r"[^\s'\"]{0,12}[\s'\"]{0,2}$")
 
 
 def pattern_format(pattern: str) -> LineFormat:

@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 
+from traceanalyzer.base import regex
 from traceanalyzer.base.limits import limits
 from traceanalyzer.ingest.timing.names import MEMORY_UNITS, TIME_UNITS
 from traceanalyzer.ingest.timing.records import Values
@@ -28,37 +29,37 @@ _NAMES = {
     "total": "iter_s",
 }
 """What a phase's name begins with, and what it is of a step."""
-_TIME = re.compile(
+_TIME = regex(
     rf"\b(forward|fwd|backward|bwd|optimizer|optim|update|data|total)(?:[ _](?:pass|step|time|load(?:ing|er)?)){{0,4}}"
     rf"\s*(?:[:=]\s*)?({NUMBER}) ?(ms|us|s)\b",
     re.IGNORECASE,
 )
 _PHASES = ("forward_s", "backward_s", "optimizer_s", "data_s")
 _SIZE = rf"(?:[^\w,;|]{{0,3}}|\s(?:is|was)\s)\s*({NUMBER}) ?([KMG]?i?B)\b"
-_SIZE_FIRST = re.compile(
+_SIZE_FIRST = regex(
     rf"({NUMBER}) ?([KMG]?i?B) (allocated|reserved|cached|peak)\b(?!\W{{0,3}}{NUMBER} ?[KMG]?i?B\s*$)",
     re.IGNORECASE,
 )
 """`512 MB allocated, 640 MB reserved`."""
-_MEMORY = re.compile(
+_MEMORY = regex(
     rf"\b(?P<most>max[ _]|peak[ _])?(?:(?:gpu|cuda)[ _])?(?:mem(?:ory)?[ _])?alloc(?:ated)?{_SIZE}",
     re.IGNORECASE,
 )
-_AFTER_PHASE = re.compile(
+_AFTER_PHASE = regex(
     rf"\b(?:after|post)[ _](?:the )?(?:forward|fwd|backward|bwd|optimizer|optim|update)[ _a-z()]{{0,16}}{_SIZE}",
     re.IGNORECASE,
 )
-_RESERVED = re.compile(rf"\b(?:reserved|cached){_SIZE}", re.IGNORECASE)
-_PEAK = re.compile(rf"\b(?:peak|max)(?:[ _](?:mem(?:ory)?|alloc(?:ated)?))*{_SIZE}", re.IGNORECASE)
-_ONLY_PEAK = re.compile(
+_RESERVED = regex(rf"\b(?:reserved|cached){_SIZE}", re.IGNORECASE)
+_PEAK = regex(rf"\b(?:peak|max)(?:[ _](?:mem(?:ory)?|alloc(?:ated)?))*{_SIZE}", re.IGNORECASE)
+_ONLY_PEAK = regex(
     rf"^\W*(?:peak|max(?:imum)?)(?:[ _](?:(?:gpu|cuda)[ _])?(?:mem(?:ory)?|usage|used|alloc(?:ated)?))*{_SIZE}",
     re.IGNORECASE,
 )
-_STEP = re.compile(r"\b(?:step|iter|iteration|it)\b\W{0,3}(\d{1,15})\b", re.IGNORECASE)
+_STEP = regex(r"\b(?:step|iter|iteration|it)\b\W{0,3}(\d{1,15})\b", re.IGNORECASE)
 SEARCHED = 1024
 """Characters of a line that are searched for memory."""
-_NOT_FINITE = re.compile(NOT_FINITE, re.IGNORECASE)
-_WHERE = re.compile(r"\b(forward|fwd|backward|bwd|optimizer|optim|update)", re.IGNORECASE)
+_NOT_FINITE = regex(NOT_FINITE, re.IGNORECASE)
+_WHERE = regex(r"\b(forward|fwd|backward|bwd|optimizer|optim|update)", re.IGNORECASE)
 
 
 def printed_number(value: object) -> float | None:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from traceanalyzer.base import regex
 from traceanalyzer.ingest.side_files import decoded, mapping
 from traceanalyzer.ingest.timing.clocks import moment_of
 from traceanalyzer.ingest.timing.fields import TRAINING
@@ -16,41 +17,37 @@ from traceanalyzer.ingest.timing.records import Values
 SEARCHED = 1024
 """Characters of a line that are searched: some patterns take the square of it where a line is made
 to that end."""
-_LONG_NUMBER = re.compile(r"[\d,.]{40}")  # it would take long
-_PHASES = re.compile(
+_LONG_NUMBER = regex(r"[\d,.]{40}")  # it would take long
+_PHASES = regex(
     rf"^(?>.*?\b(?:forward|fwd): ({NUMBER}))(?>.*?\b(?:backward|bwd): ({NUMBER})).*\bstep: ({NUMBER})"
 )
-MICRO_PHASES = re.compile(
+MICRO_PHASES = regex(
     rf"^(?>.*?\b(?:forward|fwd)_microstep: ({NUMBER}))(?>.*?\b(?:backward|bwd)_microstep: ({NUMBER}))"
     rf".*\bstep_microstep: ({NUMBER})"
 )
-_SAMPLES = re.compile(rf"^(?>.*?(?:/|global_step=)(\d{{1,18}}), )(?>.*?SamplesPerSec=({NUMBER}))")
-_CURRENT = re.compile(rf"CurrSamplesPerSec=({NUMBER})")
-_PAIR = re.compile(r"'?\b(\w+)'?\s*[=:]\s*([\d.]+)(ms|s)?\b")
-_SGLANG = re.compile(r"#([\w -]+?): (\d{1,18})")
-_SGLANG_RATE = re.compile(rf"gen throughput \(token/s\): ({NUMBER})")
-_BAR = re.compile(
+_SAMPLES = regex(rf"^(?>.*?(?:/|global_step=)(\d{{1,18}}), )(?>.*?SamplesPerSec=({NUMBER}))")
+_CURRENT = regex(rf"CurrSamplesPerSec=({NUMBER})")
+_PAIR = regex(r"'?\b(\w+)'?\s*[=:]\s*([\d.]+)(ms|s)?\b")
+_SGLANG = regex(r"#([\w -]+?): (\d{1,18})")
+_SGLANG_RATE = regex(rf"gen throughput \(token/s\): ({NUMBER})")
+_BAR = regex(
     rf"^(?>(?P<series>[^|]*?)(?<!\d)\d++%[| ]).*?\s(?P<step>\d{{1,18}})/(?P<total>\d{{1,18}}) \[[\d:]+<[\d:?]+,\s*"
     rf"(?P<rate>{NUMBER})\s?(?:(?P<per>(?:it|step|batch|ba)e?s?/s)|s/(?:it|step|batch|ba))"
 )
-_ANY_BAR = re.compile(
-    r"^(?P<series>[^|\n]{0,200}?)\d{1,3}%\|[^|\n]{0,200}\| [^\[\n]{1,60}\[[\d:]+<"
-)
-_BAR_LOSS = re.compile(
-    rf"\b(?:train_)?loss(?:_step)?\W{{1,3}}({NUMBER}|{NOT_FINITE}\b)", re.IGNORECASE
-)
-_TRAINING_BAR = re.compile(r"^$|train|epoch|iter|step|^\d+/\d+\s", re.IGNORECASE)
+_ANY_BAR = regex(r"^(?P<series>[^|\n]{0,200}?)\d{1,3}%\|[^|\n]{0,200}\| [^\[\n]{1,60}\[[\d:]+<")
+_BAR_LOSS = regex(rf"\b(?:train_)?loss(?:_step)?\W{{1,3}}({NUMBER}|{NOT_FINITE}\b)", re.IGNORECASE)
+_TRAINING_BAR = regex(r"^$|train|epoch|iter|step|^\d+/\d+\s", re.IGNORECASE)
 """Bars of training; others (`Validation`, `Loading checkpoint shards`, `Map`) are not steps."""
-_SUMMARY = re.compile(
+_SUMMARY = regex(
     rf"'train_(runtime|samples_per_second|steps_per_second|tokens_per_second|loss)': '?({NUMBER}|{NOT_FINITE}\b)'?"
 )
-_VLLM_ITERATION = re.compile(
+_VLLM_ITERATION = regex(
     rf"(?:Engine (?P<rank>\d{{1,18}}): )?Iteration\((?P<step>\d{{1,18}})\): "
     rf"(?P<context_requests>\d{{1,18}}) context requests, "
     rf"(?P<context_tokens>\d{{1,18}}) context tokens, (?P<generation_requests>\d{{1,18}}) generation requests, "
     rf"(?P<generation_tokens>\d{{1,18}}) generation tokens, iteration elapsed time: (?P<iter_s>{NUMBER}) ms"
 )
-_VLLM = re.compile(
+_VLLM = regex(
     rf"Avg prompt throughput: {NUMBER} tokens/s, Avg generation throughput: ({NUMBER}) tokens/s"
 )
 _MS = 1e-3

@@ -2,13 +2,12 @@
 
 import csv
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 from traceanalyzer.base.limits import limits
 from traceanalyzer.ingest.timing.clocks import moment_of
 from traceanalyzer.ingest.timing.fields import TRAINING
@@ -36,12 +35,12 @@ DLLOGGERS_OWN = "elapsedtime"
 WHITESPACE = ""  # the delimiter of columns that spaces part
 MOST_LEVELS = 3  # of objects within objects
 MOST_KEYS = 4_000  # of one line
-_QUANTITY = re.compile(r"^\s*+([-+]?[\d.,:]++(?:[eE][-+]?\d++)?)\s*+([a-zA-Z/%µ]*+)\s*+")
-_DURATION = re.compile(
+_QUANTITY = regex(r"^\s*+([-+]?[\d.,:]++(?:[eE][-+]?\d++)?)\s*+([a-zA-Z/%µ]*+)\s*+")
+_DURATION = regex(
     r"(?:(\d{1,18})d\s*)?(?:(\d{1,18})h\s*)?(?:(\d{1,18})m\s*)?(?:(\d{1,18}(?:\.\d+)?)s)?"
 )
-_CLOCK = re.compile(r"(?:\d{1,4}:)?\d{1,2}:\d{2}(?:\.\d{1,9})?")
-_STATISTIC = re.compile(r"__(?:MIN|MAX)$")
+_CLOCK = regex(r"(?:\d{1,4}:)?\d{1,2}:\d{2}(?:\.\d{1,9})?")
+_STATISTIC = regex(r"__(?:MIN|MAX)$")
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 from traceanalyzer.ingest.timing.clocks import moment_of
 from traceanalyzer.ingest.timing.formats import PAIRS, LineFormat
 from traceanalyzer.ingest.timing.found import SAMPLE, FoundLines
@@ -21,10 +21,10 @@ SHAPES = 20_000
 """Shapes of lines that are remembered: a log has some dozens; beyond that many they are texts."""
 SAMPLES_OF_SHAPE = 40
 _UNKNOWN = float("nan")
-_LOST = re.compile(rf"((?:loss|norm)[\"']?\s?[:=|(]?\s?[\"']?){NOT_FINITE}\b", re.IGNORECASE)
+_LOST = regex(rf"((?:loss|norm)[\"']?\s?[:=|(]?\s?[\"']?){NOT_FINITE}\b", re.IGNORECASE)
 """A loss or a norm that is no number any more: `loss: nan`, `'grad_norm': 'inf'`."""
 _AS_NUMBER = r"\g<1>1e999"  # infinity as a number is written, for which lines are alike
-_OVERFLOW = re.compile(r"\boverflow\b.{0,60}\b(?:skipping step|ignoring gradient)", re.IGNORECASE)
+_OVERFLOW = regex(r"\boverflow\b.{0,60}\b(?:skipping step|ignoring gradient)", re.IGNORECASE)
 """What loss scalers print for an update that is left out."""
 
 

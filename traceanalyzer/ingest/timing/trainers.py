@@ -3,29 +3,29 @@ StyleGAN, keras with its time a sample, DLLogger. Each function reads one line; 
 of its kind."""
 
 import math
-import re
 
+from traceanalyzer.base import regex
 from traceanalyzer.ingest.timing.clocks import moment_of
 from traceanalyzer.ingest.timing.names import TIME_UNITS, meaning
 from traceanalyzer.ingest.timing.printed import FIRST_NUMBER, NUMBER, printed_number
 from traceanalyzer.ingest.timing.records import Values
 
-_DARKNET = re.compile(
+_DARKNET = regex(
     rf"^\s*(\d{{1,15}}): ({NUMBER}), {NUMBER} avg(?: loss)?, {NUMBER} rate, ({NUMBER}) seconds, "
     r"(\d{1,15}) images"
 )
-_TINYGRAD = re.compile(rf"^\s*(\d{{1,15}})\s+({NUMBER}) ms run,")
-_FETCHED = re.compile(rf"({FIRST_NUMBER}) ms fetch data")
-_LOSS_AFTER = re.compile(rf"({FIRST_NUMBER}) loss\b")
-_STYLEGAN = re.compile(rf"^(?>.*?\btick (\d{{1,15}})\s).*?\bsec/kimg ({NUMBER})")
-_KERAS = re.compile(
+_TINYGRAD = regex(rf"^\s*(\d{{1,15}})\s+({NUMBER}) ms run,")
+_FETCHED = regex(rf"({FIRST_NUMBER}) ms fetch data")
+_LOSS_AFTER = regex(rf"({FIRST_NUMBER}) loss\b")
+_STYLEGAN = regex(rf"^(?>.*?\btick (\d{{1,15}})\s).*?\bsec/kimg ({NUMBER})")
+_KERAS = regex(
     rf"^(?>.*?/\d{{1,15}} \[=+\] - ).*?({FIRST_NUMBER})(us|ms|s)/sample\b(?:.*?\bloss: ({NUMBER}))?"
 )
-_DLL = re.compile(
+_DLL = regex(
     r"^DLL (?P<when>\S{8,12} \S{8,20}) - (?:(?P<epoch>\d{1,15}) \| (?P<step>\d{1,15})\b"
     r"|.*?(?<!Validation )Iteration: (?P<iteration>\d{1,15}))"
 )
-_DLL_VALUE = re.compile(
+_DLL_VALUE = regex(
     rf"(?P<name>[A-Za-z][\w./-]{{0,60}}) : (?P<value>{NUMBER})(?: (?P<unit>[A-Za-z/]{{1,12}})(?=\s|$))?"
 )
 SAMPLES_OF_KIMG = 1_000.0

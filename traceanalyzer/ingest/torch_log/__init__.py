@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from traceanalyzer.base import EmptyRecordingError, TraceAnalyzerError, UnreadableInputError
+from traceanalyzer.base import EmptyRecordingError, TraceAnalyzerError, UnreadableInputError, regex
 from traceanalyzer.ingest.side_files import COMPILED
 from traceanalyzer.ingest.stream import cannot_open, head_of, open_stream
 from traceanalyzer.ingest.torch_log.fold import WANTED, CompileLogFold
@@ -20,25 +20,25 @@ MAX_REASON = 200
 MAX_LINE = 100_000
 """Characters of a line that are looked at; a node that is fused of hundreds has some 50,000."""
 MARK = b"[__fusion]"
-_LINE = re.compile(
+_LINE = regex(
     r" (?P<thread>\d{1,18}) \S+\] (?:\[(?P<id>!?[\d/]+)(?:_\d+)?\] )?\[__fusion\] *(?P<said>.*)"
 )
-_NODE = re.compile(
+_NODE = regex(
     r"SchedulerNode\(name=\\?'(?P<name>\w+)\\?'\)(?P<about>.{0,4000}?)(?=SchedulerNode\(name=|$)"
 )
-_ORIGINS = re.compile(r"origins=(?:OrderedSet\(\[|\{)([^\]}]{0,2000})")
-_PAIR = re.compile(r"cannot fuse (?P<first>\w+) with (?P<second>\w+): (?P<reason>.+)")
-_ROUND = re.compile(
+_ORIGINS = regex(r"origins=(?:OrderedSet\(\[|\{)([^\]}]{0,2000})")
+_PAIR = regex(r"cannot fuse (?P<first>\w+) with (?P<second>\w+): (?P<reason>.+)")
+_ROUND = regex(
     r"completed fusion round .*fused (?P<before>\d{1,18}) nodes into (?P<after>\d{1,18}) nodes"
 )
-RECORD_IN_HEAD = re.compile(
+RECORD_IN_HEAD = regex(
     rb"^(?:\[[^\]\n]{1,64}\]: ?)?[VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d{3,6} +\d+ *[^\]\n]{0,1000}?:\d+\] ?\{",
     re.MULTILINE,
 )
 """A line that only a structured log has."""
 MAX_FILES = 4096  # files read of a folder
-_RANK = re.compile(r"rank[_.-]?(\d{1,9})")
-_RANK_OF_PREFIX = re.compile(r"(\d{1,9})")
+_RANK = regex(r"rank[_.-]?(\d{1,9})")
+_RANK_OF_PREFIX = regex(r"(\d{1,9})")
 
 
 def recognise(head: bytes, path: Path) -> bool:

@@ -13,27 +13,27 @@ from typing import Any
 
 import msgspec
 
-from traceanalyzer.base import NS_PER_MS
+from traceanalyzer.base import NS_PER_MS, regex
 from traceanalyzer.ingest.side_files import is_number, mapping, mappings
 from traceanalyzer.trace.compile_log import Break, CompileMetrics, Estimate, GraphCode, KernelCode
 
 MAX_LINES_OF_KERNEL = 32  # source lines kept of one kernel
-_FILE = re.compile(
+_FILE = regex(
     r"^#\s*File: (?P<file>[^\n]+?):(?P<line>\d+)(?: in (?P<function>[^,\n]{1,300}+))?(?:, code: (?P<code>.*))?$"
 )
-_NODE = re.compile(r"^(?P<name>[A-Za-z_]\w*+)\s*+(?::[^=\n]++)?+=\s")
-_COMMENT = re.compile(
+_NODE = regex(r"^(?P<name>[A-Za-z_]\w*+)\s*+(?::[^=\n]++)?+=\s")
+_COMMENT = regex(
     r"# (?:Topologically Sorted )?Source Nodes: \[(?P<sources>[^\]\n]*)\](?:, Original ATen: \[(?P<aten>[^\]\n]*)\])?"
 )
-_FRAGMENT_NODE = re.compile(r"^#\s+%(\w+)\b[^\n]{0,2000}?= call_", re.MULTILINE)
-_PATH = re.compile(r"# kernel path: (\S+)")
-_KERNEL = re.compile(
+_FRAGMENT_NODE = regex(r"^#\s+%(\w+)\b[^\n]{0,2000}?= call_", re.MULTILINE)
+_PATH = regex(r"# kernel path: (\S+)")
+_KERNEL = regex(
     r"^(?P<name>[A-Za-z_]\w*) = async_compile\.\w+\((?:'(?P<inner>\w+)')?", re.MULTILINE
 )
-_LAUNCH = re.compile(r"^[ \t]+(\w+)\.run\(", re.MULTILINE)
-_DIRECTION = re.compile(r"# AOT ID: \['\d+_(\w+)'\]")
-_FRAME = re.compile(r'File "([^"\n]+)", line (\d+)(?:, in [^\n]*\n\s*([^\n]*))?')
-_CALL = re.compile(
+_LAUNCH = regex(r"^[ \t]+(\w+)\.run\(", re.MULTILINE)
+_DIRECTION = regex(r"# AOT ID: \['\d+_(\w+)'\]")
+_FRAME = regex(r'File "([^"\n]+)", line (\d+)(?:, in [^\n]*\n\s*([^\n]*))?')
+_CALL = regex(
     r"# (?:Topologically Sorted )?Source Nodes: \[([^\]\n]*)\](?:, Original ATen: \[([^\]\n]*)\])?\n"
     r"(?:\s+(?:#|\w+ = (?:get_raw_stream|empty_strided))[^\n]*\n)*\s+(?:\w+ = )?([\w.]+)\("
 )
@@ -41,23 +41,23 @@ LONGEST_COMMENT = 400_000  # characters of comments above a kernel that are look
 
 
 MAX_TEXT = 2000  # characters kept of a reason
-_WHERE = re.compile(r"Graph break in user code at (.+?:\d+)\s*$", re.MULTILINE)
-_REASON = re.compile(r"(?:Graph Break )?Reason: *(.*)", re.DOTALL | re.IGNORECASE)
-_HINT = re.compile(r"^[^\S\n]*+Hint: *+(.+)$", re.MULTILINE)
-_SKIPPED = re.compile(
+_WHERE = regex(r"Graph break in user code at (.+?:\d+)\s*$", re.MULTILINE)
+_REASON = regex(r"(?:Graph Break )?Reason: *(.*)", re.DOTALL | re.IGNORECASE)
+_HINT = regex(r"^[^\S\n]*+Hint: *+(.+)$", re.MULTILINE)
+_SKIPPED = regex(
     r"Skipping (?:the |this )?(?:function|frame)|falling back to eager|Skipping frame",
     re.IGNORECASE,
 )
-_PREAMBLE = re.compile(
+_PREAMBLE = regex(
     r"^[^\S\n]*+(?:Failed to handle graph break gracefully\.[^\n]*|Encountered graph break[^\n]*|"
     r"Graph break encountered:?|Graph break under[^\n]*)[^\S\n]*$",
     re.MULTILINE,
 )
-NOT_A_BREAK = re.compile(
+NOT_A_BREAK = regex(
     r"(?i)unspecial|tensorify|collective|autograd\.?grad|fake ?tensor|automatic dynamic"
 )
 """Reasons for which dynamo traces a frame again without having broken its graph."""
-_CUDAGRAPHS = re.compile(r'"triton\.cudagraphs": *(true|false)')
+_CUDAGRAPHS = regex(r'"triton\.cudagraphs": *(true|false)')
 # Inductor's own guess of the time of each kernel, which it logs where LOG_TLPARSE=1 is set as
 # `estimated_runtime_ns`: nanoseconds once, milliseconds now. The record has the outputs of each
 # operation, too: what writes more than any GPU could in so many nanoseconds is in milliseconds.

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from traceanalyzer.base import regex
 from traceanalyzer.ingest.produced import Produced
 from traceanalyzer.ingest.side_files import is_number, items, mapping, mappings
 from traceanalyzer.ingest.torch_log import explained
@@ -119,7 +120,7 @@ _CACHES: dict[str, tuple[CacheLayer, CacheState]] = {
     for name, layer in _LAYERS.items()
     for state in ("hit", "miss", "bypass")
 }
-_CUDAGRAPHS = re.compile(rb"fx_kwargs\[cudagraphs\]: (?:BoxedBool\(value=)?(True|False)")
+_CUDAGRAPHS = regex(rb"fx_kwargs\[cudagraphs\]: (?:BoxedBool\(value=)?(True|False)")
 
 
 class CompileLogFold:

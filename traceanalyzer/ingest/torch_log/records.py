@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from traceanalyzer.base import regex
 from traceanalyzer.ingest.stream import ByteStream
 from traceanalyzer.trace.compile_log import Counts
 
@@ -34,8 +35,8 @@ ENVELOPE = frozenset(
     }
 )
 """Keys of the JSON that say where a record belongs; the other one says what it is."""
-_PREFIX = re.compile(rb"\[[^\]\n]{1,64}\]: ?")
-_HEADER = re.compile(
+_PREFIX = regex(rb"\[[^\]\n]{1,64}\]: ?")
+_HEADER = regex(
     rb"(?s)[VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d{3,6} +(\d{1,20}) *[^\]\n]{0,1000}?:\d{1,9}\] ?(\{.*)"
 )
 _decode = msgspec.json.Decoder(dict[str, Any]).decode

@@ -2,13 +2,13 @@
 stat each."""
 
 import math
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
+from traceanalyzer.base import regex
 from traceanalyzer.ingest.columns import StringCodes, by_value
 from traceanalyzer.ingest.kineto.names import copy_kind, memory_kind
 from traceanalyzer.ingest.side_files import whole
@@ -26,7 +26,7 @@ from traceanalyzer.trace import I64, Bool, CopyKind, Device, DeviceOpKind, Devic
 from traceanalyzer.trace.table import distinct, distinct_places
 
 _Read = Callable[[dict[str, str]], dict[str, int]]
-_DETAIL = re.compile(r"\b(\w{1,40}):([\w,.]{1,60})")
+_DETAIL = regex(r"\b(\w{1,40}):([\w,.]{1,60})")
 _KERNEL = dict.fromkeys(("blocks", "threads", "registers", "shared_bytes", "occupancy"), -1)
 _COPY = {"bytes": -1, "source_memory": 0, "target_memory": 0}
 """Columns that details tell, and what they are where there are none."""
@@ -35,7 +35,7 @@ _MOST_REGISTERS = 512
 place."""
 
 
-_DEVICE = re.compile(r"/device:(GPU|TPU):(\d{1,4})(?!\d)")
+_DEVICE = regex(r"/device:(GPU|TPU):(\d{1,4})(?!\d)")
 
 
 def _columns(

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 from traceanalyzer.ingest.columns import StringCodes
 from traceanalyzer.ingest.xplane.device import launched_operators
 from traceanalyzer.ingest.xplane.space import (
@@ -27,13 +27,13 @@ from traceanalyzer.trace import (
 
 UNNAMED_LAUNCH = "LaunchKernel (call not named)"
 """ROCm's recorder of old gives a launch the name of its kernel."""
-_API = re.compile(r"^(?:cu|cuda|hip)[A-Z]\w*(?: \(CudaGraph:\d+\))?$")
-_VERSION = re.compile(r"_v\d{4,5}$| \(CudaGraph:\d+\)$")
-_FRAME = re.compile(r"^\$(\S+\.\w+):(\d+) (.+)$")
-_PYTHON = re.compile(r"\$")
-_MARK = re.compile(r"^(?:ThreadpoolListener::|end: )")  # moments, which XLA writes as events
-_MEMORY = re.compile(r"^Memory(?:Deall|All)ocation$")
-_ALLOCATOR = re.compile(r"^GPU_(\d{1,4})_")
+_API = regex(r"^(?:cu|cuda|hip)[A-Z]\w*(?: \(CudaGraph:\d+\))?$")
+_VERSION = regex(r"_v\d{4,5}$| \(CudaGraph:\d+\)$")
+_FRAME = regex(r"^\$(\S+\.\w+):(\d+) (.+)$")
+_PYTHON = regex(r"\$")
+_MARK = regex(r"^(?:ThreadpoolListener::|end: )")  # moments, which XLA writes as events
+_MEMORY = regex(r"^Memory(?:Deall|All)ocation$")
+_ALLOCATOR = regex(r"^GPU_(\d{1,4})_")
 
 
 class _Names:

@@ -1,13 +1,12 @@
 """A recording of JAX as a trace: its planes become devices and host of one process."""
 
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
-from traceanalyzer.base import EmptyRecordingError, UnreadableInputError
+from traceanalyzer.base import EmptyRecordingError, UnreadableInputError, regex
 from traceanalyzer.ingest.columns import StringCodes
 from traceanalyzer.ingest.foreign import is_converted
 from traceanalyzer.ingest.protobuf.wire import BYTES, fields_before_damage
@@ -42,8 +41,8 @@ EXACT_NOTE = (
     f"Times in this JSON are rounded, and it says less: the {SUFFIX} of the same profile is exact."
 )
 HEAD = bytes((PLANE << 3 | BYTES,))
-_PLANES = re.compile(rb"[/#]|Task Environment")
-_PROCESS = re.compile(rb'"/(?:host:CPU|device:[GT]PU:)')
+_PLANES = regex(rb"[/#]|Task Environment")
+_PROCESS = regex(rb'"/(?:host:CPU|device:[GT]PU:)')
 
 
 def xplane_trace(path: str, space: Space, texts: StringCodes) -> Trace:

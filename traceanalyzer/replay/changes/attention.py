@@ -8,7 +8,6 @@ products where the forward pass has two, and passes over the rows. Kernels recor
 0.7 to 1.4 times as long as this says (head sizes 32 to 128, 197 to 32768 tokens)."""
 
 import math
-import re
 
 import numpy as np
 
@@ -21,14 +20,14 @@ from traceanalyzer.analysis.groups.ops import (
 from traceanalyzer.analysis.groups.ops import op_code as operators
 from traceanalyzer.analysis.groups.passes import largest_operands
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
-from traceanalyzer.base import NS_PER_S, dataclass
+from traceanalyzer.base import NS_PER_S, dataclass, regex
 from traceanalyzer.replay.changes.precision import TENSOR_EFFICIENCY, WIDE
 from traceanalyzer.replay.patterns.operators import operators as operators_of
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import I64, Bool, distinct
 
-MASKING = re.compile(r"^aten::(masked_fill_?|where)$")
-ADDING = re.compile(
+MASKING = regex(r"^aten::(masked_fill_?|where)$")
+ADDING = regex(
     r"^aten::(add_?|masked_fill_?|where)$"
 )  # operators that lay a mask or a bias over the scores
 TILE = 128  # rows and columns of scores that a kernel works on together: sizes are rounded up to it
@@ -54,8 +53,8 @@ AGAIN_PASSED = 2.0
 """Passes over the scores that a learned bias keeps in the backward pass: its gradient is written for
 each item, and added up."""
 CAUSAL = 0.5  # of the scores that are calculated where a token sees those before it only
-SUM = re.compile(r"^aten::sum$")
-SCALING = re.compile(r"^aten::(mul|div)_?$")
+SUM = regex(r"^aten::sum$")
+SCALING = regex(r"^aten::(mul|div)_?$")
 MATRIX = 2  # dimensions of a matrix
 
 

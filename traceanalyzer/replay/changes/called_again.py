@@ -1,7 +1,6 @@
 """A model that is called without gradients and, unchanged, with them in the same step: for the odds of
 a policy before its update, and for those that it learns from."""
 
-import re
 from collections.abc import Iterator, Sequence
 from itertools import product
 
@@ -9,16 +8,16 @@ import numpy as np
 
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 from traceanalyzer.replay.changes.weights_cast import casts_of_weights
 from traceanalyzer.replay.patterns.named import MODULE, Outermost, texts
 from traceanalyzer.replay.patterns.operators import Operator, operators
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import I64, Bool, RangeKind
 
-UPDATE = re.compile(r"^Optimizer\.step#")
-LOOKUP = re.compile(r"^aten::embedding$")
-TAKES_INPUT = re.compile(r"^aten::(linear|addmm|mm|matmul|convolution|conv\dd|layer_norm)$")
+UPDATE = regex(r"^Optimizer\.step#")
+LOOKUP = regex(r"^aten::embedding$")
+TAKES_INPUT = regex(r"^aten::(linear|addmm|mm|matmul|convolution|conv\dd|layer_norm)$")
 """Operators that a model begins with: a lookup takes its input second, the others first."""
 ONE_COPY = 1
 LEAST_KERNELS = 24

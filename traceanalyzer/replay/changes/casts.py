@@ -1,7 +1,6 @@
 """Casts between fp32 and 16 bits: those that autocast would add, on the host, and those that were
 recorded, which are gone in fp32."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -12,6 +11,7 @@ from traceanalyzer.analysis.joined.backward import forward_makers, is_autograd
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, tensors_of
+from traceanalyzer.base import regex
 from traceanalyzer.replay.patterns.autocast import autocasts
 from traceanalyzer.replay.patterns.named import operators_named
 from traceanalyzer.replay.tape import Tape
@@ -25,10 +25,8 @@ OF_PRODUCT = 2
 """Casts for each product, forward and backward, where operators were not recorded: 1.0 to 2.8 in
 twenty programs."""
 NARROW = (Precision.FP16, Precision.BF16)
-COPY = re.compile(r"^aten::copy_$")
-CASTS = re.compile(
-    r"^aten::(to|_to_copy|copy_)$|^autograd::engine::evaluate_function: ToCopyBackward0$"
-)
+COPY = regex(r"^aten::copy_$")
+CASTS = regex(r"^aten::(to|_to_copy|copy_)$|^autograd::engine::evaluate_function: ToCopyBackward0$")
 """All that the host does for a cast, or for its gradient."""
 
 

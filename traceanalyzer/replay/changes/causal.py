@@ -2,12 +2,11 @@
 out the scores above the diagonal, and reads no mask."""
 
 import math
-import re
 
 import numpy as np
 
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 from traceanalyzer.replay.changes.attention import (
     BACKWARD_EFFICIENCY,
     BACKWARD_SLOTS,
@@ -21,8 +20,8 @@ from traceanalyzer.replay.patterns.operators import Operator, operators
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import I64, Bool
 
-ATTENTION = re.compile(r"^aten::scaled_dot_product_attention$")
-KERNELS = re.compile(r"^aten::_(scaled_dot_product_)?(cudnn|efficient|flash)_attention")
+ATTENTION = regex(r"^aten::scaled_dot_product_attention$")
+KERNELS = regex(r"^aten::_(scaled_dot_product_)?(cudnn|efficient|flash)_attention")
 """Operators that calculate attention in one kernel, forward and backward."""
 QUERIES = 0
 KEYS = 1

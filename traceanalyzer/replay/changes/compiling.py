@@ -8,7 +8,6 @@ them, one more for each reduction) costs the host about what a launch of the mod
 each call its guards and wrappers. So a model of many small operators gains, and one of a
 convolution and an activation at a time does not."""
 
-import re
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +16,7 @@ from traceanalyzer.analysis.algebra import where_changed
 from traceanalyzer.analysis.groups.passes import FUSIBLE
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.joined.linked import Linked
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 from traceanalyzer.replay.changes.fusion import (
     ELEMENTWISE,
     RANDOM_NUMBERS,
@@ -33,19 +32,19 @@ from traceanalyzer.replay.patterns.named import kernels_named, launched_within, 
 from traceanalyzer.replay.tape import Tape, parametric
 from traceanalyzer.trace import F64, I32, I64, Bool, HostRanges, RangeKind, distinct_places
 
-RECURRENT = re.compile(r"^aten::(lstm|gru|rnn_tanh|rnn_relu|_cudnn_rnn)$|CudnnRnnBackward")
+RECURRENT = regex(r"^aten::(lstm|gru|rnn_tanh|rnn_relu|_cudnn_rnn)$|CudnnRnnBackward")
 """Layers that torch.compile leaves to a library, and breaks its graph at."""
-BATCH_NORM = re.compile(
+BATCH_NORM = regex(
     r"^aten::(cudnn|native|miopen)_batch_norm(_backward)?$|^aten::_batch_norm_with_update$"
 )
 BATCH_NORM_LAUNCHES = 5.0
 """Launches that a batch norm in training needs more when it is compiled: sums in two parts, running
 figures, a counter. Its kernels are no faster than the library's: five networks of it took 7 % less
 to 21 % more compiled."""
-CONVOLUTION = re.compile(r"^aten::(_?convolution|conv[123]d|conv_transpose[123]d)$")
+CONVOLUTION = regex(r"^aten::(_?convolution|conv[123]d|conv_transpose[123]d)$")
 """A network of convolutions, biases and activations gained nothing; others with them gained less
 than their biases' passes would be."""
-OF_SLOPES = re.compile(r"^aten::\w+_backward$")
+OF_SLOPES = regex(r"^aten::\w+_backward$")
 """Operators of a backward pass that autograd numbers where it records that, too (not those that are
 done again for a checkpoint, which are of the forward pass)."""
 LEAST_REGION_LAUNCHES = 8

@@ -4,7 +4,6 @@ A fused kernel moves what its run reads from outside and leaves (`crossing`), at
 any of them reached, and still has all of their arithmetic to issue. A reduction's row is read once
 more, mostly from cache."""
 
-import re
 from dataclasses import replace
 from enum import Enum
 from typing import NamedTuple
@@ -20,7 +19,7 @@ from traceanalyzer.analysis.groups.passes import (
     split_by_size,
 )
 from traceanalyzer.analysis.names.api import ApiKind
-from traceanalyzer.base import NS_PER_S
+from traceanalyzer.base import NS_PER_S, regex
 from traceanalyzer.replay.patterns.named import kernels_named, launched_within
 from traceanalyzer.replay.patterns.repeats import period_of, split_where
 from traceanalyzer.replay.tape import Tape, parametric
@@ -36,8 +35,8 @@ REDUCING = (
 WRITTEN_OUT = ("elementwise", "reduction", "layout", "fill")
 """Kernels of operators that do one small thing each: norms, softmax, losses and dropout of a
 library are whole."""
-COMPILED = re.compile(r"^triton_")  # kernels of torch.compile: what could be merged has been
-RANDOM_NUMBERS = re.compile(r"\bdistribution_(elementwise|nullary)_")
+COMPILED = regex(r"^triton_")  # kernels of torch.compile: what could be merged has been
+RANDOM_NUMBERS = regex(r"\bdistribution_(elementwise|nullary)_")
 """Random numbers that a program draws (not dropout): some 60 instructions each, as many in a fused
 kernel. Merged into what follows a step of 80 draws was promised at 0.36 ms compiled, of which the
 draws alone took 0.99, and took 3.04."""
@@ -51,10 +50,8 @@ promised, with nothing 25.8 %)."""
 SLOTS_PER_OPERATION = 2.2
 """Issue slots that one elementwise operation takes for an element in a fused kernel, where loads,
 stores and indices are shared; a GELU of 54 of them and 6 tanh was measured at 207 on two GPUs."""
-FUNCTION = re.compile(
-    r"^aten::_?(a?(sin|cos|tan)h?|erf\w*|exp\w*|log\d?\w*|r?sqrt|pow|reciprocal)_?$"
-)
-ACTIVATION = re.compile(r"^aten::(gelu|mish|sigmoid|silu|softplus|elu)_?$")
+FUNCTION = regex(r"^aten::_?(a?(sin|cos|tan)h?|erf\w*|exp\w*|log\d?\w*|r?sqrt|pow|reciprocal)_?$")
+ACTIVATION = regex(r"^aten::(gelu|mish|sigmoid|silu|softplus|elu)_?$")
 SLOTS_OF_FUNCTION = 15.0
 SLOTS_OF_ACTIVATION = 5.0
 """Slots of each operation: tanh takes 15 slots for an element, exp 11, sqrt 12, log 27, erf and

@@ -12,7 +12,7 @@ from traceanalyzer.analysis.groups import layout, products
 from traceanalyzer.analysis.groups.ops import OpsGroup
 from traceanalyzer.analysis.time.launch_queue import UNEXPLAINED_NS
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base import NS_PER_S
+from traceanalyzer.base import NS_PER_S, regex
 from traceanalyzer.replay.changes.fusion import Reading
 from traceanalyzer.replay.changes.syncs.syncs import syncs_removed
 from traceanalyzer.replay.changes.warmup import OWN_WORK_NS, prepared_before
@@ -24,7 +24,7 @@ from traceanalyzer.replay.patterns.tokens import tokens_turned
 from traceanalyzer.replay.tape import Tape, parametric
 from traceanalyzer.trace import F64, I64, Bool
 
-CHANNELS_APART = re.compile(
+CHANNELS_APART = regex(
     r"^(?!.*channels_last).*batch_norm_(backward|collect_statistics|transform_input)\w*_kernel"
 )
 """PyTorch's batch norm: with channels apart it has a block a channel."""
@@ -39,7 +39,7 @@ NORM_EFFICIENCY_IN_SPACE = 0.11
 NORM_BACKWARD_EFFICIENCY_IN_SPACE = 0.33
 """Of space PyTorch 2.11 has such kernels for a part of the backward pass alone; forward it copies,
 adds up and scales with kernels for any tensor. Of a U-Net with 14 norms on an H200."""
-SPLIT = re.compile(
+SPLIT = regex(
     r"splitK", re.IGNORECASE
 )  # kernels that add up the parts of a product that was calculated in parts
 

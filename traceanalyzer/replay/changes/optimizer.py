@@ -8,6 +8,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra import contains, union
 from traceanalyzer.analysis.names.pytorch import OPTIMIZER_PREFIX
+from traceanalyzer.base import regex
 from traceanalyzer.replay.changes.fusion import LEAST_KERNEL_NS
 from traceanalyzer.replay.patterns.named import LISTS, kernels_named, texts
 from traceanalyzer.replay.patterns.operators import Operator, operators
@@ -22,8 +23,8 @@ FEW_TENSORS = 12.0
 """An operator on a list of fewer leaves most of a launch unused, as many small groups of parameters
 lead to..."""
 FEWEST_GROUPS = 8  # ... of which there have to be so many: a few have settings of their own
-FUSED = re.compile("FusedAdam|fused_adam")
-ANY, ADAM = (re.compile("^" + re.escape(OPTIMIZER_PREFIX) + name) for name in ("", "Adam"))
+FUSED = regex("FusedAdam|fused_adam")
+ANY, ADAM = (regex("^" + re.escape(OPTIMIZER_PREFIX) + name) for name in ("", "Adam"))
 
 
 def optimizer_fused(tape: Tape) -> Tape | None:

@@ -7,7 +7,6 @@ that is no product's (a frozen norm's scale, a layer's gain, positions), and sta
 product, which casts it."""
 
 import math
-import re
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from traceanalyzer.analysis.roofline.bounds import NO
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
 from traceanalyzer.analysis.roofline.rated import Rated
-from traceanalyzer.base import NS_PER_S
+from traceanalyzer.base import NS_PER_S, regex
 from traceanalyzer.replay.changes.casts import NARROW, with_casts
 from traceanalyzer.replay.patterns.named import kernels_named
 from traceanalyzer.replay.patterns.operators import Operator, is_shared, operators
@@ -35,42 +34,42 @@ CAST_SHARE = 0.1
 OF_BANDWIDTH = 0.6
 """Share of the memory's bandwidth from which on a kernel is limited by it. One that reaches less
 waits for something else, and moves half the bytes hardly faster."""
-INDEXING = re.compile(r"\bat::native::elementwise_kernel<")
+INDEXING = regex(r"\bat::native::elementwise_kernel<")
 """Operands are spread (broadcast), or lie in another order. In fp32 these reach 0.72 of the
 memory's bandwidth (1,300 kernels on H100s and H200s), in 16 bits 0.41 (1,400), in both formats
 mixed 0.49; where operands lie alike it is 0.90 in either format."""
-NAMED_TF32 = re.compile(r"_tf32|fmha(?:(?!fmha)\w)*_f32_")
-NAMED_ORDINARY = re.compile(r"simt_sgemm|(?<![a-z])sgemm|_f32f32_f32f32_")
+NAMED_TF32 = regex(r"_tf32|fmha(?:(?!fmha)\w)*_f32_")
+NAMED_ORDINARY = regex(r"simt_sgemm|(?<![a-z])sgemm|_f32f32_f32f32_")
 """Products of fp32 numbers on tensor cores and on the ordinary ones, by names of kernels."""
 LEAST_OF_ORDINARY = 0.25
 """Share of their time that products on ordinary cores keep on tensor cores: how much of it was
 traffic is not told by names."""
-MOVES_DATA = re.compile(r"^(?>.*?\bat::native::)(?>.*?(?:elementwise|reduce)_kernel<)")
-NAMED_FLOATS = re.compile(MOVES_DATA.pattern + r".*\bfloat\b")
-NAMED_NARROW = re.compile(r"Half|BFloat16|bf16|_f16|fp16")
+MOVES_DATA = regex(r"^(?>.*?\bat::native::)(?>.*?(?:elementwise|reduce)_kernel<)")
+NAMED_FLOATS = regex(MOVES_DATA.pattern + r".*\bfloat\b")
+NAMED_NARROW = regex(r"Half|BFloat16|bf16|_f16|fp16")
 WIDE = (Precision.FP32, Precision.TF32)
 LONGEST_SMALL_NS = 5_000  # a kernel under this is hardly limited by traffic
 
 
-NAMED_DOUBLE = re.compile(r"\bdouble2?\b|dgemm|d884gemm|_f64f64_")
-NAMED_SHORTER = re.compile(r"\bfloat\b|[Hh]alf|[Bb][Ff]loat16|bf16|_f16|_f32")
+NAMED_DOUBLE = regex(r"\bdouble2?\b|dgemm|d884gemm|_f64f64_")
+NAMED_SHORTER = regex(r"\bfloat\b|[Hh]alf|[Bb][Ff]loat16|bf16|_f16|_f32")
 """Kernels on doubles by their names: those on other formats take numbers in doubles as arguments,
 too."""
 SINGLE = "fp32"
 FP32_BYTES = 4
-LAYER_NORM = re.compile(r"^aten::native_layer_norm$")
-MOMENTS = re.compile(r"RowwiseMoments")
+LAYER_NORM = regex(r"^aten::native_layer_norm$")
+MOMENTS = regex(r"RowwiseMoments")
 FOUR_AT_A_TIME = 4
 """PyTorch's layer norm of fp32 numbers is one kernel, which takes four at a time where that divides
 a row; of doubles another kernel first finds the mean of each row, number by number."""
 
-PROMOTES = re.compile(r"^aten::(mul|add|sub|div)$")
+PROMOTES = regex(r"^aten::(mul|add|sub|div)$")
 """Operators whose result has the wider format of their operands; in place the first one's stays."""
-PASSES = re.compile(
+PASSES = regex(
     r"^aten::(relu|leaky_relu|elu|gelu|silu|mish|tanh|sigmoid|hardtanh|clamp|clamp_min|dropout|add|sub|mul|div)_?$"
 )
 """Operators that give what they take in the format that it has."""
-TO_16_BITS = re.compile(
+TO_16_BITS = regex(
     r"^aten::(linear|addmm|mm|matmul|bmm|baddbmm|conv\d\w*|conv_transpose\w*|_?convolution)$"
 )
 """Operators that autocast gives 16 bits to."""

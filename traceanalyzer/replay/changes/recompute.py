@@ -1,15 +1,14 @@
 """Activations kept instead of calculated again in the backward pass (checkpointing)."""
 
-import re
-
 import numpy as np
 
+from traceanalyzer.base import regex
 from traceanalyzer.replay.patterns.named import texts
 from traceanalyzer.replay.patterns.repeats import after_each
 from traceanalyzer.replay.tape import Tape, parametric
 from traceanalyzer.trace import Bool
 
-REENTRANT = re.compile(r"CheckpointFunctionBackward")
+REENTRANT = regex(r"CheckpointFunctionBackward")
 HOOKED_SHARE = 0.75
 """What is left, where operands are kept, of the host's time for operators whose operands are not:
 each saved tensor calls a hook in Python, forward and backward (about 10 us of 40 an operator; two

@@ -2,7 +2,6 @@
 order."""
 
 import math
-import re
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -11,14 +10,14 @@ import numpy as np
 from traceanalyzer.analysis.algebra import where_changed
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor
-from traceanalyzer.base import NS_PER_S
+from traceanalyzer.base import NS_PER_S, regex
 from traceanalyzer.replay.patterns.named import are_named, texts
 from traceanalyzer.replay.patterns.operators import Operator, operators
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import F64, Bool, constant_column
 
-SORTS = re.compile(r"^aten::(sort|argsort|msort)$")
-TAKES = re.compile(r"^aten::(slice|narrow)$")
+SORTS = regex(r"^aten::(sort|argsort|msort)$")
+TAKES = regex(r"^aten::(slice|narrow)$")
 """Operators that take some of a dimension: its number, from where and up to where, or how many."""
 OPERATORS_AFTER = 8  # so many after a sort are searched for what takes its result
 LEAST_SORTED_PER_TAKEN = 16

@@ -2,22 +2,22 @@
 with zeros for all rows, and the optimizer goes through all of them."""
 
 import math
-import re
 from collections import Counter, defaultdict
 from typing import NamedTuple
 
 import numpy as np
 
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
+from traceanalyzer.base import regex
 from traceanalyzer.replay.changes.attention import MATRIX
 from traceanalyzer.replay.patterns.named import operators_named
 from traceanalyzer.replay.patterns.operators import Operator, operators
 from traceanalyzer.replay.tape import Tape, within_optimizer
 from traceanalyzer.trace import F64, RangeKind
 
-LOOKUP = re.compile(r"^aten::(embedding|_embedding_bag)$")
-DENSE = re.compile(r"^aten::(embedding|_embedding_bag)_dense_backward$")
-FILL = re.compile(r"^aten::(fill_|zero_)$")
+LOOKUP = regex(r"^aten::(embedding|_embedding_bag)$")
+DENSE = regex(r"^aten::(embedding|_embedding_bag)_dense_backward$")
+FILL = regex(r"^aten::(fill_|zero_)$")
 LEAST_ROWS_AN_ID = 4
 """Rows that the table has for each id that is looked up, at least: with fewer most rows are touched, or
 what sorting the ids takes is as much."""

@@ -5,21 +5,20 @@ optimizer's operators are recorded with the shapes of what they update. A backwa
 loss to the input, so what is trained on top of a network that was meant to be frozen has its
 gradients first."""
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
 
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 from traceanalyzer.replay.patterns.named import operators_named
 from traceanalyzer.replay.patterns.operators import Operator, operators
 from traceanalyzer.replay.tape import Tape, within_optimizer
 from traceanalyzer.trace import I64, Bool
 
-GRADIENT = re.compile(r"^torch::autograd::AccumulateGrad$")
-UPDATE = re.compile(r"^aten::_(fused|foreach)_\w+_$|^aten::(add|addcdiv|addcmul|lerp|mul|sub)_$")
+GRADIENT = regex(r"^torch::autograd::AccumulateGrad$")
+UPDATE = regex(r"^aten::_(fused|foreach)_\w+_$|^aten::(add|addcdiv|addcmul|lerp|mul|sub)_$")
 """Operators that update tensors in place, in lists or one by one."""
 LISTS = '["TensorList"'
 """How the types of an operator begin that takes a list first. PyTorch tells the shapes of up to thirty

@@ -1,18 +1,17 @@
 """Weights of a model that is not trained, cast to 16 bits once and not in each call: an autocast keeps
 its casts until it ends, and of weights that need no gradient it keeps none."""
 
-import re
-
 import numpy as np
 
 from traceanalyzer.analysis.roofline.op_models.tensors import FLOAT, Shape, Tensor
+from traceanalyzer.base import regex
 from traceanalyzer.replay.patterns.named import operators_named
 from traceanalyzer.replay.patterns.operators import PRODUCTS, Operator, operators
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import Bool
 
-CAST = re.compile(r"^aten::copy_$")
-CONVOLUTION = re.compile(r"^aten::conv(olution|\dd)$")
+CAST = regex(r"^aten::copy_$")
+CONVOLUTION = regex(r"^aten::conv(olution|\dd)$")
 
 
 def fp32_weights_of(operator: Operator) -> frozenset[Shape]:

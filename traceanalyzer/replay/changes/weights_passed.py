@@ -13,7 +13,7 @@ import numpy as np
 
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 from traceanalyzer.replay.changes.unread_gradients import (
     GRADIENT,
     LEAST_UNREAD,
@@ -27,14 +27,14 @@ from traceanalyzer.replay.patterns.operators import Operator, operators
 from traceanalyzer.replay.tape import Tape, within_optimizer
 from traceanalyzer.trace import Bool
 
-ADDS = re.compile(r"^aten::add_?$")
-CONVOLUTION = re.compile(r"^aten::convolution_backward$")
+ADDS = regex(r"^aten::add_?$")
+CONVOLUTION = regex(r"^aten::convolution_backward$")
 WEIGHTS = 2  # place of a convolution's weights among the tensors of its backward pass
-OF_WEIGHTS = re.compile(r"wgrad")
+OF_WEIGHTS = regex(r"wgrad")
 """Kernels for the gradient of a convolution's weights; those for that of its data have other names."""
-PRODUCT = re.compile(r"^aten::mm$")
-BIAS = re.compile(r"^aten::sum$")
-CAST = re.compile(r"^aten::copy_$")
+PRODUCT = regex(r"^aten::mm$")
+BIAS = regex(r"^aten::sum$")
+CAST = regex(r"^aten::copy_$")
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import chain
 
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 from traceanalyzer.replay.compile.model import BreakRow, NotFusedRow, RankRow, RecompileRow
 from traceanalyzer.replay.compile.stages import cache_states, stage_seconds
 from traceanalyzer.trace.compile_log import (
@@ -20,26 +20,24 @@ from traceanalyzer.trace.compile_log import (
 
 _PLAIN = (
     (
-        re.compile(r"(?i)builtin (?:operator )?[`']?print|\bprint\b"),
+        regex(r"(?i)builtin (?:operator )?[`']?print|\bprint\b"),
         "print() in compiled code",
         "remove the print, or add it to torch._dynamo.config.reorderable_logging_functions",
     ),
     (
-        re.compile(
+        regex(
             r"(?i)\.item\(\)|Tensor\.item|_local_scalar_dense|\.tolist\(\)|capture_scalar_outputs"
         ),
         "a value is read from the GPU (.item())",
         "keep the value a tensor, or set torch._dynamo.config.capture_scalar_outputs = True",
     ),
     (
-        re.compile(
-            r"(?i)data[- ]dependent (?:branch|jump|control)|generic_jump|dynamic control flow"
-        ),
+        regex(r"(?i)data[- ]dependent (?:branch|jump|control)|generic_jump|dynamic control flow"),
         "Python branches on a value of a tensor",
         "use torch.where or torch.cond instead of `if`",
     ),
     (
-        re.compile(r"(?i)data[- ]dependent|dynamic shape operator|nonzero|unique|masked_select"),
+        regex(r"(?i)data[- ]dependent|dynamic shape operator|nonzero|unique|masked_select"),
         "an operator's output size depends on data",
         (
             "set torch._dynamo.config.capture_dynamic_output_shape_ops = True, or give the "
@@ -47,34 +45,34 @@ _PLAIN = (
         ),
     ),
     (
-        re.compile(r"(?i)graph_break\(\)|function graph_break"),
+        regex(r"(?i)graph_break\(\)|function graph_break"),
         "the program asks for it (graph_break())",
         "remove the torch._dynamo.graph_break() call",
     ),
     (
-        re.compile(
+        regex(
             r"(?i)torch\._?dynamo\.disable|_disable|disallow|marked (?:(?!marked).)*skip|skip function|skipped function"
         ),
         "a function that dynamo is told to skip is called",
         "move the call out of the compiled function, or allow it in the graph",
     ),
     (
-        re.compile(r"(?i)numpy|\.cpu\(\)|\.numpy\(\)"),
+        regex(r"(?i)numpy|\.cpu\(\)|\.numpy\(\)"),
         "data goes to NumPy or the CPU",
         "do it with torch operators, on the GPU",
     ),
     (
-        re.compile(r"(?i)logg(?:er|ing)|warnings?\.warn"),
+        regex(r"(?i)logg(?:er|ing)|warnings?\.warn"),
         "logging in compiled code",
         "move the logging out, or set torch._dynamo.config.ignore_logging_functions",
     ),
     (
-        re.compile(r"(?i)backward\(\)|Tensor\.backward"),
+        regex(r"(?i)backward\(\)|Tensor\.backward"),
         "backward() is called in compiled code",
         "call backward() outside of the compiled function",
     ),
     (
-        re.compile(r"(?i)custom (?:op|kernel|class)|C/C\+\+|builtin function or method|extension"),
+        regex(r"(?i)custom (?:op|kernel|class)|C/C\+\+|builtin function or method|extension"),
         "compiled code that dynamo cannot look into is called",
         "register it with torch.library.custom_op",
     ),
@@ -83,51 +81,49 @@ _PLAIN = (
 
 MAX_VALUES = 16  # values of a guard that are listed
 NOTHING_IN_COMMON = "no shared data"  # fusing these would save a launch and no memory traffic
-_CACHE_ENTRY = re.compile(r"^(?:!?\d+/)*\d+/\d+: *")
-_COMMENT = re.compile(r"(?<!\s)(?:\s{2,}+# .*|\s++# \S.*$)")
-_WHERE = re.compile(r"# *+[^\s#]*?(?<![\w./\\-])([\w./\\-]++(?<=[\w./\\-]\.py):\d++)(?: in |\s*+$)")
-_STACK = re.compile(r'File "([^"]+)", line (\d+)')
-_EXPECTED = re.compile(
+_CACHE_ENTRY = regex(r"^(?:!?\d+/)*\d+/\d+: *")
+_COMMENT = regex(r"(?<!\s)(?:\s{2,}+# .*|\s++# \S.*$)")
+_WHERE = regex(r"# *+[^\s#]*?(?<![\w./\\-])([\w./\\-]++(?<=[\w./\\-]\.py):\d++)(?: in |\s*+$)")
+_STACK = regex(r'File "([^"]+)", line (\d+)')
+_EXPECTED = regex(
     r"^(?>(?P<what>.*?)(?:(?<!\s)|(?=[.;,:]))[.;,:]?\s*+[Ee]xpected )"
     r"(?>(?P<old>.+?), actual )(?P<new>[^\S\n]*+\S++(?:[^\S\n]++\S++)*+)\s*+$"
 )
-_EQUALS = re.compile(r"^(?>(?P<what>.+?) (?:==|!=|is|is not) )(?P<old>.++)$")
-_SIZE = re.compile(
-    r"^(?>.*?tensor ')(?P<name>.+)' size mismatch at index (?P<dim>\d+)", re.MULTILINE
-)
-_LOCAL = re.compile(r"^L\['(\w+)'\](.*)$")
+_EQUALS = regex(r"^(?>(?P<what>.+?) (?:==|!=|is|is not) )(?P<old>.++)$")
+_SIZE = regex(r"^(?>.*?tensor ')(?P<name>.+)' size mismatch at index (?P<dim>\d+)", re.MULTILINE)
+_LOCAL = regex(r"^L\['(\w+)'\](.*)$")
 _REMEDIES = (
     (
-        re.compile(r"___stack\d+\)?(?:\.item\(\))? =="),
+        regex(r"___stack\d+\)?(?:\.item\(\))? =="),
         "a value read from the GPU (.item(), .tolist()) steers the program: keep it a tensor, or set "
         "torch._dynamo.config.capture_scalar_outputs = True",
     ),
     (
-        re.compile(r"stride mismatch"),
+        regex(r"stride mismatch"),
         "call .contiguous() on the input, so that its strides do not change",
     ),
     (
-        re.compile(r"dtype mismatch"),
+        regex(r"dtype mismatch"),
         "give the input the same dtype at every call (one .to(dtype) before it)",
     ),
     (
-        re.compile(r"device mismatch|device index"),
+        regex(r"device mismatch|device index"),
         "give the input on the same device at every call",
     ),
     (
-        re.compile(r"requires_grad"),
+        regex(r"requires_grad"),
         "call it with requires_grad the same each time, or compile training and evaluation apart",
     ),
     (
-        re.compile(r"rank mismatch|ndim|number of dimensions"),
+        regex(r"rank mismatch|ndim|number of dimensions"),
         "give the input the same number of dimensions at every call",
     ),
     (
-        re.compile(r"dispatch key"),
+        regex(r"dispatch key"),
         "call it under the same modes each time (inference_mode, autocast, subclasses)",
     ),
     (
-        re.compile(
+        regex(
             r"(?i)grad_mode|GLOBAL_STATE|grad mode|is_grad_enabled|torch_function|autocast|deterministic"
         ),
         (
@@ -136,36 +132,36 @@ _REMEDIES = (
         ),
     ),
     (
-        re.compile(r"\.training|'training'"),
+        regex(r"\.training|'training'"),
         (
             "train() and eval() each need a graph: one recompilation is normal; do not "
             "switch inside the step"
         ),
     ),
     (
-        re.compile(r"(?i)___check_obj_id|id_match|ID_MATCH|___check_function|___check_weakref"),
+        regex(r"(?i)___check_obj_id|id_match|ID_MATCH|___check_function|___check_weakref"),
         (
             "the same object must come in each time: create functions, lambdas and modules "
             "once, outside the loop"
         ),
     ),
     (
-        re.compile(r"(?i)___check_type_id|type_id|TYPE_MATCH|check_type"),
+        regex(r"(?i)___check_type_id|type_id|TYPE_MATCH|check_type"),
         "pass the argument as the same type at every call",
     ),
     (
-        re.compile(r"(?i)\blen\(|LENGTH|DICT_KEYS|dict(?:(?!dict).)*keys|___dict_contains|__len__"),
+        regex(r"(?i)\blen\(|LENGTH|DICT_KEYS|dict(?:(?!dict).)*keys|___dict_contains|__len__"),
         "keep the length of lists and the keys of dictionaries the same, or pass tensors instead",
     ),
     (
-        re.compile(r"\['(?:lr|weight_decay|step|betas|momentum|eps)'\]"),
+        regex(r"\['(?:lr|weight_decay|step|betas|momentum|eps)'\]"),
         (
             "make the optimizer's setting a tensor (lr=torch.tensor(...)), so that changing "
             "it needs no new code"
         ),
     ),
     (
-        re.compile(r"size mismatch|\.size\(\)|shape\["),
+        regex(r"size mismatch|\.size\(\)|shape\["),
         (
             "torch._dynamo.mark_dynamic on the dimension that changes, or torch.compile(..., "
             "dynamic=True)"

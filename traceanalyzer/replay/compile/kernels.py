@@ -1,6 +1,5 @@
 """The kernels that inductor wrote, with their times in the step."""
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,14 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.base import NS_PER_MS, NS_PER_US
+from traceanalyzer.base import NS_PER_MS, NS_PER_US, regex
 from traceanalyzer.replay.compile.model import KernelRow
 from traceanalyzer.replay.compile.regions import TracedCompile
 from traceanalyzer.trace import I64
 from traceanalyzer.trace.compile_log import CompileLog, GraphCode
 
 UNTUNED = (None, None, "")
-_FUSED = re.compile(r"op\d+(?:_op\d+)*")
+_FUSED = regex(r"op\d+(?:_op\d+)*")
 """What inductor calls nodes that it writes kernels for; library calls have the name of their
 function."""
 

@@ -1,12 +1,11 @@
 """What is reported of torch.compile. Seconds are of the process that compiled longest; `_ms` are of
 a steady step."""
 
-import re
 from dataclasses import field
 
-from traceanalyzer.base import dataclass, metric
+from traceanalyzer.base import dataclass, metric, regex
 
-REGION = re.compile(r"^Torch-Compiled Region: *(?P<id>!?[\w/!]+)")
+REGION = regex(r"^Torch-Compiled Region: *(?P<id>!?[\w/!]+)")
 """The name of a run of a compiled function."""
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra import texts_where
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.roofline.rated import Rated
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 from traceanalyzer.replay.compile.model import REGION
 from traceanalyzer.replay.prediction import Prediction
 from traceanalyzer.replay.scenario import Scenario
@@ -24,12 +24,10 @@ from traceanalyzer.replay.tape import Change
 from traceanalyzer.replay.whatif import Replay
 from traceanalyzer.trace import I64, Bool, RangeKind
 
-CALL = re.compile(r"^## Call CompiledFxGraph (?P<key>\S+) ##$")
+CALL = regex(r"^## Call CompiledFxGraph (?P<key>\S+) ##$")
 FUNCTIONS = frozenset({"CompiledFunction", "CompiledFunctionBackward"})
-OPTIMIZER = re.compile(r"^Optimizer\.step#")
-TRITON = re.compile(
-    r"^triton_(?:poi|red|per|tem|unk|mm|for|split|mix|cooperative|bmm|flex|convolution)"
-)
+OPTIMIZER = regex(r"^Optimizer\.step#")
+TRITON = regex(r"^triton_(?:poi|red|per|tem|unk|mm|for|split|mix|cooperative|bmm|flex|convolution)")
 """Kernels that inductor wrote, by what it calls them."""
 
 

@@ -1,7 +1,6 @@
 """What a trace of the same program adds: what breaks cost, how much of the step is compiled, what
 each kernel takes, and which operators run eager."""
 
-import re
 from collections import Counter, defaultdict
 from dataclasses import replace
 
@@ -9,7 +8,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra import subtract, texts_where, union
 from traceanalyzer.analysis.roofline.rated import Rated
-from traceanalyzer.base import NS_PER_MS
+from traceanalyzer.base import NS_PER_MS, regex
 from traceanalyzer.replay.changes.fusion import ELEMENTWISE, Reading, fusing
 from traceanalyzer.replay.compile.kernels import measured_kernels
 from traceanalyzer.replay.compile.model import BreakRow, Compiled, EagerRow, TraceUse
@@ -57,8 +56,8 @@ NOT_FAITHFUL = "the trace cannot be replayed faithfully: only the idle time is k
 
 
 MAX_EAGER = 20  # eager operators that are listed
-BACKWARD = re.compile(r"^autograd::engine::evaluate_function")
-AROUND = re.compile(
+BACKWARD = regex(r"^autograd::engine::evaluate_function")
+AROUND = regex(
     rf"{BACKWARD.pattern}|^(Torch-Compiled|## Call|CompiledFunction|Optimizer|ProfilerStep)"
 )
 """Ranges that are no operators of the program: regions, and what the autograd engine puts around

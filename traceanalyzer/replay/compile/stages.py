@@ -1,13 +1,13 @@
 """Compile time by stage: each nanosecond of compile work counted once, to the innermost span that
 has a stage. And what the caches of compiled graphs gave, and what it takes to start warm."""
 
-import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, filterfalse
 
+from traceanalyzer.base import regex
 from traceanalyzer.replay.compile.model import CacheUse
 from traceanalyzer.trace.compile_log import (
     CacheEvent,
@@ -29,30 +29,30 @@ FRAMES = frozenset({"entire_frame_compile", "_compile.compile_inner"})
 _S = 1e-9  # of a nanosecond
 
 _STAGE_OF = (
-    (re.compile(r"(?i)benchmark|autotun|coordinate_descent|coordesc"), "autotune"),
-    (re.compile(r"(?i)cudagraph"), "cudagraphs"),
-    (re.compile(r"(?i)compile_file|CppCodeCache|cpp_?compile|AotCodeCompiler|g\+\+"), "cpp"),
+    (regex(r"(?i)benchmark|autotun|coordinate_descent|coordesc"), "autotune"),
+    (regex(r"(?i)cudagraph"), "cudagraphs"),
+    (regex(r"(?i)compile_file|CppCodeCache|cpp_?compile|AotCodeCompiler|g\+\+"), "cpp"),
     (
-        re.compile(
+        regex(
             r"(?i)async_compile|triton_?compile|^triton|CachingAutotuner|make_launcher|ttir|ptx|cubin"
         ),
         "triton",
     ),
     (
-        re.compile(
+        regex(
             r"(?i)inductor|compile_fx|fx_codegen|GraphLowering|Scheduler|code_?gen|^pass\.|_grad_pass|_graph_passes"
             r"|CodeCache|FxGraph|TritonBundler|CacheBase|fake_tensor_prop|fused_nodes|WrapperCodegen"
         ),
         "inductor",
     ),
     (
-        re.compile(
+        regex(
             r"(?i)aot|backend_compile|call_user_compiler|backward_compile|min_cut|partition|AOTAutograd"
         ),
         "aot",
     ),
     (
-        re.compile(
+        regex(
             r"(?i)frame_compile|compile_(?:inner|attempt)|bytecode|guards|deferred_runtime|^gc$|dynamo"
             r"|preserve_rng"
         ),

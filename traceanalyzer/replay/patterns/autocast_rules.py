@@ -4,7 +4,6 @@ The lists are those of PyTorch 2.13 for CUDA (`ATen/autocast_mode.h`). Operators
 formats, and give the wider one."""
 
 import math
-import re
 from collections.abc import Iterator, Sequence
 from enum import Enum
 
@@ -19,61 +18,61 @@ from traceanalyzer.analysis.roofline.op_models.tensors import (
     Shape,
     Tensor,
 )
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 from traceanalyzer.replay.patterns.operators import Operator, flow
 
 
 class CastRule(Enum):
     """What autocast does to the operands of an operator."""
 
-    TO_16_BITS = re.compile(
+    TO_16_BITS = regex(
         r"^aten::(_?convolution|conv\dd|conv_tbc|conv_transpose\dd|cudnn_convolution(_transpose)?|prelu|add(mm|mv|r|bmm)"
         r"|matmul|einsum|mm|mv|linalg_(vecdot|multi_dot)|linear|baddbmm|bmm|chain_matmul|_thnn_fused_(lstm|gru)_cell"
         r"|(lstm|gru|rnn_tanh|rnn_relu)_cell|_cudnn_rnn|(_scaled_dot_product_flash|scaled_dot_product)_attention)$"
     )
-    TO_FP32 = re.compile(
+    TO_FP32 = regex(
         r"^aten::(acos|asin|cosh|erfinv|exp|expm1|log|log10|log2|log1p|reciprocal|rsqrt|sinh|tan|pow|softplus"
         r"|(native_)?layer_norm|rms_norm|group_norm|(frobenius|nuclear)_norm|cosine_similarity|nll_loss|nll_loss2d|kl_div"
         r"|(poisson_nll|cosine_embedding|hinge_embedding|(smooth_)?l1|huber|mse|margin_ranking|multilabel_margin"
         r"|soft_margin|triplet_margin|multi_margin)_loss|binary_cross_entropy_with_logits|[pc]?dist|renorm|logsumexp"
         r"|_?upsample_(?!lanczos)\w+(?<!_backward)|(log_)?softmax|cumsum|cumprod|prod)$"
     )
-    ADDED_UP_IN_FP32 = re.compile(r"^aten::(sum|norm|linalg_(vector|matrix)_norm)$")
+    ADDED_UP_IN_FP32 = regex(r"^aten::(sum|norm|linalg_(vector|matrix)_norm)$")
     """They read 16 bits, and give fp32."""
-    TO_THE_WIDEST = re.compile(
+    TO_THE_WIDEST = regex(
         r"^aten::(addcdiv|addcmul|atan2|bilinear|cross|dot|vdot|grid_sampler|index_put|tensordot|scatter_add)$"
     )
-    NONE = re.compile(r"")
+    NONE = regex(r"")
 
 
 ASKED = {CastRule.TO_16_BITS: True, CastRule.TO_FP32: False}
 """Whether these ask for 16 bits."""
-CONVERTS = re.compile(r"^aten::(to|_to_copy)$")
+CONVERTS = regex(r"^aten::(to|_to_copy)$")
 """The program's own casts; in fp32 they launch nothing."""
-AS_THE_FIRST = re.compile(r"(batch|instance)_norm|_$")
+AS_THE_FIRST = regex(r"(batch|instance)_norm|_$")
 """The result has the first operand's format whatever the others have."""
 NARROW = (HALF, BFLOAT16)
 FORMAT = 1
 """Place of the number format among the values of a cast."""
 
 
-VIEWS = re.compile(
+VIEWS = regex(
     r"^aten::(view|_unsafe_view|reshape|transpose|permute|t|numpy_T|unsqueeze|squeeze|flatten|unflatten|detach|contiguous"
     r"|clone|movedim|swapaxes|alias)$"
 )
 """They give what they take in another shape."""
-PARTS = re.compile(r"^aten::(chunk|split|split_with_sizes|tensor_split|unbind)$")
+PARTS = regex(r"^aten::(chunk|split|split_with_sizes|tensor_split|unbind)$")
 """They take a tensor apart."""
-PART = re.compile(r"^aten::(slice|select)$")
+PART = regex(r"^aten::(slice|select)$")
 DIMENSION = 1
 """Place of the dimension that a part is cut along; the first and the last index of it follow."""
-JOINS = re.compile(r"^aten::(cat|concat|stack)$")
-CONVOLUTIONS = re.compile(r"^aten::(_?convolution|conv\dd|conv_transpose\dd)$")
-PRODUCTS = re.compile(r"^aten::(matmul|bmm)$")
-ATTENTION = re.compile(r"^aten::_?scaled_dot_product_\w*attention$")
-EMBEDDING = re.compile(r"^aten::embedding$")
-NORMS = re.compile(r"norm$")
-RESIZES = re.compile(
+JOINS = regex(r"^aten::(cat|concat|stack)$")
+CONVOLUTIONS = regex(r"^aten::(_?convolution|conv\dd|conv_transpose\dd)$")
+PRODUCTS = regex(r"^aten::(matmul|bmm)$")
+ATTENTION = regex(r"^aten::_?scaled_dot_product_\w*attention$")
+EMBEDDING = regex(r"^aten::embedding$")
+NORMS = regex(r"norm$")
+RESIZES = regex(
     r"pool|upsample|interpolate|index|gather|scatter|loss|^aten::(mean|sum|max|min|amax|amin|var|std|any|all|repeat\w*|expand"
     r"|expand_as|pad|constant_pad_nd|topk|sort|arg\w+|unfold|linalg_\w+|norm|logsumexp|_cudnn_rnn|einsum|broadcast_tensors"
     r"|embedding_bag|baddbmm)$"

@@ -4,13 +4,12 @@
 Told by what is compared (one tensor, with one number after another), by the rows being looked for
 right after it, and by results being added to rows of one tensor at each turn's end."""
 
-import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from traceanalyzer.analysis.algebra import texts_where
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 from traceanalyzer.replay.patterns.independent import has_weights
 from traceanalyzer.replay.patterns.operators import Operator, operators
 from traceanalyzer.replay.tape import Tape
@@ -18,11 +17,11 @@ from traceanalyzer.trace import I64, distinct
 
 FEWEST_TURNS = 4
 LONGEST_TURN_OPERATORS = 64
-EQUALS = re.compile(r"^aten::eq$")
-LOOKS_FOR = re.compile(r"^aten::(where|nonzero|nonzero_numpy|argwhere)$")
+EQUALS = regex(r"^aten::eq$")
+LOOKS_FOR = regex(r"^aten::(where|nonzero|nonzero_numpy|argwhere)$")
 NUMBER = 1
 """Place of the number among the values of a comparison."""
-ADDS_ROWS = re.compile(r"^aten::(index_add_?|index_put_?|scatter_add_?)$")
+ADDS_ROWS = regex(r"^aten::(index_add_?|index_put_?|scatter_add_?)$")
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from itertools import pairwise
 import numpy as np
 
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 from traceanalyzer.replay.patterns.independent import data_and_weights, has_weights
 from traceanalyzer.replay.patterns.item_turns import ItemTurns
 from traceanalyzer.replay.patterns.operators import JOINING, Operator, operators, output_shape
@@ -27,21 +27,21 @@ from traceanalyzer.trace import I64, CopyKind, distinct
 
 FEWEST_TURNS = 6
 LONGEST_TURN_OPERATORS = 64
-PICKS = re.compile(r"^aten::(select|slice|narrow)$")
+PICKS = regex(r"^aten::(select|slice|narrow)$")
 """Takes a part of a tensor by its number: after the dimension."""
-VIEWS = re.compile(
+VIEWS = regex(
     r"^aten::(view|reshape|_unsafe_view|t|transpose|permute|unsqueeze|squeeze|expand|expand_as"
     r"|flatten|detach|alias|unflatten)$"
 )
 """Gives the same numbers."""
-MAKES = re.compile(r"^aten::(full|zeros|ones|empty|arange|new_\w+|scalar_tensor)$")
-SCATTERS = re.compile(r"^aten::(index_add|scatter_add|index_put|scatter_reduce|index_reduce)_?$")
+MAKES = regex(r"^aten::(full|zeros|ones|empty|arange|new_\w+|scalar_tensor)$")
+SCATTERS = regex(r"^aten::(index_add|scatter_add|index_put|scatter_reduce|index_reduce)_?$")
 """Adds rows to those of its first tensor."""
-GATHERS = re.compile(r"^aten::(index|index_select|gather|embedding|take_along_dim)$")
-LOSSES = re.compile(r"(_loss|cross_entropy)$")
+GATHERS = regex(r"^aten::(index|index_select|gather|embedding|take_along_dim)$")
+LOSSES = regex(r"(_loss|cross_entropy)$")
 """Gives one number."""
-STATEFUL = re.compile(r"(lstm|gru|rnn)")
-COUNTS = re.compile(
+STATEFUL = regex(r"(lstm|gru|rnn)")
+COUNTS = regex(
     r"(index|nonzero|masked_select|nms|unique(?:(?!unique)\w)*|repeat_interleave|_put_?)$"
 )
 """Reads how many values there are, for itself."""

@@ -10,40 +10,38 @@ carried from call to call: a recurrent product takes a tensor that nothing befor
 given. Where the items' sizes go up and down, no state of that size goes from one to the next."""
 
 import math
-import re
 from collections.abc import Sequence
 from itertools import chain, takewhile
 
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
+from traceanalyzer.base import regex
 from traceanalyzer.replay.patterns.operators import JOINING, Operator, output_shape
 from traceanalyzer.replay.patterns.repeats import Repeat
 from traceanalyzer.trace import I32
 
 FEWEST_ITEMS = 4  # fewer calls in a loop are told by other means
 MOST_LISTED = 30  # PyTorch's recorder leaves out the shapes of longer lists of tensors
-WEIGHTS = re.compile(
-    r"^aten::(linear|addmm|mm|matmul|bmm|baddbmm|conv\w*|embedding\w*|_scaled_mm)$"
-)
-WEIGHTS_FIRST = re.compile(r"^aten::(addmm|embedding\w*)$")
+WEIGHTS = regex(r"^aten::(linear|addmm|mm|matmul|bmm|baddbmm|conv\w*|embedding\w*|_scaled_mm)$")
+WEIGHTS_FIRST = regex(r"^aten::(addmm|embedding\w*)$")
 """The second tensor of these is the data: a bias, or rows to look up, come before it."""
-EITHER_DATA = re.compile(r"^aten::(matmul|bmm|baddbmm)$")  # either operand may be data
-TAKES_STATE = re.compile(
+EITHER_DATA = regex(r"^aten::(matmul|bmm|baddbmm)$")  # either operand may be data
+TAKES_STATE = regex(
     r"^aten::(linear|addmm|mm|matmul|conv\w*|stack|cat|concat|lstm\w*|gru\w*|rnn\w*)$"
 )
 """Operators through which a recurrent cell takes its state."""
-CELL = re.compile(r"(lstm|gru|rnn(?:(?!rnn)\w)*)_cell")
-REDUCES = re.compile(
+CELL = regex(r"(lstm|gru|rnn(?:(?!rnn)\w)*)_cell")
+REDUCES = regex(
     r"^aten::((?=\w*?pool)\w+|mean|sum|amax|amin|max|min|prod|norm|linalg_vector_norm|logsumexp|argmax|argmin)$"
 )
 """Operators that give fewer elements than they take."""
-LOOKUP = re.compile(r"^aten::embedding(_bag)?$")
-GIVES_NUMBERS = re.compile(
+LOOKUP = regex(r"^aten::embedding(_bag)?$")
+GIVES_NUMBERS = regex(
     r"^aten::(arg\w+|multinomial|topk|sort|msort|searchsorted|bucketize|nonzero\w*|unique\w*|histc|floor\w*|round|"
     r"to|_to_copy|long|int)$"
 )
 """Operators that may give whole numbers of what they take."""
-PUTS_TOGETHER = re.compile(r"^aten::(add|sub|mul|div|lerp|addcmul|rsub)_?$")
-ADDS = re.compile(r"^aten::(add_?|maximum|logaddexp)$")
+PUTS_TOGETHER = regex(r"^aten::(add|sub|mul|div|lerp|addcmul|rsub)_?$")
+ADDS = regex(r"^aten::(add_?|maximum|logaddexp)$")
 """Takes what a call gives, and what those before it gave together."""
 Run = Sequence[Operator]
 

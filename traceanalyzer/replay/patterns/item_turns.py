@@ -6,14 +6,13 @@ before it gives, and beside it only items, or tensors of sizes that no turn give
 of all turns are put together."""
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 from traceanalyzer.replay.patterns.independent import is_collected
 from traceanalyzer.replay.patterns.named import are_named
 from traceanalyzer.replay.patterns.operators import LARGER, Operator, operators, output_shape
@@ -23,17 +22,17 @@ from traceanalyzer.trace import I64
 
 FEWEST_TURNS = 4
 LONGEST_TURN_OPERATORS = 32
-APART = re.compile(r"^aten::(unbind|split|chunk)$")
+APART = regex(r"^aten::(unbind|split|chunk)$")
 """Takes a tensor apart into equal items."""
-PART_OF_TURN = re.compile(
+PART_OF_TURN = regex(
     r"^aten::(select|slice|narrow|unbind|split|split_with_sizes|chunk|cat|stack|concat)$"
 )
 """In a turn, sizes no longer say what is taken of what."""
-ALIKE = re.compile(r"^aten::(view|reshape|_unsafe_view|t|transpose|permute|unsqueeze|squeeze)$")
+ALIKE = regex(r"^aten::(view|reshape|_unsafe_view|t|transpose|permute|unsqueeze|squeeze)$")
 """Gives the same numbers, launching nothing."""
-VECTOR = re.compile(r"^aten::(matmul|mv)$")
-BATCHES = re.compile(r"^aten::(matmul|bmm)$")
-PICKS_FEWER = re.compile(
+VECTOR = regex(r"^aten::(matmul|mv)$")
+BATCHES = regex(r"^aten::(matmul|bmm)$")
+PICKS_FEWER = regex(
     r"^aten::(topk|sum|mean|amax|amin|max|min|prod|norm|linalg_vector_norm|logsumexp|argmax|argmin)$"
 )
 """Gives fewer numbers than it takes."""

@@ -4,7 +4,6 @@ apart and works on each.
 Nothing else tells such calls from the layers of one model, which repeat alike: a model that is
 called for each of 24 texts launches what one of 24 times the layers would."""
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
@@ -14,18 +13,19 @@ import numpy as np
 
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor
+from traceanalyzer.base import regex
 from traceanalyzer.replay.patterns.named import are_named, nodes_named
 from traceanalyzer.replay.patterns.operators import Operator, operators
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import I32, I64, Bool, distinct
 
-APART = re.compile(r"^aten::unbind$")  # iterating over a tensor
-SPLITS = re.compile(r"^aten::(unbind|split|split_with_sizes)$")
+APART = regex(r"^aten::unbind$")  # iterating over a tensor
+SPLITS = regex(r"^aten::(unbind|split|split_with_sizes)$")
 """Takes a tensor apart: into its items, into parts of so many, or of these numbers of them."""
-TAKES = re.compile(r"^aten::unsqueeze$")  # makes a batch of one of an item
-PICKS = re.compile(r"^aten::(select|slice|narrow)$")  # takes an item out of a batch by its number
-WRITES = re.compile(r"^aten::(copy_|fill_|zero_)$")  # writes to what was picked right before it
-WORDS = re.compile(r"^aten::embedding$")  # looks tokens up; its second operand is a batch of texts
+TAKES = regex(r"^aten::unsqueeze$")  # makes a batch of one of an item
+PICKS = regex(r"^aten::(select|slice|narrow)$")  # takes an item out of a batch by its number
+WRITES = regex(r"^aten::(copy_|fill_|zero_)$")  # writes to what was picked right before it
+WORDS = regex(r"^aten::embedding$")  # looks tokens up; its second operand is a batch of texts
 FEWEST_ITEMS = 4
 NUMBER = 2  # place of an item's number among such an operator's values, after the dimension
 

@@ -13,13 +13,14 @@ from traceanalyzer.analysis.algebra.columns import dedup_constant
 from traceanalyzer.analysis.joined.backward import made_by
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.pytorch import MODULE_PREFIX
+from traceanalyzer.base import regex
 from traceanalyzer.replay.patterns.operators import Operator, operators
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import I32, I64, Bool, RangeKind, distinct
 
-MODULE = re.compile("^" + re.escape(MODULE_PREFIX))
+MODULE = regex("^" + re.escape(MODULE_PREFIX))
 
-LISTS = re.compile("multi_tensor")  # kernels that take lists of tensors
+LISTS = regex("multi_tensor")  # kernels that take lists of tensors
 
 
 class _Masks(dict[re.Pattern[str], Bool]):

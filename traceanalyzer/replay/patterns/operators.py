@@ -19,7 +19,7 @@ from traceanalyzer.analysis.roofline.op_models.tensors import (
     inputs_of,
     parse_values,
 )
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 from traceanalyzer.trace import I32, I64
 
 Told = TypeVar("Told")
@@ -80,35 +80,35 @@ class Operator:
 
 
 PRODUCTS = (
-    (re.compile(r"^aten::linear$"), 0, 1, 0),
-    (re.compile(r"^aten::(mm|matmul)$"), 0, 1, 1),
-    (re.compile(r"^aten::addmm$"), 1, 2, 1),
+    (regex(r"^aten::linear$"), 0, 1, 0),
+    (regex(r"^aten::(mm|matmul)$"), 0, 1, 1),
+    (regex(r"^aten::addmm$"), 1, 2, 1),
 )
 """Places of an operator's data and weights among its tensors, and of its results' size among those
 of weights."""
-SAME_SIZE = re.compile(
+SAME_SIZE = regex(
     r"^aten::(relu_?|leaky_relu_?|elu_?|gelu|silu_?|mish|tanh_?|sigmoid_?|softplus|hardtanh_?|hardswish_?|selu_?"
     r"|dropout|(layer|group|instance|batch|rms)_norm|(log_)?softmax|square|abs|exp_?|clamp_?|detach|contiguous|to)$"
 )
 """Operators that give as many elements as they take, and take one tensor that is no weight."""
 LOSSES = (
-    (re.compile(r"^aten::(mse_loss|l1_loss|smooth_l1_loss|huber_loss)$"), 2),
-    (re.compile(r"^aten::(cross_entropy_loss|nll_loss|nll_loss_nd|binary_cross_entropy)$"), 3),
-    (re.compile(r"^aten::binary_cross_entropy_with_logits$"), 4),
+    (regex(r"^aten::(mse_loss|l1_loss|smooth_l1_loss|huber_loss)$"), 2),
+    (regex(r"^aten::(cross_entropy_loss|nll_loss|nll_loss_nd|binary_cross_entropy)$"), 3),
+    (regex(r"^aten::binary_cross_entropy_with_logits$"), 4),
 )
 """Losses of what a network says, their first tensor, and the place of the reduction among their
 values."""
 NO_REDUCTION = "0"
-NUMBERS = re.compile(r"^aten::(add|sub|mul|div)_?$")  # of numbers alone gives a number
-MEAN = re.compile(r"^aten::(mean|sum)$")  # of all of a tensor, where it has no second value
-BROADCAST = re.compile(r"^aten::broadcast_tensors$")  # launches nothing, and gives what it takes
-PART = re.compile(r"^aten::(select|slice|narrow)$")
-COPY = re.compile(r"^aten::copy_$")  # writes its second tensor into the first
-WRITES = re.compile(
+NUMBERS = regex(r"^aten::(add|sub|mul|div)_?$")  # of numbers alone gives a number
+MEAN = regex(r"^aten::(mean|sum)$")  # of all of a tensor, where it has no second value
+BROADCAST = regex(r"^aten::broadcast_tensors$")  # launches nothing, and gives what it takes
+PART = regex(r"^aten::(select|slice|narrow)$")
+COPY = regex(r"^aten::copy_$")  # writes its second tensor into the first
+WRITES = regex(
     r"^aten::(copy_|add_|sub_)$"
 )  # writes its second tensor into the first, or adds it there
-JOINING = re.compile(r"^aten::(stack|cat|concat)$")  # makes one tensor of several
-LARGER = re.compile(
+JOINING = regex(r"^aten::(stack|cat|concat)$")  # makes one tensor of several
+LARGER = regex(
     r"^aten::(add|sub|mul|div)_?$"
 )  # gives as many elements as the larger of its tensors has
 

@@ -1,7 +1,6 @@
 """Which recorded shapes are those of a model's parameters: they stay as they are whatever batch and
 length."""
 
-import re
 from collections.abc import Iterator
 from itertools import chain
 
@@ -11,7 +10,7 @@ from traceanalyzer.analysis.algebra import Groups, at
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.roofline.op_models.optimizer import ACCUMULATE
 from traceanalyzer.analysis.roofline.op_models.tensors import Input, Shape, Tensor, inputs_of
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 from traceanalyzer.trace import RangeKind
 
 WEIGHTS: dict[str, tuple[int, ...]] = {
@@ -33,11 +32,11 @@ WEIGHTS: dict[str, tuple[int, ...]] = {
     ACCUMULATE: (0,),
 }
 """Places of parameters among the inputs of operators; of convolutions see below."""
-CONVOLUTION = re.compile(r"^aten::(_?convolution\w*|conv\d\w*|cudnn_convolution\w*)$")
-OF_LISTS = re.compile(r"^aten::_(foreach|fused)_")
+CONVOLUTION = regex(r"^aten::(_?convolution\w*|conv\d\w*|cudnn_convolution\w*)$")
+OF_LISTS = regex(r"^aten::_(foreach|fused)_")
 """Operators on lists of parameters, or of what has their shapes."""
-PRODUCT = re.compile(r"^aten::(mm|matmul)$")
-BACKWARD = re.compile(r"backward")
+PRODUCT = regex(r"^aten::(mm|matmul)$")
+BACKWARD = regex(r"backward")
 
 
 @dataclass(frozen=True)

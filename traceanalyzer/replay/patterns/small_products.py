@@ -8,7 +8,6 @@ or the program takes as many items of that size out of tensors as the products h
 it."""
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -22,25 +21,25 @@ from traceanalyzer.analysis.groups.products import TENSOR_EFFICIENCY
 from traceanalyzer.analysis.joined.backward import made_by
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
 from traceanalyzer.analysis.roofline.rated import Rated
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 from traceanalyzer.replay.patterns.named import operators_named
 from traceanalyzer.replay.patterns.operators import Operator, operators
 from traceanalyzer.trace import I32, I64, Bool
 
 MIN_BATCH = 3  # fewer small products of one shape in a row are not worth merging
-LINEAR = re.compile(r"^aten::linear$")
-PRODUCT = re.compile(r"^aten::(linear|mm|matmul|bmm|mv|_scaled_mm|addmm|baddbmm|addmv)$")
-ADDED_TO = re.compile(r"^aten::(addmm|baddbmm|addmv)$")
+LINEAR = regex(r"^aten::linear$")
+PRODUCT = regex(r"^aten::(linear|mm|matmul|bmm|mv|_scaled_mm|addmm|baddbmm|addmv)$")
+ADDED_TO = regex(r"^aten::(addmm|baddbmm|addmv)$")
 """Their first tensor is added to the product; where it is a bias, these are a layer and have
 weights."""
-TAKES_OUT = re.compile(r"^aten::(unbind|select|split|chunk|slice|narrow)$")
+TAKES_OUT = regex(r"^aten::(unbind|select|split|chunk|slice|narrow)$")
 """Operators that take items out of a tensor, launching nothing."""
 DIMENSION_FIRST = {"unbind", "select", "slice", "narrow"}
 """Those whose first number is the dimension; that of others is their second."""
 TAKES_ALL = {"unbind", "split", "chunk"}
 """Those that give all of the tensor, in pieces."""
-TURNS = re.compile(r"^aten::(transpose|permute)$")
-VIEW = re.compile(r"^aten::(view|reshape|_unsafe_view)$")
+TURNS = regex(r"^aten::(transpose|permute)$")
+VIEW = regex(r"^aten::(view|reshape|_unsafe_view)$")
 NONE = Operator("")
 
 

@@ -2,19 +2,18 @@
 `flatten(2).transpose(1, 2)`: what adds to them keeps it, too, and each operator that needs whole
 rows (layer norms, products) copies them first, forward and backward."""
 
-import re
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra import at
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, tensors_of
+from traceanalyzer.base import regex
 from traceanalyzer.replay.patterns.named import are_named
 from traceanalyzer.replay.patterns.operators import operators
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import Bool, distinct
 
-COPY = re.compile(r"^aten::copy_$")
-CONVOLUTION = re.compile(r"^aten::(conv2d|convolution|cudnn_convolution)$")
+COPY = regex(r"^aten::copy_$")
+CONVOLUTION = regex(r"^aten::(conv2d|convolution|cudnn_convolution)$")
 TOKENS = 3  # dimensions of a batch of rows
 
 Maps = frozenset[tuple[int, int]]

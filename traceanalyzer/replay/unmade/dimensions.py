@@ -5,14 +5,13 @@ are [batch, length], images [batch, channels, height, width], features [batch, .
 Attention states both: its queries are [batch, heads, length, features]. What the user says comes
 first."""
 
-import re
 from collections.abc import Iterator
 
 import numpy as np
 
 from traceanalyzer.analysis.roofline.op_models.tensors import ElementKind, Shape, Tensor
 from traceanalyzer.analysis.roofline.rated import Rated
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 from traceanalyzer.replay.patterns.operators import Operator, operators
 from traceanalyzer.replay.patterns.parameters import CONVOLUTION, Parameters, parameters_of
 from traceanalyzer.replay.tape import within_optimizer
@@ -28,12 +27,12 @@ NO_BATCH = (
     "--batch-now"
 )
 NO_LENGTH = "no operator takes sequences: there is no length to change"
-ATTENTION = re.compile(r"^aten::(_?scaled_dot_product_\w*attention)$")
-RECURRENT = re.compile(r"^aten::(lstm|gru|rnn_tanh|rnn_relu)$")
-EMBEDDING = re.compile(r"^aten::embedding$")
-LINEAR = re.compile(r"^aten::linear$")
-MATMUL = re.compile(r"^aten::(matmul|addmm|mm)$")
-ADDED = re.compile(r"^aten::addmm$")
+ATTENTION = regex(r"^aten::(_?scaled_dot_product_\w*attention)$")
+RECURRENT = regex(r"^aten::(lstm|gru|rnn_tanh|rnn_relu)$")
+EMBEDDING = regex(r"^aten::embedding$")
+LINEAR = regex(r"^aten::linear$")
+MATMUL = regex(r"^aten::(matmul|addmm|mm)$")
+ADDED = regex(r"^aten::addmm$")
 """Takes what it adds first."""
 SEQUENCE = 3
 """Dimensions of a batch of sequences of features."""

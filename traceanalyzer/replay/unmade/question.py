@@ -1,8 +1,6 @@
 """What is asked about: the settings of a run that was never made."""
 
-import re
-
-from traceanalyzer.base import TraceAnalyzerError, dataclass
+from traceanalyzer.base import TraceAnalyzerError, dataclass, regex
 
 FORMATS = ("bf16", "fp32", "tf32")
 """Number formats that can be asked for."""
@@ -11,7 +9,7 @@ MOST = 1_000_000
 LEAST_TIMES = 1e-3
 MOST_TIMES = 1e3
 """What is further from the recorded size is no question about this recording."""
-_AMOUNT = re.compile(r"(?P<times>\d{1,18}(\.\d{1,18})?)x|(?P<count>\d{1,18})")
+_AMOUNT = regex(r"(?P<times>\d{1,18}(\.\d{1,18})?)x|(?P<count>\d{1,18})")
 
 
 class QuestionError(TraceAnalyzerError):

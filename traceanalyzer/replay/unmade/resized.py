@@ -5,21 +5,20 @@ its heads, its windows); so does the length where the batch is not there. Other 
 the length where they are as long. Parameters stay. Sizes that only look like these are told apart
 by what parameters have."""
 
-import re
 from dataclasses import replace
 
 from traceanalyzer.analysis.roofline.op_models.call import Call
 from traceanalyzer.analysis.roofline.op_models.tensors import Input, Shape, Tensor
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 from traceanalyzer.replay.patterns.parameters import Parameters
 from traceanalyzer.replay.unmade.dimensions import Dimensions
 
 SHIFTED = 1
 """A model that predicts the next token drops one of each sequence before its loss."""
-PRODUCT = re.compile(r"^aten::(mm|bmm|matmul)$")
-CASTS = re.compile(r"^aten::(to|_to_copy|copy_|t|transpose|detach)$")
+PRODUCT = regex(r"^aten::(mm|bmm|matmul)$")
+CASTS = regex(r"^aten::(to|_to_copy|copy_|t|transpose|detach)$")
 """Operators that take parameters in a forward pass though they are no layers."""
-WITH_BASE = re.compile(r"^aten::(addmm|baddbmm)$")
+WITH_BASE = regex(r"^aten::(addmm|baddbmm)$")
 PLANE = 3
 """Dimensions of a batch of sequences: the last is of features."""
 

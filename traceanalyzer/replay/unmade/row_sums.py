@@ -4,17 +4,15 @@ PyTorch gives each 32 columns a block that walks all rows. Beyond 64 K rows, whe
 fill less than half of the GPU, it parts the rows over blocks as well (`layer_norm_kernel.cu`,
 `LaunchGammaBetaBackwardCUDAKernel`): the kernel then takes what its traffic takes."""
 
-import re
-
 import numpy as np
 
-from traceanalyzer.base import NS_PER_S
+from traceanalyzer.base import NS_PER_S, regex
 from traceanalyzer.replay.patterns.named import kernels_named
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.replay.unmade.work import Loads
 from traceanalyzer.trace import F64
 
-KERNEL = re.compile(r"GammaBetaBackwardCUDAKernel")
+KERNEL = regex(r"GammaBetaBackwardCUDAKernel")
 COLUMNS = 32
 MOST_ROWS = 64 * 1024
 TENSORS = 2

@@ -1,11 +1,10 @@
 """The gradient of an embedding at other sizes: PyTorch adds few indices up as they come, and sorts
 many first, in some thirty launches."""
 
-import re
-
 import numpy as np
 
 from traceanalyzer.analysis.algebra import Groups, at
+from traceanalyzer.base import regex
 from traceanalyzer.replay.patterns.named import kernels_named
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.replay.unmade.resized import Resizer
@@ -24,8 +23,8 @@ OF_USUAL = 0.5
 it (0.5 and 0.6 in two runs of a recommender)."""
 SORTING_NS = 75_000
 """What those take on an H200, for 8,192 and for 32,768 indices."""
-AS_THEY_COME = re.compile(r"embedding_backward_feature_kernel")
-ADDS_UP = re.compile(r"compute_grad_weight|sum_and_scatter")
+AS_THEY_COME = regex(r"embedding_backward_feature_kernel")
+ADDS_UP = regex(r"compute_grad_weight|sum_and_scatter")
 
 
 def with_sorted_gradients(tape: Tape, resizer: Resizer) -> Tape:

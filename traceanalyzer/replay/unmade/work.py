@@ -4,7 +4,6 @@ Both come from the model of its operator (`op_models`), asked with the recorded 
 those at the other sizes; of operators without a model from the bytes of their inputs. Optimizers,
 and all else whose inputs are parameters, have the same to do at any batch."""
 
-import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -15,7 +14,7 @@ from traceanalyzer.analysis.roofline.op_models import MODELS
 from traceanalyzer.analysis.roofline.op_models.call import Call, Work
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs, parse_values
 from traceanalyzer.analysis.roofline.rated import Rated
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 from traceanalyzer.replay.patterns.parameters import OF_LISTS
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.replay.unmade.question import QuestionError
@@ -33,10 +32,10 @@ UNKNOWN_WORK = (
 )
 FLAT = 2
 """Dimensions below which a message is a bucket of gradients, whose size is the parameters'."""
-RECURRENT = re.compile(r"^aten::_cudnn_rnn(_backward)?$")
+RECURRENT = regex(r"^aten::_cudnn_rnn(_backward)?$")
 WEIGHTS_IN_ONE = 3
 """Place of the buffer of all weights among the inputs of cuDNN's recurrent layers."""
-COMMUNICATION = re.compile(r"^(c10d::|record_param_comms|nccl:|_c10d_functional::)")
+COMMUNICATION = regex(r"^(c10d::|record_param_comms|nccl:|_c10d_functional::)")
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,16 +2,16 @@
 does by itself."""
 
 import json
-import re
 from functools import cache
 from importlib.resources import files
 
+from traceanalyzer.base import regex
 from traceanalyzer.report.html.charts import Chart
 from traceanalyzer.report.html.markup import Markup, join, tag
 from traceanalyzer.report.html.pictures.plot import scale_of
 from traceanalyzer.report.html.pictures.svg import drawn
 
-SENTENCE = re.compile(r"(?<=\.) (?=[A-Z])")
+SENTENCE = regex(r"(?<=\.) (?=[A-Z])")
 POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
 )

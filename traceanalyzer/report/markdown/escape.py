@@ -3,21 +3,22 @@
 import re
 from collections.abc import Sequence
 
+from traceanalyzer.base import regex
 from traceanalyzer.report.format import plain, shorten
 from traceanalyzer.report.grid import Grid
 
 CELL_LIMIT = 160
 """Characters of a name in a table: template arguments of C++ kernels run to thousands."""
 PROSE_LIMIT = 1000
-SPECIAL = re.compile(r"([\\`*_{}\[\]<>|~$&!])")
-TRIGGERS = re.compile(r"([@#]|:(?=//)|\bwww(?=\.)|\bGH(?=-\d)|:(?=\w+:))")
+SPECIAL = regex(r"([\\`*_{}\[\]<>|~$&!])")
+TRIGGERS = regex(r"([@#]|:(?=//)|\bwww(?=\.)|\bGH(?=-\d)|:(?=\w+:))")
 """What GitHub turns into mentions, references, links and emoji even where Markdown's escapes are
 used."""
-LINE_START = re.compile(r"^([-+]|=+|\d+[.)])(?=\s|$)")  # what starts a list or underlines a heading
+LINE_START = regex(r"^([-+]|=+|\d+[.)])(?=\s|$)")  # what starts a list or underlines a heading
 Lines = list[str]
 
 BREAK = "\u200b"  # a zero-width space after a trigger disarms it and is not seen
-SAFE_CELL = re.compile(r"^(?!.*:\w+:)(?:<(?=\d))?(?:[\w ,.;:()/+%='-](?<!_))*")
+SAFE_CELL = regex(r"^(?!.*:\w+:)(?:<(?=\d))?(?:[\w ,.;:()/+%='-](?<!_))*")
 
 
 def prose(text: str) -> str:

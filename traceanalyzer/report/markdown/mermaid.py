@@ -5,18 +5,16 @@ Where Mermaid is not drawn (mail, a terminal) its source is readable text. `xych
 name that all their versions know."""
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from traceanalyzer.base import regex
 from traceanalyzer.report.format import is_figure, plain, shorten
 
 LABEL_LIMIT = 60
-UNSAFE = re.compile(r"[^\w .,:()/+*=-]|-->|%%|(?<!\w)_+|_+(?!\w)")
+UNSAFE = regex(r"[^\w .,:()/+*=-]|-->|%%|(?<!\w)_+|_+(?!\w)")
 """What could end a quoted label, or begin a directive, an entity or mark-up within it."""
-SPAN = re.compile(
-    r"(?<!\d)(\d++) (\w+) to (\d+) \2"
-)  # figures of one unit: written shorter below a bar
+SPAN = regex(r"(?<!\d)(\d++) (\w+) to (\d+) \2")  # figures of one unit: written shorter below a bar
 BAR_WIDTH = 20
 MOST_SLICES = 8
 MOST_BARS = 20  # more steps are drawn as a line

@@ -5,14 +5,15 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from traceanalyzer.base import regex
 from traceanalyzer.report.privacy.named_values import without_named_values
 from traceanalyzer.report.privacy.tokens import without_tokens
 
 HIDDEN = "<secret>"
-_SCHEME = re.compile(r"\b(Bearer|Basic|Digest|Negotiate)\s++(?!<)[\w.~+/-]{6,}+=*+", re.IGNORECASE)
-_LOGIN = re.compile(r"(?<![\w.%+-])[\w.%+-]{1,64}+:(?!:)[^\s/@]{1,64}+(?:@[^\s/@]{1,64}+)?@(?=\w)")
+_SCHEME = regex(r"\b(Bearer|Basic|Digest|Negotiate)\s++(?!<)[\w.~+/-]{6,}+=*+", re.IGNORECASE)
+_LOGIN = regex(r"(?<![\w.%+-])[\w.%+-]{1,64}+:(?!:)[^\s/@]{1,64}+(?:@[^\s/@]{1,64}+)?@(?=\w)")
 """NAME:PASSWORD@HOST; the password may hold an @."""
-_OPTION = re.compile(
+_OPTION = regex(
     r"(?<![^\s\"'`(\[])((?:-u|--user|--proxy-user)[ =])\S{1,64}?:\S{1,256}+"
     r"|(?<![\w-])(curl\s(?:[^\n]{0,120}?\s)?-\w{0,4}u)[^\s:-]{1,64}:\S{1,256}+"
     r"|(?<![\w-])(openssl\s(?:[^\n]{0,120}?\s)?-(?:k|K|passin|passout)\s)(?![-<])\S{1,256}+"
@@ -40,21 +41,21 @@ _OPTION = re.compile(
     r"|(?<![\w-])(pass:)(?!<)[^\s:]{3,256}+"
 )
 """What programs take a password by whose option does not say so."""
-_PASSWORD_FILE = re.compile(
+_PASSWORD_FILE = regex(
     r"(?<![^\s\"'`(\[])((?:\*|[\w.-]{1,64}):(?:\*|\d{2,5}):[\w*-]{1,64}:[\w.*-]{1,64}:)(?![\s<])\S{1,256}+"
 )
 """A line of PostgreSQL's password file: HOST:PORT:DATABASE:USER:PASSWORD."""
-_CALLS = re.compile(
+_CALLS = regex(
     r"((?:\bauth\s?=\s?|\b\w{0,30}(?:Auth|Credentials?)\s?)\((?:\s?[\"'][^\"'\n]{1,64}[\"']\s?,){1,3}\s?[\"'])[^\"'\n]{1,256}"
     r"|(\blogin\(\s?(?:\w{1,20}\s?=\s?)?[\"'])[^\"'\n]{6,256}"
 )
 """Calls of a program whose last text, or whose only one, is a password."""
-_PAIRS = re.compile(
+_PAIRS = regex(
     r"\b(Digest|OAuth|Hawk|MAC|Signature|GoogleLogin)\s{1,3}"
     r"(?:\w{1,40}=\\{0,3}\"[^\"\n\\]{0,1024}\\{0,3}\"[,\s]{0,3}){1,30}"
 )
 """A header of authorization in pairs."""
-_HASHED = re.compile(
+_HASHED = regex(
     r"\$(?:[1567y]|2[abxy]|apr1|argon2\w{0,2}|pbkdf2[\w-]{0,20}|scrypt)\$[^\s\"':;<]{8,512}"
     r"|(?<=:)[0-9a-fA-F]{32}:[0-9a-fA-F]{32}(?=:)"
 )

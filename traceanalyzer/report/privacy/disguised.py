@@ -3,15 +3,17 @@
 import re
 from urllib.parse import unquote
 
+from traceanalyzer.base import regex
+
 _INVISIBLE = dict.fromkeys(
     (0xAD, 0x200B, 0x200C, 0x200D, 0x200E, 0x200F, 0x2060, 0xFEFF, 0xFFFD), None
 )
 _WIDE = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
 _PLAIN = str.maketrans(_INVISIBLE | _WIDE)
-_WORD = re.compile(r"[^\s\"'<>]+")
-_ENCODED = re.compile(r"%(?:2F|3D|3A|40|5C|20)", re.IGNORECASE)
-_ESCAPED = re.compile(r"\\(?:u00|x)(2[0f]|3[ad]|40|5c)", re.IGNORECASE)
-_ENTITY = re.compile(r"&#(?:x([0-9a-fA-F]{1,4})|(\d{1,5}));")
+_WORD = regex(r"[^\s\"'<>]+")
+_ENCODED = regex(r"%(?:2F|3D|3A|40|5C|20)", re.IGNORECASE)
+_ESCAPED = regex(r"\\(?:u00|x)(2[0f]|3[ad]|40|5c)", re.IGNORECASE)
+_ENTITY = regex(r"&#(?:x([0-9a-fA-F]{1,4})|(\d{1,5}));")
 
 
 def undisguised(text: str) -> str:

@@ -6,11 +6,13 @@ A project or a cluster may be called `train`, so its name is hidden only behind 
 
 import re
 
+from traceanalyzer.base import regex
+
 ID = "<id>"
 USER = "<user>"
 HOST = "<host>"
 
-_NUMBERED = re.compile(
+_NUMBERED = regex(
     r"(?<![0-9A-Za-z])(?:GPU-|MIG-(?:GPU-)?)?[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(?![0-9A-Za-z])"
     r"|(?<![\w-])(?:i|vpc|subnet|sg|eni|ami|vol|snap|eks|fs|lt|r)-(?:[0-9a-f]{17}|[0-9a-f]{8})(?![\w-])"
     r"|(?<![\w.])ocid1\.[a-z]{2,40}\.[\w.-]{4,200}"
@@ -22,16 +24,12 @@ _NUMBERED = re.compile(
 """Identifiers by their forms: UUIDs (of GPUs, subscriptions, tenants), resources of AWS, Oracle's
 clouds, nodes of GKE and AKS, clients of Google."""
 _AFTER_A_WORD = (
-    re.compile(r"(?i:\b(account(?:[ _-]?(?:id|number))?[ :=]{1,3}))\d{12}(?!\d)"),
-    re.compile(
-        r"(?i:\b((?:machine|boot|host)[ _-]?id[ :=]{1,3}[\"']?))[0-9a-f]{8,32}(?![0-9A-Za-z])"
-    ),
-    re.compile(
+    regex(r"(?i:\b(account(?:[ _-]?(?:id|number))?[ :=]{1,3}))\d{12}(?!\d)"),
+    regex(r"(?i:\b((?:machine|boot|host)[ _-]?id[ :=]{1,3}[\"']?))[0-9a-f]{8,32}(?![0-9A-Za-z])"),
+    regex(
         r"(?i:\b((?:serial(?:[ _-]?(?:number|no))?)[ :=]{1,3}[\"']?))(?=[A-Z0-9-]*\d{4})[A-Z0-9-]{8,24}(?![\w-])"
     ),
-    re.compile(
-        r"(?i:\b((?:mac|hw)(?:[ _-]?addr(?:ess)?)?[ :=]{1,3}[\"']?))[0-9a-f]{12}(?![0-9A-Za-z])"
-    ),
+    regex(r"(?i:\b((?:mac|hw)(?:[ _-]?addr(?:ess)?)?[ :=]{1,3}[\"']?))[0-9a-f]{12}(?![0-9A-Za-z])"),
 )
 """Identifiers by the word before them."""
 _PERSONS = (
@@ -56,22 +54,20 @@ _COLON = (
     r"benutzer(?:name)?|utilisateur|usuario|utente|gebruiker)"
 )
 _SETTINGS = (
-    (re.compile(rf"(?<![A-Za-z0-9_.-])((?:{_PERSONS}){_SIGN}){_NAME}"), USER),
-    (re.compile(rf"(?<![A-Za-z0-9_.-])((?:{_MACHINES}){_SIGN}){_NAME}"), HOST),
+    (regex(rf"(?<![A-Za-z0-9_.-])((?:{_PERSONS}){_SIGN}){_NAME}"), USER),
+    (regex(rf"(?<![A-Za-z0-9_.-])((?:{_MACHINES}){_SIGN}){_NAME}"), HOST),
     (
-        re.compile(
-            rf"(?<![A-Za-z0-9_.-])((?:{_PROJECTS})(?:{_SIGN}|\s?:\s?))(?!\d{{1,5}}\b){_VALUE}"
-        ),
+        regex(rf"(?<![A-Za-z0-9_.-])((?:{_PROJECTS})(?:{_SIGN}|\s?:\s?))(?!\d{{1,5}}\b){_VALUE}"),
         ID,
     ),
-    (re.compile(rf"(?<![A-Za-z0-9_.-])({_COLON}\s?:\s?){_NAME}"), USER),
+    (regex(rf"(?<![A-Za-z0-9_.-])({_COLON}\s?:\s?){_NAME}"), USER),
 )
 """Settings of an environment, members of JSON, attributes: what their value names."""
-_LINES = re.compile(r"(?<![A-Za-z0-9_])(LSB_\w{0,20}HOSTS=[\"']?)(?=\w)[^\n\"']{1,4096}")
+_LINES = regex(r"(?<![A-Za-z0-9_])(LSB_\w{0,20}HOSTS=[\"']?)(?=\w)[^\n\"']{1,4096}")
 """Lists of hosts with blanks between them."""
 _OPTIONS = (
     (
-        re.compile(
+        regex(
             r"(?<![^\s\"'`(\[])"
             r"(--(?:master[_-]addr|rdzv[_-]endpoint|host|hostname|hosts|server|node|nodelist|hostfile)[ =])"
             r"(?![-<\d])[^\s;\"']{2,1024}"
@@ -79,99 +75,97 @@ _OPTIONS = (
         HOST,
     ),
     (
-        re.compile(
+        regex(
             r"(?<![^\s\"'`(\[])(-H )[a-zA-Z][\w.-]{1,60}:\d{1,3}(?:,[\w.-]{1,60}:\d{1,3}){0,200}"
         ),
         HOST,
     ),
     (
-        re.compile(
+        regex(
             r"(?<![^\s\"'`(\[])(--(?:user|username|login|account|owner|author)[ =])(?![-<\d])[\w.@-]{2,64}"
         ),
         USER,
     ),
     (
-        re.compile(
+        regex(
             r"(?<![\w-])((?:psql|pg_\w{2,20}|createdb|smbclient|ssh|slogin|squeue|sacct|scancel|qstat|bjobs|qselect)"
             r"\s(?:[^\n]{0,80}?\s)?-[Uul]\s?)(?![-<])[\w.-]{2,64}"
         ),
         USER,
     ),
-    (re.compile(r"(?<![\w-])(su -l? ?|runuser -u ?)(?![-<])[a-z][\w.-]{1,31}(?!\w)"), USER),
+    (regex(r"(?<![\w-])(su -l? ?|runuser -u ?)(?![-<])[a-z][\w.-]{1,31}(?!\w)"), USER),
     (
-        re.compile(
+        regex(
             r"(?<![\w-])(chown (?:-\w{1,4} ){0,3})(?![-<])[a-z][\w.-]{1,31}(?::[\w.-]{0,31})?(?=\s)"
         ),
         USER,
     ),
-    (re.compile(r"(?<![\w-])(kubectl\s(?:[^\n]{0,80}?\s)?(?:-n|--namespace)[ =])[\w-]{2,63}"), ID),
+    (regex(r"(?<![\w-])(kubectl\s(?:[^\n]{0,80}?\s)?(?:-n|--namespace)[ =])[\w-]{2,63}"), ID),
 )
 """Options of command lines that name a host, an account or a namespace."""
 _SENTENCES = (
-    (re.compile(r"\b(Linux )[A-Za-z][\w.-]{1,62}(?= \d{1,2}\.\d{1,3}[\w.-]{0,40})"), HOST),
+    (regex(r"\b(Linux )[A-Za-z][\w.-]{1,62}(?= \d{1,2}\.\d{1,3}[\w.-]{0,40})"), HOST),
     (
-        re.compile(
+        regex(
             r"(?<![\w.:/-])()[A-Za-z][\w.-]{0,62}"
             r"(?=: ?\d{1,7}:\d{1,7} \[\d{1,3}\] (?:[\w./]{1,80}:\d{1,5} )?NCCL)"
         ),
         HOST,
     ),
-    (re.compile(r"(?<!\w)(\[)[A-Za-z][\w.-]{1,62}(?=\]:\d{4,5}(?!\d))"), HOST),
-    (re.compile(r"(?<![\w./-])()[A-Za-z][\w.-]{1,62}(?= slots=\d)"), HOST),
+    (regex(r"(?<!\w)(\[)[A-Za-z][\w.-]{1,62}(?=\]:\d{4,5}(?!\d))"), HOST),
+    (regex(r"(?<![\w./-])()[A-Za-z][\w.-]{1,62}(?= slots=\d)"), HOST),
     (
-        re.compile(
+        regex(
             r"(?<![\w./:-])()(?!(?:rank|gpu|cuda|step|stage|layer|input)\d)"
             r"[a-z][a-z-]{1,30}\d[\w-]{0,20}(?=:/\w)"
         ),
         HOST,
     ),
     (
-        re.compile(r"\b((?:srun|salloc|sbatch)\s(?:[^\n]{0,80}?\s)?-w ?)[a-z][\w.,\[\]-]{1,200}"),
+        regex(r"\b((?:srun|salloc|sbatch)\s(?:[^\n]{0,80}?\s)?-w ?)[a-z][\w.,\[\]-]{1,200}"),
         HOST,
     ),
-    (re.compile(r"(events\.out\.tfevents\.\d{9,11}\.)[\w-]{1,63}(?=\.)"), HOST),
+    (regex(r"(events\.out\.tfevents\.\d{9,11}\.)[\w-]{1,63}(?=\.)"), HOST),
     (
-        re.compile(r"(?<![\w/-])((?:pod|node|nodes)/)(?=[\w-]*\d)[a-z][\w-]{2,62}(?!\.?[\w/(])"),
+        regex(r"(?<![\w/-])((?:pod|node|nodes)/)(?=[\w-]*\d)[a-z][\w-]{2,62}(?!\.?[\w/(])"),
         HOST,
     ),
     (
-        re.compile(
-            r"(?<![\w-])((?:cn|uid|CN|UID)=)[^,\s\"'<]{2,64}(?=,\s?(?:ou|dc|o|cn|OU|DC|O|CN)=)"
-        ),
+        regex(r"(?<![\w-])((?:cn|uid|CN|UID)=)[^,\s\"'<]{2,64}(?=,\s?(?:ou|dc|o|cn|OU|DC|O|CN)=)"),
         USER,
     ),
-    (re.compile(r"(?<![\w:])(system:serviceaccount:)[\w-]{1,63}:[\w-]{1,63}"), USER),
+    (regex(r"(?<![\w:])(system:serviceaccount:)[\w-]{1,63}:[\w-]{1,63}"), USER),
     (
-        re.compile(
+        regex(
             r"\b((?i:requested|created|uploaded|maintained|assigned|approved) (?:by|to)[ :]\s?)"
             r"[a-z][a-z._-]{1,30}\d{1,6}(?!\.?[\w(:/])"
         ),
         USER,
     ),
-    (re.compile(r"\b((?i:login as|log in as|logged in as)[ :]{1,2})[a-z][\w.-]{1,31}(?!\w)"), USER),
-    (re.compile(r"(\b(?:User|Job Owner|Submitted by) <)[\w.-]{1,64}(?=>)"), USER),
-    (re.compile(r"(\bProject <)[\w.-]{1,64}(?=>)"), ID),
-    (re.compile(r"(<(?i:user|user_?name|login|owner|author|email)>)[^<>\n]{1,128}(?=</)"), USER),
-    (re.compile(r"(<(?i:host|host_?name|server|node)>)[^<>\n]{1,128}(?=</)"), HOST),
+    (regex(r"\b((?i:login as|log in as|logged in as)[ :]{1,2})[a-z][\w.-]{1,31}(?!\w)"), USER),
+    (regex(r"(\b(?:User|Job Owner|Submitted by) <)[\w.-]{1,64}(?=>)"), USER),
+    (regex(r"(\bProject <)[\w.-]{1,64}(?=>)"), ID),
+    (regex(r"(<(?i:user|user_?name|login|owner|author|email)>)[^<>\n]{1,128}(?=</)"), USER),
+    (regex(r"(<(?i:host|host_?name|server|node)>)[^<>\n]{1,128}(?=</)"), HOST),
     (
-        re.compile(
+        regex(
             r"((?<![\w-])[-dlbcps][rwxsStT-]{9}[.+@]?\s{1,8}\d{1,6}\s{1,8})"
             r"(?!root\s)[\w.-]{1,64}\s{1,8}[\w.-]{1,64}(?=\s)"
         ),
         f"{USER} {USER}",
     ),
-    (re.compile(r"(?<![\w.-])()[a-z][\w.-]{1,31}(?=\s{1,16}(?:pts/|tty)\d)"), USER),
+    (regex(r"(?<![\w.-])()[a-z][\w.-]{1,31}(?=\s{1,16}(?:pts/|tty)\d)"), USER),
     (
-        re.compile(
+        regex(
             r"(?<![\w.,-])()[A-Za-z][\w.,:\[\]-]{1,400}"
             r"(?=\s(?:ssh-(?:rsa|dss|ed25519)|ecdsa-sha2-\w{1,20})\s)"
         ),
         HOST,
     ),
-    (re.compile(r"(\b(?i:logged in as):? \S{1,64} \()[\w.-]{2,64}(?=\))"), USER),
+    (regex(r"(\b(?i:logged in as):? \S{1,64} \()[\w.-]{2,64}(?=\))"), USER),
 )
 """What `uname`, NCCL, c10d, MPI, NFS, TensorBoard, Kubernetes, LDAP and schedulers print before or after a name."""
-_WITHOUT_SCHEME = re.compile(
+_WITHOUT_SCHEME = regex(
     r"(?<![\w./@-])(?:[a-z0-9-]{1,63}\.){1,4}(?:com|net|org|edu|gov|io|ai|dev|cloud|internal|corp)/(?!\.py)[^\s\"'<>|,;()]{1,1024}"
 )
 """Addresses of pages, images and repositories whose `https://` is left out."""

@@ -2,7 +2,9 @@
 
 import re
 
-_WORD = re.compile(
+from traceanalyzer.base import regex
+
+_WORD = regex(
     r"(?P<strong>pass[ _-]?(?:word|wd|phrase|code)|pwd|secret|credential|creds|jwt|connection[ _-]?string"
     r"|passwor[td]|kennwort|mot[ _]de[ _]passe|contrase[nñ]a|senha|parol[ae]|(?<![a-z])clave"
     r"|wachtwoord|heslo|has[lł]o|[sş]ifre|l[oö]senord|salasana|adgangskode|jelsz[oó]|(?<![a-z])mdp|p4ssword|(?:bind|root|admin|user|ldap)pw(?![a-z])"
@@ -15,20 +17,20 @@ _WORD = re.compile(
 )
 """The words that names of secrets have: of the weak ones it depends on what stands before and
 after."""
-_KEYS = re.compile(
+_KEYS = regex(
     r"(?:api|access|account|app|application|auth|client|consumer|crypt|deploy|encryption|gpg|hmac|"
     r"host|license|licence|master|pgp|private|rsa|sas|secret|security|server|service|session|"
     r"shared|signing|ssh|ssl|storage|subscription|tls|wandb|aws|azure|gcp|s3|github|gitlab|"
     r"openai|anthropic|functions|hf|huggingface|ngc|datadog|comet|neptune)\Z"
 )
 """What a key is secret of."""
-_NO_TOKENS = re.compile(
+_NO_TOKENS = regex(
     r"(?:accepted|bos|by|cls|decode|draft|each|end|eos|every|fill|first|generated|image|input|kv|"
     r"last|mask|max|min|new|next|num|of|one|output|pad|per|prefill|prompt|sep|sentinel|single|"
     r"special|start|stop|time|unk)\Z"
 )
 """What stands before `token` where text is meant."""
-_PASSES = re.compile(
+_PASSES = regex(
     r"(?:admin|auth|db|email|ftp|git|http|imap|jdbc|ldap|login|mail|my|mysql|pg|proxy|redis|root|"
     r"rpc|smtp|ssh|store|sudo|svn|user|vnc)\Z"
 )
@@ -43,16 +45,16 @@ _PHRASES = {
     **dict.fromkeys(("sig", "signature", "sas"), r"(?=\S*\d)[\w%.+/=&-]{16,}"),
 }
 """What values of weak words look like where nothing before the word tells."""
-_HARMLESS = re.compile(
+_HARMLESS = regex(
     r"[-+]?\d{1,4}%?|[-+]?\d*\.\d+(?:e[-+]?\d+)?|true|false|none|null|yes|no|on|off", re.IGNORECASE
 )
 """Counts and flags."""
 _LONGEST_NAME = 60
-_REST = re.compile(rf"[\w-]{{0,{_LONGEST_NAME}}}+")
-_BEFORE = re.compile(r"([\w-]{0,60})([ ])?\Z")
+_REST = regex(rf"[\w-]{{0,{_LONGEST_NAME}}}+")
+_BEFORE = regex(r"([\w-]{0,60})([ ])?\Z")
 _QUOTE = r"""\\{0,3}["']"""
 _OPENING = rf"[\[({{]\s{{0,3}}(?:{_QUOTE}\w{{1,20}}{_QUOTE}\s{{0,3}}:\s{{0,3}})?(?={_QUOTE})"
-_SIGN = re.compile(
+_SIGN = regex(
     rf"""(?:\\{{0,3}}["'`])?\]?[ \t]{{0,3}}(?:(?:is|was)[ \t]?)?(?:=>|:=|->|==?|:(?!:))[ \t]{{0,3}}
       (?:{_OPENING}|[bBfFrRuU]{{1,2}}(?=["']))?
     | \((?={_QUOTE})
@@ -64,21 +66,21 @@ _SIGN = re.compile(
     re.VERBOSE,
 )
 """Between name and value, the letters before a Python string included."""
-_LISTED = re.compile(r"\\{0,3}[\"']\s{0,3},\s{0,3}(?=\\{0,3}[\"'])")
-_NEXT_LINE = re.compile(
+_LISTED = regex(r"\\{0,3}[\"']\s{0,3},\s{0,3}(?=\\{0,3}[\"'])")
+_NEXT_LINE = regex(
     r"[\"']?[ \t]{0,3}[:=][ \t]{0,8}(?:[|>][+-]?[ \t]{0,8})?(?:\r?\n|\\{1,2}n)[ \t]{0,24}(?=\S)"
 )
 """Between the name and a value that stands below it."""
 _BRACKETS = {")": "(", "]": "[", "}": "{"}
-_BLANK = re.compile(r"[ \t](?:(?:is|was)[ \t])?")
-_VALUE = re.compile(
+_BLANK = regex(r"[ \t](?:(?:is|was)[ \t])?")
+_VALUE = regex(
     r"""(?P<quote>["]{3}|[']{3}|\\{0,3}["'`])(?P<quoted>(?:\\.|(?!(?P=quote))[^\n]){1,4096}+)
     | (?P<bare>(?!<secret>)
         (?:\$\([^)\n]{1,256}\)
         |(?:[^\s,;&"'`<]|<(?!/)|[,;&](?!\s|\Z|[\w.-]{1,60}+\s?[=:])){1,4096}+))""",
     re.VERBOSE,
 )
-_LINE = re.compile(
+_LINE = regex(
     r"\\{0,3}[\"'`]?(?P<quoted>[^\n\"'`\\]{1,4096}+)"
 )  # a header's value has blanks and signs
 
@@ -122,7 +124,9 @@ def _value_after(
     span = value.span("quoted") if value["quoted"] else _without_closing(text, *value.span("bare"))
     return (
         span
-        if _is_meant(before, word, rest[0], text[slice(*span)], signed=between.re is not _BLANK)
+        if _is_meant(
+            before, word, rest[0], text[slice(*span)], signed=between.re.pattern != _BLANK.pattern
+        )
         else None
     )
 

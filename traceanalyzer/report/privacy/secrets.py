@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 
+from traceanalyzer.base import regex
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.ingest.formats import SOURCES
 from traceanalyzer.report.privacy.credentials import without_credentials
@@ -43,7 +44,7 @@ MIN_NAME = 3
 """Shorter user and host names are not searched for outside paths: they are parts of ordinary
 words."""
 
-WORD = re.compile(r"[^\W_]+")
+WORD = regex(r"[^\W_]+")
 MOST_WORDS = 8
 """Parts of a host's name between dots, hyphens and underscores; what is longer is found by its
 domain."""

@@ -7,6 +7,8 @@ RFC 7468."""
 import re
 from functools import cache
 
+from traceanalyzer.base import regex
+
 _WORD_TAIL = r"(?:(?=[a-z]{0,64}[A-Z0-9])[A-Za-z0-9]{10,}+|[a-z]{20,}+)"
 _LINE_TAIL = r"(?:(?=[a-z_-]{0,64}[A-Z0-9])[\w-]{12,}+|[\w-]{32,}+)"
 """What goes on: words of small letters are names (`hf_transformers`, `fw_pipeline`) unless they are
@@ -36,13 +38,11 @@ _BY_TAIL = {
 }
 """Beginnings of tokens, by what they go on with."""
 
-_RUN = re.compile(r"(?<![A-Za-z0-9+/=])[A-Za-z0-9]{20,512}+")
-_WITH_SIGNS = re.compile(
-    r"(?<![A-Za-z0-9+/=])(?=[^/+]{0,39}[/+])[A-Za-z0-9+/]{40}(?![A-Za-z0-9+/=])"
-)
+_RUN = regex(r"(?<![A-Za-z0-9+/=])[A-Za-z0-9]{20,512}+")
+_WITH_SIGNS = regex(r"(?<![A-Za-z0-9+/=])(?=[^/+]{0,39}[/+])[A-Za-z0-9+/]{40}(?![A-Za-z0-9+/=])")
 """A secret key of AWS is 40 such characters."""
-_KINDS = re.compile(r"[a-z]+|[A-Z]+|[0-9]+")
-_MANGLED = re.compile(r"_Z|[IL][ilbjm]\d+E|\dI[A-Z]")
+_KINDS = regex(r"[a-z]+|[A-Z]+|[0-9]+")
+_MANGLED = regex(r"_Z|[IL][ilbjm]\d+E|\dI[A-Z]")
 LEAST_OF_EACH = 3
 """Small letters, capitals and digits that a random text of 20 has at least: one in a thousand has
 fewer."""

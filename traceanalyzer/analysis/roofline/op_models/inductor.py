@@ -12,17 +12,18 @@ import re
 from traceanalyzer.analysis.roofline.kernel_tables import kernel_tables
 from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError, Work
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, promoted
+from traceanalyzer.base import regex
 
 OPERATOR_FLOPS = kernel_tables().operator_flops
 """FLOPs an element of the operators that names are made of; views, casts and look-ups have none."""
-_OPERATORS = re.compile(
+_OPERATORS = regex(
     "|".join(sorted((re.escape(name) for name in OPERATOR_FLOPS), key=len, reverse=True))
 )
-_OF_TWO = re.compile(
+_OF_TWO = regex(
     r"(?:^|_)(add|sub|mul|div|maximum|minimum|[a-z0-9]{1,40}(?:_[a-z0-9]{1,40}){0,6}?_backward)(?=_)"
 )
-_BIASED = re.compile(r"(?:^|_)b?addb?mm_")
-_SCALES = re.compile(r"^_(mul|div)(_view|__to_copy|_permute)*_\d+$")
+_BIASED = regex(r"(?:^|_)b?addb?mm_")
+_SCALES = regex(r"^_(mul|div)(_view|__to_copy|_permute)*_\d+$")
 """Nothing but a product: most often with a number, which is no tensor."""
 
 

@@ -3,13 +3,12 @@ distinct text."""
 
 import enum
 import math
-import re
 from functools import lru_cache
 from typing import Any
 
 import msgspec
 
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 
 NAN = math.nan
 MAX_DIMS = 64  # PyTorch's limit of dimensions; text that claims more is damaged
@@ -143,17 +142,15 @@ class Tensor:
         return self.numel * self.dtype.bytes
 
 
-_NO_NUMBER = re.compile(
+_NO_NUMBER = regex(
     r"^(?:-?\d{19,}|-{2,}\d+)"
 )  # what looks like a number that 64 bits hold, and is none
-_TEMPLATE = re.compile(r"<(float|double|c10::Half|c10::BFloat16|long|int|bool)[,>]")
+_TEMPLATE = regex(r"<(float|double|c10::Half|c10::BFloat16|long|int|bool)[,>]")
 """The first type in a kernel's template arguments, of `multi_tensor_apply_kernel`'s functor."""
-_OPAQUE = re.compile(r"OpaqueType<(?:\([a-z ]+\))?(\d{1,18})u?>")
+_OPAQUE = regex(r"OpaqueType<(?:\([a-z ]+\))?(\d{1,18})u?>")
 """`CatArrayBatchedCopy<OpaqueType<2>>`: only the size matters to a copy. Nsight Systems writes the
 number's type before it: `OpaqueType<(unsigned int)2>`."""
-_VECTORISED = re.compile(
-    r"CatArrayBatchedCopy_vectorized<char(?:, [^,>]+){4}, (\d{1,18}), (\d{1,18})>"
-)
+_VECTORISED = regex(r"CatArrayBatchedCopy_vectorized<char(?:, [^,>]+){4}, (\d{1,18}), (\d{1,18})>")
 """Its last arguments are the bytes of a vector and its elements."""
 
 

@@ -5,22 +5,22 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from traceanalyzer.base import dataclass, digits
+from traceanalyzer.base import dataclass, digits, regex
 from traceanalyzer.ingest.side_files import decoded, is_number, items, mapping, number_in
 from traceanalyzer.ingest.texts.figures import counted
 from traceanalyzer.trace import PastedText
 
-_PYTEST = re.compile(r"^Name \(time in (ns|us|ms|s)\)\s+(Min\b.*)$", re.MULTILINE)
-_PYTEST_ROW = re.compile(r"^(\S.{0,200}?)\s{2,}([\d,]{1,15}\.\d{1,9}\b.*)$")
-_RELATIVE = re.compile(r"\((?:>?[\d.,]{1,15}|inf)\)")
-_COMPARE = re.compile(r"^\[-++ ?([^\n]{0,120}?) ?-+\]$", re.MULTILINE)
-_COMPARE_UNIT = re.compile(r"^Times are in \w{1,20} \((ns|us|ms|s)\)\.", re.MULTILINE)
-_THREADS = re.compile(r"^(\d{1,6}) threads?: -+$")
-_REPORT = re.compile(
+_PYTEST = regex(r"^Name \(time in (ns|us|ms|s)\)\s+(Min\b.*)$", re.MULTILINE)
+_PYTEST_ROW = regex(r"^(\S.{0,200}?)\s{2,}([\d,]{1,15}\.\d{1,9}\b.*)$")
+_RELATIVE = regex(r"\((?:>?[\d.,]{1,15}|inf)\)")
+_COMPARE = regex(r"^\[-++ ?([^\n]{0,120}?) ?-+\]$", re.MULTILINE)
+_COMPARE_UNIT = regex(r"^Times are in \w{1,20} \((ns|us|ms|s)\)\.", re.MULTILINE)
+_THREADS = regex(r"^(\d{1,6}) threads?: -+$")
+_REPORT = regex(
     r"^(?P<title>[A-Za-z][^\n:|]{2,100}):\s*\n(?P<head>[ \t]{2,}\S[^\n|:]*)\n(?=0\s)", re.MULTILINE
 )
-_UNIT = re.compile(r"\((TFLOPS|TFLOP/s|GFLOPS|GB/s|TB/s|ms|us)\)", re.IGNORECASE)
-_GAPS = re.compile(r"\s{2,}")
+_UNIT = regex(r"\((TFLOPS|TFLOP/s|GFLOPS|GB/s|TB/s|ms|us)\)", re.IGNORECASE)
+_GAPS = regex(r"\s{2,}")
 _TIMES = ("ms", "us")
 _ORDINARY = ("Min", "Max", "Mean", "StdDev", "Median", "IQR")
 SHOWN = 4

@@ -3,18 +3,18 @@
 import re
 from pathlib import Path
 
-from traceanalyzer.base import dataclass, digits
+from traceanalyzer.base import dataclass, digits, regex
 from traceanalyzer.ingest.side_files import number_in
 from traceanalyzer.trace import PastedText
 
 _N = r"(\d[\d,]{0,12}(?:\.\d{1,9})?)"
-_LLAMA = re.compile(
+_LLAMA = regex(
     rf"llama_(?:perf_context_print|print_timings):\s+(prompt eval|eval) time =\s*{_N} ms /\s*(\d{{1,12}}) "
     rf"(?:tokens|runs)\s*\(\s*{_N} ms per token,\s*{_N} tokens per second\)"
 )
-_OLLAMA = re.compile(rf"^(prompt eval|eval) rate:\s+{_N} tokens/s", re.MULTILINE)
-_MLC = re.compile(rf"\b(prefill|decode): {_N} tok/s")
-_BENCH = re.compile(
+_OLLAMA = regex(rf"^(prompt eval|eval) rate:\s+{_N} tokens/s", re.MULTILINE)
+_MLC = regex(rf"\b(prefill|decode): {_N} tok/s")
+_BENCH = regex(
     rf"^\|[ \t]*+(?P<model>[^|\n]{{1,120}}?)[ \t]*+\|.*\|\s*(?P<kind>pp|tg)\s?(?P<tokens>\d{{1,9}})[^|\n]*\|\s*{_N} ±",
     re.MULTILINE,
 )

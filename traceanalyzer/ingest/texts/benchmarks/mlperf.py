@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from traceanalyzer.base import digits
+from traceanalyzer.base import digits, regex
 from traceanalyzer.ingest.side_files import decoded, is_number, mapping
 from traceanalyzer.ingest.texts.figures import counted
 from traceanalyzer.trace import PastedText
 
-_LINE = re.compile(r":::MLLOG (\{.{10,4000}\})\s*$", re.MULTILINE)
+_LINE = regex(r":::MLLOG (\{.{10,4000}\})\s*$", re.MULTILINE)
 _START = "INTERVAL_START"
 _END = "INTERVAL_END"
 _INTERVALS = {"block": "block", "epoch": "epoch", "eval": "evaluation"}

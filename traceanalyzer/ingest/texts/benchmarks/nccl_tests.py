@@ -3,17 +3,17 @@
 import re
 from pathlib import Path
 
-from traceanalyzer.base import dataclass, digits
+from traceanalyzer.base import dataclass, digits, regex
 from traceanalyzer.ingest.texts.figures import counted, sized
 from traceanalyzer.trace import PastedText
 
-_HEAD = re.compile(r"^#\s+size\s+count\s+type\b.*\balgbw\s+busbw", re.MULTILINE)
-_ROW = re.compile(
+_HEAD = regex(r"^#\s+size\s+count\s+type\b.*\balgbw\s+busbw", re.MULTILINE)
+_ROW = regex(
     r"^[^\S\n]*+(\d{1,18})\s+\d{1,18}\s+(\w{2,20})\s+(?:\w{2,12}\s+)?(?:-?\d{1,6}\s+)?(\d{1,15}\.?\d{0,15})\s+(\d{1,12}\.?\d{0,12})\s+"
     r"(\d{1,12}\.?\d{0,12})\b",
     re.MULTILINE,
 )
-_RANK = re.compile(r"^#\s+Rank\s+\d+ .*?\bon\s+(\S{1,100})", re.MULTILINE)
+_RANK = regex(r"^#\s+Rank\s+\d+ .*?\bon\s+(\S{1,100})", re.MULTILINE)
 RECORD = (
     "To see what a program makes of it: `traceanalyzer collect torch -- torchrun ... train.py`; `comm` "
     "lists each collective with its bus bandwidth."

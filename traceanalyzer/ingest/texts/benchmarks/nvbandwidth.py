@@ -4,14 +4,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from traceanalyzer.base import dataclass, digits
+from traceanalyzer.base import dataclass, digits, regex
 from traceanalyzer.trace import PastedText
 
-_TEST = re.compile(r"^Running (\w{3,80})\.", re.MULTILINE)
-_UNIT = re.compile(r"\(GB/s\)\s*$", re.MULTILINE)
-_ROW = re.compile(
-    r"^[^\S\n]*+(\d{1,4})((?:\s++(?:\d{1,7}\.\d{1,6}|N/A)){1,64})[^\S\n]*+$", re.MULTILINE
-)
+_TEST = regex(r"^Running (\w{3,80})\.", re.MULTILINE)
+_UNIT = regex(r"\(GB/s\)\s*$", re.MULTILINE)
+_ROW = regex(r"^[^\S\n]*+(\d{1,4})((?:\s++(?:\d{1,7}\.\d{1,6}|N/A)){1,64})[^\S\n]*+$", re.MULTILINE)
 _SUM = "SUM "
 SHOWN = 6
 UNEVEN = 0.8

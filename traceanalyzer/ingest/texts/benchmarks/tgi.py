@@ -5,16 +5,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
-from traceanalyzer.base import dataclass, digits, ratio
+from traceanalyzer.base import dataclass, digits, ratio, regex
 from traceanalyzer.ingest.side_files import number_in
 from traceanalyzer.ingest.texts.figures import counted
 from traceanalyzer.trace import PastedText
 
-_FIELD = re.compile(
+_FIELD = regex(
     r'\b(total_time|queue_time|inference_time|time_per_token)="?(\d{1,9}(?:\.\d{1,12})?)(ns|[µμu]s|ms|s)\b'
 )
-_TABLE = re.compile(r"^\|\s*Step\s*\|\s*Batch Size\s*\|\s*Average\s*\|", re.MULTILINE)
-_ROW = re.compile(
+_TABLE = regex(r"^\|\s*Step\s*\|\s*Batch Size\s*\|\s*Average\s*\|", re.MULTILINE)
+_ROW = regex(
     r"^\|\s*+(?:(?P<step>Prefill|Decode(?: \(\w{5}\))?)\s*+)?\|\s*(?P<batch>\d{1,9})\s*\|\s*(?P<mean>[\d,.]{1,15})\s*"
     r"(?P<unit>ns|[µμu]s|ms|secs?|s|tokens/secs?)\s*\|",
     re.MULTILINE,

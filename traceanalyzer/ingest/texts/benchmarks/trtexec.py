@@ -1,14 +1,13 @@
 """The performance summary of TensorRT's `trtexec`."""
 
-import re
 from pathlib import Path
 
-from traceanalyzer.base import digits
+from traceanalyzer.base import digits, regex
 from traceanalyzer.ingest.side_files import number_in
 from traceanalyzer.trace import PastedText
 
-_THROUGHPUT = re.compile(r"Throughput: (\d{1,20}\.?\d{0,20}) qps")
-_ROW = re.compile(
+_THROUGHPUT = regex(r"Throughput: (\d{1,20}\.?\d{0,20}) qps")
+_ROW = regex(
     r"(Latency|Enqueue Time|H2D Latency|GPU Compute Time|D2H Latency): min = \d{1,20}\.?\d{0,20} ms, "
     r"max = \d{1,20}\.?\d{0,20} ms, mean = (\d{1,20}\.?\d{0,20}) ms, median = (\d{1,20}\.?\d{0,20}) ms"
     r"(?:[^\n]*?percentile\(99%\) = (\d{1,20}\.?\d{0,20}) ms)?"

@@ -4,16 +4,16 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from traceanalyzer.base import digits
+from traceanalyzer.base import digits, regex
 from traceanalyzer.ingest.texts.figures import counted
 from traceanalyzer.trace import PastedText
 
-_METRIC = re.compile(
+_METRIC = regex(
     r"^Metric: (\w{2,80})[^\S\n]*+\n\s++TotalSamples: (\d{1,15})[^\S\n]*+\n\s++Accumulator: (\S{1,60})",
     re.MULTILINE,
 )
-_COUNTER = re.compile(r"^Counter: ([\w:.]{2,120})[^\S\n]*+\n\s++Value: (\d{1,15})", re.MULTILINE)
-_PART = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(d|h|ms|us|ns|m|s)")
+_COUNTER = regex(r"^Counter: ([\w:.]{2,120})[^\S\n]*+\n\s++Value: (\d{1,15})", re.MULTILINE)
+_PART = regex(r"(\d{1,9}(?:\.\d{1,9})?)(d|h|ms|us|ns|m|s)")
 _SECONDS = {
     "d": 86_400.0,
     "h": 3600.0,

@@ -1,13 +1,13 @@
 """Changes of communication, one for each remedy: what is reduced or gathered, how often, when, in
 how many bytes."""
 
-import re
 from dataclasses import replace
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra import measure, subtract, union
 from traceanalyzer.analysis.names.collectives import KINDS, WIDE
+from traceanalyzer.base import regex
 from traceanalyzer.replay.changes.precision import in_16_bits_already
 from traceanalyzer.replay.patterns.named import launched_within, nodes_named, texts
 from traceanalyzer.replay.patterns.repeats import after_each, codes, each_step
@@ -22,14 +22,14 @@ OVERLAP_COST = 0.5
 multiprocessors and bandwidth (0.2 to 0.7 in recordings of two GPUs; with 24 of 132 multiprocessors
 gone a product of 128 blocks has two waves)."""
 MOST_OVERLAP_COST = 0.75  # the same by the pessimistic reading
-BUCKETING = re.compile(r"ddp\.reducer|torch::distributed::reducer")
+BUCKETING = regex(r"ddp\.reducer|torch::distributed::reducer")
 """What DDP calls its copies of gradients into buckets and back."""
-SHARDING = re.compile(
+SHARDING = regex(
     r"^FSDP::"
 )  # what FSDP calls all that it does around the modules whose parameters it shards
-CASTS = re.compile(r"^aten::(to|_to_copy)$")
+CASTS = regex(r"^aten::(to|_to_copy)$")
 """Operators that change the number format."""
-IN_FP32 = re.compile(rf"^({'|'.join(WIDE)})$")
+IN_FP32 = regex(rf"^({'|'.join(WIDE)})$")
 FORWARD_SHARE = 0.25
 """With less of them in the forward pass, reductions are of gradients, and some of losses."""
 CAST_PASSES = 5.0
@@ -41,9 +41,9 @@ LAST_BUCKET = 25 * 2**20
 usual size."""
 
 
-GATHERING = re.compile(r"^FSDP::(all_gather|backward_prefetch)")
+GATHERING = regex(r"^FSDP::(all_gather|backward_prefetch)")
 """What FSDP calls its gathers, the copies into and out of their messages, and those made early."""
-UNIT = re.compile(r"^FSDP::all_gather(_copy_out)? \(.+\)$")
+UNIT = regex(r"^FSDP::all_gather(_copy_out)? \(.+\)$")
 """A range that names the module whose parameters are gathered."""
 
 

@@ -3,7 +3,6 @@ batch in every step, and state (averaged weights, sums) that the host updates fr
 copies to it."""
 
 import math
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
@@ -12,6 +11,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra import union
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape, Tensor
+from traceanalyzer.base import regex
 from traceanalyzer.replay.changes.data.loading import (
     LEAST_COPY_NS,
     MOVES,
@@ -24,12 +24,12 @@ from traceanalyzer.replay.patterns.operators import Operator
 from traceanalyzer.replay.tape import Tail, Tape
 from traceanalyzer.trace import F64, I64, Bool, CopyKind
 
-PICKS = re.compile(r"^aten::(index|index_select|embedding(_bag)?)$")
+PICKS = regex(r"^aten::(index|index_select|embedding(_bag)?)$")
 """Operators that take rows of their first operand."""
 OPERATORS_BEFORE = 16  # so many before a copy are searched for the one that picked its data
 PICKING_PASSES = 2.0  # what picking rows on the GPU moves: it reads and writes them
 WIDENING_PASSES = 2.0  # what the GPU then moves to widen them, of the wide numbers, at most
-UPDATES = re.compile(r"^aten::(lerp|add|sub|addcmul|addcdiv)_$")
+UPDATES = regex(r"^aten::(lerp|add|sub|addcmul|addcdiv)_$")
 """Operators that update a tensor by another of its shape: what only calculates with it may be read
 next."""
 OPERATORS_AFTER = 4

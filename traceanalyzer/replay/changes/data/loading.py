@@ -2,7 +2,6 @@
 not allocated."""
 
 import math
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -15,7 +14,7 @@ from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
-from traceanalyzer.base import NS_PER_S
+from traceanalyzer.base import NS_PER_S, regex
 from traceanalyzer.replay.changes.data.offloaded import brought_back_next
 from traceanalyzer.replay.changes.warmup import no_work_of_its_own
 from traceanalyzer.replay.patterns.named import Outermost, movers, operators_named
@@ -39,10 +38,10 @@ LEAST_SENT_NS = 100_000
 LEAST_AWAY_NS = 100_000
 """The host works on data for at least this long where it calculates with them."""
 ROUND_TRIP_BYTES = 4096  # copies of fewer bytes are scalars
-COPIES = re.compile(r"^aten::(to|_to_copy|copy_|cpu)$")
+COPIES = regex(r"^aten::(to|_to_copy|copy_|cpu)$")
 
 
-TABLE = re.compile(r"^aten::(index|embedding|index_select|gather|take)$")
+TABLE = regex(r"^aten::(index|embedding|index_select|gather|take)$")
 """Operators whose first operand is looked up in."""
 MOST_LOOKED_UP = 0.5
 """Of a table of one dimension a step looks at no more than this share: input of one dimension
@@ -50,25 +49,25 @@ MOST_LOOKED_UP = 0.5
 WRITTEN_BYTES_PER_NS = 40.0
 """What a host can write at most, by several threads: what is more than it had the time for was
 there before."""
-PRODUCT = re.compile(r"^aten::(linear|matmul|mm)$")
+PRODUCT = regex(r"^aten::(linear|matmul|mm)$")
 """Operators whose second operand is a weight where it has two dimensions."""
-SPREAD = re.compile(r"^aten::(add_?|sub_?|mul_?|div_?|where|masked_fill_?)$")
+SPREAD = regex(r"^aten::(add_?|sub_?|mul_?|div_?|where|masked_fill_?)$")
 """Operators that spread a smaller operand over a larger one: positions, masks, scales."""
-ATTENTION = re.compile(r"^aten::(scaled_dot_product_attention|_scaled_dot_product_\w+)$")
+ATTENTION = regex(r"^aten::(scaled_dot_product_attention|_scaled_dot_product_\w+)$")
 MASK = 3
 """Attention, and the place of its mask or bias among its operands."""
-CONVOLUTION = re.compile(r"^aten::conv(\dd|olution)$")  # operators whose second operand is a weight
-PARAMETERS = re.compile(
+CONVOLUTION = regex(r"^aten::conv(\dd|olution)$")  # operators whose second operand is a weight
+PARAMETERS = regex(
     r"^aten::(linear|addmm|conv(\dd|olution)|(layer|batch|group|instance|rms)_norm)$"
 )
 """Operators that take parameters of a layer, of whatever size, after what they work on."""
-TURNS = re.compile(r"^aten::(t|numpy_T|transpose|permute|movedim)$")
+TURNS = regex(r"^aten::(t|numpy_T|transpose|permute|movedim)$")
 """Operators that give the same data with its dimensions in another order."""
-PASSES_ON = re.compile(
+PASSES_ON = regex(
     r"^aten::(unsqueeze|squeeze|view|reshape|expand|contiguous|detach|alias|type_as|half|float)$"
 )
 """Operators that give the same data, as they are or in another format."""
-MOVES = re.compile(r"^aten::(to|_to_copy|copy_|cuda)$")
+MOVES = regex(r"^aten::(to|_to_copy|copy_|cuda)$")
 GIVES_THE_SAME = (MOVES, PASSES_ON)
 USE_OPERATORS = 8  # those after a copy, other copies left out, among which its use is looked for
 USE_OPERATORS_OF_BLOCK = 32

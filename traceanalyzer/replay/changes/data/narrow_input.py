@@ -7,7 +7,6 @@ that pictures come from bytes, and that a mask holds zeros and ones, it does not
 
 import enum
 import math
-import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
@@ -22,6 +21,7 @@ from traceanalyzer.analysis.roofline.op_models.tensors import (
     Shape,
     Tensor,
 )
+from traceanalyzer.base import regex
 from traceanalyzer.replay.changes.data.host_memory import narrower_before
 from traceanalyzer.replay.changes.data.loading import LEAST_COPY_NS, MOVES, input_copies
 from traceanalyzer.replay.patterns.named import Outermost, movers
@@ -33,12 +33,12 @@ COLOURS = 3
 LEAST_SIDE = 16  # pixels: what is smaller is hardly a picture
 PICTURES = (4, 5)  # dimensions of a batch of pictures, and of films
 OPERATORS_AFTER = 2  # so many after a copy are searched for a cast of what it brought
-CASTS = re.compile(r"^aten::(to|_to_copy|type_as|half|bfloat16)$")
+CASTS = regex(r"^aten::(to|_to_copy|type_as|half|bfloat16)$")
 CODES_OF_16_BITS = {str(code) for code, dtype in SCALAR_TYPES.items() if dtype in (HALF, BFLOAT16)}
 """How a recording writes `torch.float16` and `torch.bfloat16` among an operator's values."""
-PROBABILITIES = re.compile(r"^aten::((log_)?softmax|sigmoid)$")
-COMPARES = re.compile(r"^aten::(mul|sub|binary_cross_entropy)$")
-LIKELIHOOD = re.compile(r"^aten::binary_cross_entropy_with_logits$")
+PROBABILITIES = regex(r"^aten::((log_)?softmax|sigmoid)$")
+COMPARES = regex(r"^aten::(mul|sub|binary_cross_entropy)$")
+LIKELIHOOD = regex(r"^aten::binary_cross_entropy_with_logits$")
 COMPARED_WITHIN = 4
 """So many operators after probabilities are searched for their comparison with a mask."""
 LONGEST_FORWARD_OPERATORS = 2048

@@ -4,18 +4,18 @@ In the forward pass products alone stand between two cells: what goes on from it
 other kernels there, and cannot be one call. In the backward pass a cell's kernel is followed by
 what it gives rise to."""
 
-import re
 from typing import NamedTuple
 
 import numpy as np
 
+from traceanalyzer.base import regex
 from traceanalyzer.replay.patterns.named import kernels_named
 from traceanalyzer.replay.patterns.repeats import split_where
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import I32, Bool
 
-CELL_FORWARD = re.compile(r"\b(lstm|gru)_cell_forward\b")
-CELL_BACKWARD = re.compile(r"\b(lstm|gru)_cell_backward\b")
+CELL_FORWARD = regex(r"\b(lstm|gru)_cell_forward\b")
+CELL_BACKWARD = regex(r"\b(lstm|gru)_cell_backward\b")
 OF_BACKWARD = ("gemm", "elementwise", "reduction", "layout", "memset")
 """Classes of kernels that a cell's backward pass has: products, and sums of their results."""
 FEWEST_IN_A_ROW = 4  # as many cells follow each other at least, or they are no sequence

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from traceanalyzer.base import regex
 from traceanalyzer.replay.changes.loops.repetition import joined
 from traceanalyzer.replay.patterns.named import are_named
 from traceanalyzer.replay.patterns.operators import operators
@@ -21,11 +22,11 @@ FEWEST_TIME_STEPS = 8  # fewer may be layers with gates
 LONGEST_CELL_OPERATORS = 40
 """Launching ones of a cell at most: one product and one function for each gate of an LSTM are
 25."""
-PARTS = re.compile(r"^aten::(select|slice|narrow)$")  # takes a time step out of a sequence...
-APART = re.compile(
+PARTS = regex(r"^aten::(select|slice|narrow)$")  # takes a time step out of a sequence...
+APART = regex(
     r"^aten::(unbind|chunk|split|unsafe_split|unsafe_chunk|tensor_split)$"
 )  # ... or all of them
-ROW_BY_ROW = re.compile(
+ROW_BY_ROW = regex(
     r"^aten::(linear|addmm|dropout|native_dropout|(native_)?layer_norm|rms_norm|relu_?|gelu|silu_?|tanh_?|sigmoid_?"
     r"|elu_?|leaky_relu_?|softplus|exp|add_?|sub_?|mul_?|div_?|(log_)?softmax|clamp_?)$"
 )

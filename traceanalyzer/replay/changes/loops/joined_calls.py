@@ -7,7 +7,6 @@ gives; layers repeat alike, too, but each needs what the one before it found. An
 called several times in a row, each on inputs of its own (`patterns.independent`).
 """
 
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
@@ -15,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
+from traceanalyzer.base import regex
 from traceanalyzer.replay.changes.loops.repetition import (
     FEWEST_CALLS,
     between,
@@ -41,13 +41,13 @@ from traceanalyzer.replay.patterns.repeats import Launching, Loop, Repeat, after
 from traceanalyzer.replay.tape import Tape, within_optimizer
 from traceanalyzer.trace import F64, I32, I64, Bool, distinct
 
-LOOKUP_KERNEL = re.compile(
+LOOKUP_KERNEL = regex(
     r"vectorized_gather_kernel<|(indexSelect(Small|Large)Index|scatter_gather_internal_kernel)<"
     r"(\(bool\)0, |false, )?(at::native::OpaqueType<(\(int\))?[124]>|float|c10::Half|c10::BFloat16)"
 )
 """Kernels of lookups, for recordings without operators: of rows, or of numbers too short to be the
 place that another lookup looks at."""
-PICK = re.compile(r"^aten::(index|index_select)$")
+PICK = regex(r"^aten::(index|index_select)$")
 VECTORS = 2  # dimensions of a table of vectors at least
 PREPARING = ("elementwise", "layout", "fill")
 """Classes of kernels that prepare a lookup."""

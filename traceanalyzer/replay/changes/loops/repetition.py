@@ -1,13 +1,13 @@
 """More data in each launch: what a kernel then takes, calls joined into one, and the same small
 calls many times a step as one batched call."""
 
-import re
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra import where_changed
+from traceanalyzer.base import regex
 from traceanalyzer.replay.changes.data.loading import LEAST_COPY_NS, large_copies
 from traceanalyzer.replay.changes.syncs.syncs import read_at_once
 from traceanalyzer.replay.patterns.items import item_starts, single_tokens, takes_items
@@ -35,7 +35,7 @@ the model."""
 SPREAD = 0.25
 """How much the number of kernels may differ from call to call: other lengths have other tiles and
 splits."""
-WRITES_PARTS = re.compile(r"^aten::(index_copy_|index_put_|_index_put_impl_)$")
+WRITES_PARTS = regex(r"^aten::(index_copy_|index_put_|_index_put_impl_)$")
 CACHE_DIMENSIONS = 3  # rows, places and what is kept of each, at least; a mask over logits has two
 
 

@@ -7,7 +7,6 @@ and of what it kept; nothing else may be in the loop. Its input has to be there 
 sequence for each time step: a decoder that goes on from its own output cannot be one call."""
 
 import math
-import re
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -17,6 +16,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra import where_changed
 from traceanalyzer.analysis.joined.backward import made_by
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape, Tensor
+from traceanalyzer.base import regex
 from traceanalyzer.replay.changes.loops.cell_kernels import cell_kernels
 from traceanalyzer.replay.changes.loops.cell_outputs import (
     FEWEST_TIME_STEPS,
@@ -45,7 +45,7 @@ LONGEST_BODY_OPERATORS = 12  # operators on one tensor at most: an optimizer has
 ALIKE_SHARE = 0.9
 """Share of the operators that are the same as so many before: weights without a decay, say, may
 have one fewer."""
-ELEMENTWISE = re.compile(
+ELEMENTWISE = regex(
     r"^aten::(_foreach_\w+|mul_?|add_?|sub_?|div_?|copy_|clone|to|lerp_?|addcmul_?|addcdiv_?|r?sqrt_?|neg_?|abs_?|sign_?"
     r"|pow_?|square_?|exp_?|clamp_?|clamp_m(in|ax)_?|reciprocal_?|maximum|minimum|zero_|norm|linalg_norm|linalg_vector_norm"
     r"|sum|isfinite|isnan|isinf|all|any)$"
@@ -60,10 +60,10 @@ class Loops(NamedTuple):
     names: tuple[str, ...]  # what their operators are called, in order
 
 
-CELL = re.compile(
+CELL = regex(
     r"^aten::((_thnn_fused_)?(lstm|gru)_cell|rnn_(tanh|relu)_cell)$"
 )  # one time step of a recurrent layer
-LAYER = re.compile(r"^aten::(lstm|gru|rnn_tanh|rnn_relu)$")
+LAYER = regex(r"^aten::(lstm|gru|rnn_tanh|rnn_relu)$")
 """A recurrent layer on a sequence, which may have one time step only."""
 NUMBER_OF_LAYERS = 4  # places of these among its operands
 BIDIRECTIONAL = 7
@@ -76,14 +76,14 @@ GRU, forward and backward, recorded on an H100 and an H200, without the profiler
 CELL_SHARE = 0.5
 """What is left in cuDNN's layer of the time of a cell's kernels: its input products are one, its
 pointwise part is fused."""
-PRODUCT = re.compile(r"^aten::(linear|mm|addmm|matmul)$")
-SIGMOID = re.compile(r"^aten::sigmoid_?$")
-TANH = re.compile(r"^aten::tanh_?$")
+PRODUCT = regex(r"^aten::(linear|mm|addmm|matmul)$")
+SIGMOID = regex(r"^aten::sigmoid_?$")
+TANH = regex(r"^aten::tanh_?$")
 GATED = {"aten::mul": 1, "aten::mul_": 1, "aten::addcmul": 1, "aten::addcmul_": 1, "aten::lerp": 2}
 """How many products with a gate an operator has."""
 FEWEST_GATED = 3
-JOINS = re.compile(r"^aten::cat")
-OTHERS = re.compile(r"^aten::(add_?|sub_?|rsub|cat|concat|copy_|clone|contiguous|dropout|neg)$")
+JOINS = regex(r"^aten::cat")
+OTHERS = regex(r"^aten::(add_?|sub_?|rsub|cat|concat|copy_|clone|contiguous|dropout|neg)$")
 
 
 def tensors_listed(tape: Tape) -> Tape | None:

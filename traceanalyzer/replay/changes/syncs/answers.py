@@ -8,7 +8,6 @@ Where element types were not recorded (Nsight Systems) the names tell them: a te
 and what is not a comparison of numbers may take them."""
 
 import math
-import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -16,31 +15,32 @@ import numpy as np
 from traceanalyzer.analysis.algebra import at
 from traceanalyzer.analysis.joined.backward import forward_makers
 from traceanalyzer.analysis.roofline.op_models.tensors import ElementKind, Input, Shape, Tensor
+from traceanalyzer.base import regex
 from traceanalyzer.replay.patterns.named import OperatorPlace, Outermost, are_named
 from traceanalyzer.replay.patterns.operators import Operator
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import I64, Bool, distinct
 
-READS = re.compile(r"^aten::(is_nonzero|item|_local_scalar_dense)$")
-TESTS_AND_READS = re.compile(r"^aten::(equal|allclose)$")
+READS = regex(r"^aten::(is_nonzero|item|_local_scalar_dense)$")
+TESTS_AND_READS = regex(r"^aten::(equal|allclose)$")
 """Operators that test, and bring the answer to the host themselves."""
-TESTS = re.compile(
+TESTS = regex(
     r"^aten::(all|any|_is_all_true|_is_any_true|eq|ne|gt|lt|ge|le|greater|less|greater_equal|less_equal|not_equal"
     r"|isnan|isinf|isfinite|isclose|isin|signbit|logical_\w+|bitwise_(and|or|xor|not)|__(and|or|xor)__)$"
 )
 """Operators that give truth values."""
-COMPARES = re.compile(
+COMPARES = regex(
     r"^aten::(eq|ne|gt|lt|ge|le|greater|less|greater_equal|less_equal|not_equal|isnan|isinf|isfinite|isclose|isin"
     r"|signbit)$"
 )
 """Tests of numbers; the others are of truth values."""
-REDUCES = re.compile(r"_?(all|any)(_true)?$")
-MEASURES = re.compile(
+REDUCES = regex(r"_?(all|any)(_true)?$")
+MEASURES = regex(
     r"^aten::(abs|sum|mean|max|min|amax|amin|norm|linalg_vector_norm|count_nonzero|remainder|std|var|numel)$"
 )
 """Operators that give numbers which a comparison then looks at."""
-SUBTRACTS = re.compile(r"^aten::sub$")
-ABSOLUTE = re.compile(r"^aten::(abs|norm|linalg_vector_norm)$")
+SUBTRACTS = regex(r"^aten::sub$")
+ABSOLUTE = regex(r"^aten::(abs|norm|linalg_vector_norm)$")
 """What is asked of a difference in a comparison with a tolerance."""
 LONGEST_TEST = 16
 """Operators before a read that are looked at, views among them."""

@@ -7,7 +7,6 @@ of them comes again with the same shapes and values, the sizes that the host rea
 nothing in between makes other integers, it gives the same. A mask whose rows are picked again, as
 many as before, is the same, too."""
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, groupby, pairwise
@@ -17,7 +16,7 @@ import numpy as np
 
 from traceanalyzer.analysis.joined.backward import made_by
 from traceanalyzer.analysis.roofline.op_models.tensors import SCALAR_TYPES, ElementKind, Tensor
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 from traceanalyzer.replay.changes.syncs.sizes import is_whole
 from traceanalyzer.replay.patterns.named import nodes_named
 from traceanalyzer.replay.patterns.operators import Operator, operators
@@ -27,27 +26,27 @@ from traceanalyzer.trace import I32, I64, Bool, CopyKind, distinct
 
 FEWEST_AGAIN = 3
 """What comes twice may be of two inputs."""
-PICKS = re.compile(r"^aten::(index|masked_select)$")
-COUNTS = re.compile(r"^aten::(nonzero|masked_select)$")
-FILLED = re.compile(r"^aten::(zeros|ones|empty)$")
+PICKS = regex(r"^aten::(index|masked_select)$")
+COUNTS = regex(r"^aten::(nonzero|masked_select)$")
+FILLED = regex(r"^aten::(zeros|ones|empty)$")
 FILLED_TYPE = 1
 """Place of the element type among their values."""
-RANGE = re.compile(r"^aten::arange$")
-READS = re.compile(r"^aten::(item|is_nonzero|_local_scalar_dense)$")
+RANGE = regex(r"^aten::arange$")
+READS = regex(r"^aten::(item|is_nonzero|_local_scalar_dense)$")
 INTEGER_TYPES = frozenset(
     str(code) for code, one in SCALAR_TYPES.items() if one.kind <= ElementKind.INTEGER
 )
-FOUND = re.compile(
+FOUND = regex(
     r"^aten::(arg\w+|topk|sort|kthvalue|mode|median|multinomial|bernoulli_?|eq|ne|lt|le|gt|ge|is(nan|inf|finite|close)"
     r"|logical_\w+|signbit|searchsorted|bucketize|histc|nonzero\w*|unique\w*|_unique2?)$"
 )
 """Operators that find integers or truth values in floats."""
-LARGEST = re.compile(r"^aten::(max|min)$")  # of a dimension: finds where that is, too
-DRAWN = re.compile(r"^aten::(rand(int|perm)\w*|random_|bernoulli_?|multinomial)$")
-IN_PLACE = re.compile(r"^aten::(add|sub|mul|floor_divide|remainder|bitwise_\w+|logical_\w+)_$")
+LARGEST = regex(r"^aten::(max|min)$")  # of a dimension: finds where that is, too
+DRAWN = regex(r"^aten::(rand(int|perm)\w*|random_|bernoulli_?|multinomial)$")
+IN_PLACE = regex(r"^aten::(add|sub|mul|floor_divide|remainder|bitwise_\w+|logical_\w+)_$")
 """What makes other integers of those that are there: positions that are counted on. What counts in
 one number (`num_batches_tracked`) makes no indices."""
-CONVERTS = re.compile(r"^aten::(to|_to_copy|copy_)$")
+CONVERTS = regex(r"^aten::(to|_to_copy|copy_)$")
 
 
 @dataclass(frozen=True)

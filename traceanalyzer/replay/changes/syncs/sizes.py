@@ -1,20 +1,19 @@
 """Numbers that are counted only because Python needs a size: `int(mask.sum())` before `torch.randn` of so
 many rows."""
 
-import re
-
 import numpy as np
 
 from traceanalyzer.analysis.roofline.op_models.tensors import ElementKind, Input, Tensor
+from traceanalyzer.base import regex
 from traceanalyzer.replay.patterns.named import Outermost
 from traceanalyzer.replay.patterns.operators import Operator
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import Bool, distinct
 
-READS = re.compile(r"^aten::(item|_local_scalar_dense)$")
-COUNTS = re.compile(r"^aten::(sum|count_nonzero|max|min|amax|amin)$")
+READS = regex(r"^aten::(item|_local_scalar_dense)$")
+COUNTS = regex(r"^aten::(sum|count_nonzero|max|min|amax|amin)$")
 """What gives a number of rows, or the largest of several sizes."""
-SIZED = re.compile(r"^aten::(new_)?(rand\w*|zeros|ones|full|arange)$")
+SIZED = regex(r"^aten::(new_)?(rand\w*|zeros|ones|full|arange)$")
 """Operators that make a tensor of a size that Python gives them."""
 COUNTED_WITHIN = 4
 """So many operators before a read are searched for what counts, views among them."""

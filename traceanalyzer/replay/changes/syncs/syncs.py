@@ -1,11 +1,11 @@
 """Waits of the host for the device taken out, alone or with what was calculated to be read."""
 
-import re
 from dataclasses import replace
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra import where_changed
+from traceanalyzer.base import regex
 from traceanalyzer.replay.changes.fusion import Reading
 from traceanalyzer.replay.changes.syncs.answers import answers
 from traceanalyzer.replay.changes.syncs.indices import (
@@ -29,12 +29,12 @@ from traceanalyzer.trace import I32, I64, Bool, CopyKind, MemoryKind, distinct
 
 READ_CHAIN_OPERATORS = 4
 """Those before a read that may exist for it alone: cast, absolute value, reduction."""
-SUMMARY = re.compile(
+SUMMARY = regex(
     r"^aten::(to|_to_copy|detach|abs|square|pow|sqrt|norm|linalg_vector_norm|max|min|amax|amin|aminmax|mean|sum|std|var"
     r"|any|all|isnan|isinf|isfinite|eq|ne|gt|lt|ge|le|logical_(and|or|not)|count_nonzero|argmax|argmin)$"
 )
 """Operators that summarise or test values. Others before a read are the program's own."""
-SUMMARY_KERNEL = re.compile(
+SUMMARY_KERNEL = regex(
     r"^(?>.*?\bat::native::).*"
     r"(reduce_kernel<|\b(direct_copy_kernel_cuda|AbsFunctor|isnan_kernel_impl|Compare\w{0,40}Functor"
     r"|compare_\w+|pow_tensor_scalar_kernel_impl|sqrt_kernel_cuda)\b)"

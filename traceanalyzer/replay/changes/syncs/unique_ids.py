@@ -2,20 +2,20 @@
 id stood): the host waits for how many there are. Looked up as they are they give the same."""
 
 import math
-import re
 from collections.abc import Sequence
 
 import numpy as np
 
 from traceanalyzer.analysis.joined.backward import made_by
+from traceanalyzer.base import regex
 from traceanalyzer.replay.patterns.named import Outermost, are_named
 from traceanalyzer.replay.patterns.operators import Operator
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import Bool
 
-UNIQUE = re.compile(r"^aten::(_unique2?|unique_dim|unique_consecutive)$")
-LOOKUP = re.compile(r"^aten::(embedding|index_select|index)$")
-BY_LIST = re.compile(r"^aten::index$")
+UNIQUE = regex(r"^aten::(_unique2?|unique_dim|unique_consecutive)$")
+LOOKUP = regex(r"^aten::(embedding|index_select|index)$")
+BY_LIST = regex(r"^aten::index$")
 """Its ids are a list, whose shapes are not recorded."""
 WITHIN = 12
 """So many operators after `unique` are searched for lookups, and for what puts their rows back."""

@@ -5,7 +5,6 @@ back as numbers, kept there.
 In Python the arithmetic of the last costs next to nothing. Kept on the GPU each is a tensor, which
 takes a launch or more; and what leads to it is still calculated."""
 
-import re
 from collections import Counter
 
 import numpy as np
@@ -13,23 +12,23 @@ import numpy as np
 from traceanalyzer.analysis.algebra import where_changed
 from traceanalyzer.analysis.joined.backward import made_by
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor
-from traceanalyzer.base import NS_PER_S
+from traceanalyzer.base import NS_PER_S, regex
 from traceanalyzer.replay.patterns.named import are_named, nodes_named
 from traceanalyzer.replay.patterns.operators import Operator, operators
 from traceanalyzer.replay.patterns.repeats import after_each, split_where
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import I32, I64, Bool, CopyKind, distinct
 
-PICKS = re.compile(r"^aten::(index|masked_select)$")
-WRITES = re.compile(r"^aten::(index_put_?|_index_put_impl_)$")
-COUNTS = re.compile(r"^aten::(nonzero|masked_select)$")
+PICKS = regex(r"^aten::(index|masked_select)$")
+WRITES = regex(r"^aten::(index_put_?|_index_put_impl_)$")
+COUNTS = regex(r"^aten::(nonzero|masked_select)$")
 """What a pick by a mask, or a write, calls to learn how many values there are."""
-PRODUCT = re.compile(r"^aten::(linear|addmm|mm|bmm|matmul|baddbmm|conv\dd|convolution)$")
+PRODUCT = regex(r"^aten::(linear|addmm|mm|bmm|matmul|baddbmm|conv\dd|convolution)$")
 """What is expensive for values that nobody wants."""
 PRODUCT_WITHIN = 4  # so many after a pick are searched for such a product
 
 
-LOOKS = re.compile(
+LOOKS = regex(
     r"^aten::(select|index|index_select|gather|take|slice|to|_to_copy|copy_|float|squeeze|eq|ne|gt|lt|ge|le|logical_\w+"
     r"|bitwise_\w+|__\w+__|any|all|isnan|isfinite|item|is_nonzero|_local_scalar_dense)$"
 )
@@ -42,7 +41,7 @@ FEWEST_READS = 4  # with fewer reads a step it is not told whether their numbers
 MOST_OF_READS = 0.5
 """Share of a step's reads whose numbers come back: then all are taken to, in one form or
 another."""
-NUMBER = re.compile(r"\d\.\d")  # a number with decimals among the values of an operator's arguments
+NUMBER = regex(r"\d\.\d")  # a number with decimals among the values of an operator's arguments
 
 
 def masks_spread(tape: Tape) -> Tape | None:

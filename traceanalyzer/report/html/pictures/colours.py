@@ -1,14 +1,14 @@
 """Colours by meaning. Their values are the style sheet's (`assets/colours.css`), for light and for
 dark pages."""
 
-import re
 from functools import cache
 from importlib.resources import files
 
+from traceanalyzer.base import regex
 from traceanalyzer.report.timeline.lanes import Category
 
 LIGHT = 140  # luma from which a colour asks for dark text
-_DEFINED = re.compile(r"(?<![\w-])--([\w-]{1,40}+): (#[0-9a-f]{6})")
+_DEFINED = regex(r"(?<![\w-])--([\w-]{1,40}+): (#[0-9a-f]{6})")
 
 
 def of_category(category: Category) -> str:

@@ -1,12 +1,11 @@
 """Draws a `Plot` as SVG. In the page a picture is as wide as its column: places across are shares
 of the width, texts keep their size. Drawn for a width, it stands alone."""
 
-import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 from traceanalyzer.report.format import shorten
 from traceanalyzer.report.html.markup import Markup, join, tag
 from traceanalyzer.report.html.pictures import plot as of
@@ -29,7 +28,7 @@ SIDE = 1000
 """Units of the box in which lines are drawn, on each side."""
 FINE_SIDE = 1_000_000
 """Units across of a line that can be looked at a thousand times as wide."""
-_ASIDE = re.compile(r" \([^()]*\)")
+_ASIDE = regex(r" \([^()]*\)")
 
 
 def drawn(plot: of.Plot, height: int, label: str, width: int | None = None) -> Markup:
