@@ -14,7 +14,15 @@ from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.analysis.algebra import IntervalSet, at, isin_few, measure, texts_where, union
+from traceanalyzer.analysis.algebra import (
+    IntervalSet,
+    at,
+    isin,
+    isin_few,
+    measure,
+    texts_where,
+    union,
+)
 from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.analysis.joined.backward import made_by
 from traceanalyzer.analysis.joined.linked import Linked, Memo
@@ -201,7 +209,7 @@ class Tape(Memo):
         over parts): a library's business, which no compiler sees."""
         operator = self.of_launches(self.source.linked.tree.operator)
         matrix = self.source.linked.is_matrix[self.row]
-        return np.isin(operator, operator[matrix & (operator >= 0)]) & ~matrix
+        return isin(operator, operator[matrix & (operator >= 0)]) & ~matrix
 
     def up_to_last(self, ops: Bool) -> Bool:
         """Which ops are no later than the last of these in their step; none where a step has none

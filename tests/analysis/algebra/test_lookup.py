@@ -11,6 +11,7 @@ from traceanalyzer.analysis.algebra import lookup
 from traceanalyzer.analysis.algebra.lookup import (
     at,
     first_with,
+    isin,
     isin_few,
     local_searchsorted,
     look_up,
@@ -73,3 +74,9 @@ def test_what_is_nowhere_gets_the_other_value() -> None:
     assert at(np.array([5, 6], np.int32), np.array([1, -1, 0]), -1).tolist() == [6, -1, 5]
     assert at(np.array([], bool), np.array([-1, -1]), False).tolist() == [False, False]
     assert isin_few(np.array([1, 2, 3, 2], np.uint8), (2, 7)).tolist() == [False, True, False, True]
+
+
+@given(st.lists(st.integers(-5, 2**40)), st.lists(st.integers(-5, 9)))
+def test_isin_is_that_of_numpy(values: list[int], wanted: list[int]) -> None:
+    column = np.array(values, np.int64)
+    assert isin(column, np.array(wanted, np.int64)).tolist() == np.isin(column, wanted).tolist()

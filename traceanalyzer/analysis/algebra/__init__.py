@@ -39,6 +39,7 @@ from traceanalyzer.analysis.algebra.lookup import (
     first_alike,
     first_with,
     flatnonzero32,
+    isin,
     isin_few,
     largest,
     local_searchsorted,
@@ -58,6 +59,7 @@ from traceanalyzer.analysis.algebra.nesting import (
     nest,
     subtree_ends,
 )
+from traceanalyzer.analysis.algebra.percentiles import percentiles
 
 __all__ = [
     "EMPTY",
@@ -86,6 +88,7 @@ __all__ = [
     "flatnonzero32",
     "innermost_open_at",
     "intersect",
+    "isin",
     "isin_few",
     "join",
     "largest",
@@ -96,6 +99,7 @@ __all__ = [
     "measure",
     "nest",
     "overlaps",
+    "percentiles",
     "robust_sigma",
     "rows_or_slice",
     "run_lengths",

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from traceanalyzer.analysis.algebra.blocks import AT_ONCE, blocks
 from traceanalyzer.base import regex
-from traceanalyzer.trace import F64, I32, I64, Bool, is_sorted, near
+from traceanalyzer.trace import F64, I32, I64, Bool, distinct, is_sorted, near
 
 FEW = 256  # so few are looked for one by one
 MANY = 8  # so many times more values than keys are many
@@ -104,6 +104,11 @@ def isin_few(values: NDArray[Any], wanted: Iterable[int]) -> Bool:
     for number in wanted:
         result |= np.equal(values, number, out=is_equal)
     return result
+
+
+def isin(values: I32 | I64, wanted: I32 | I64) -> Bool:
+    """Which of the values are among these; where they lie far apart, numpy's sorts all values."""
+    return look_up(distinct(wanted), values) >= 0
 
 
 def flatnonzero32(wanted: Bool) -> I32:

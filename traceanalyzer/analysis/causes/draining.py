@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import at, local_searchsorted, measure
+from traceanalyzer.analysis.algebra import at, isin, local_searchsorted, measure
 from traceanalyzer.analysis.causes.started import LaunchEdges
 from traceanalyzer.analysis.joined.blocking import searching_calls
 from traceanalyzer.analysis.joined.joined import Joined
@@ -37,7 +37,7 @@ class DrainingWaits(NamedTuple):
 def only_searches(timed: Timed) -> bool:
     """Whether the host waits within the steps, and only while a library chooses its algorithms."""
     waits = np.flatnonzero(timed.joined.blocks & timed.steady_calls)
-    return len(waits) > 0 and bool(np.isin(waits, searching_calls(timed.linked)).all())
+    return len(waits) > 0 and bool(isin(waits, searching_calls(timed.linked)).all())
 
 
 def could_be_ahead(timed: Timed) -> bool:

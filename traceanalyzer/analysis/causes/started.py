@@ -106,8 +106,7 @@ def _every_step(timed: Timed) -> Bool:
     if not len(rows) or steps.steady_count < MIN_STEPS:
         return result
     sort = Groups.of(ops.name[rows])
-    pairs = np.unique(np.stack((sort.index, steps.of_op[rows].astype(np.int64))), axis=1)
-    result[rows] = (np.bincount(pairs[0], minlength=len(sort)) >= EVERY_STEP * steps.steady_count)[
-        sort.index
-    ]
+    in_a_step = Groups.of(sort.index, steps.of_op[rows])
+    steps_of_sort = np.bincount(sort.index[in_a_step.first], minlength=len(sort))
+    result[rows] = (steps_of_sort >= EVERY_STEP * steps.steady_count)[sort.index]
     return result

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import texts_where, union
+from traceanalyzer.analysis.algebra import isin, texts_where, union
 from traceanalyzer.analysis.joined.backward import is_autograd
 from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.names.phase_names import Role
@@ -101,7 +101,7 @@ def _before_its_pass(linked: TraceJoins, nodes: I64, top: I32, role: U8) -> Bool
         ]
 
     result: Bool = latest(makers) <= latest(np.flatnonzero(role[:-1] == Role.BACKWARD))
-    return result & ~np.isin(nodes, makers)
+    return result & ~isin(nodes, makers)
 
 
 def host_time(timed: Timed, rows: I32 | I64) -> int:

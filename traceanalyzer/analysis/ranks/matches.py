@@ -16,7 +16,7 @@ from traceanalyzer.analysis.names.collectives import KINDS, SYNCHRONISING
 from traceanalyzer.analysis.ranks.digest import SENDS, RankDigest
 from traceanalyzer.analysis.ranks.rank_clocks import Clocks, align_clocks, member_sums
 from traceanalyzer.base import dataclass
-from traceanalyzer.trace import I32, I64, Bool
+from traceanalyzer.trace import I32, I64, Bool, distinct
 
 T = TypeVar("T", bound=Hashable)
 Group = tuple[str, str, str]
@@ -358,7 +358,7 @@ def _same_kind(calls: _Calls, first: I64) -> Bool:
     size = np.diff(first)
     group = calls.group[first[:-1]]
     other = calls.kind != np.repeat(calls.kind[first[:-1]], size)
-    differs = np.unique(np.repeat(np.arange(len(size)), size)[other])
+    differs = distinct(np.repeat(np.arange(len(size)), size)[other])
     begin = np.full(int(group.max(initial=-1)) + 1, len(size))
     np.minimum.at(begin, group[differs], differs)
     return np.arange(len(size)) < begin[group]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import Groups, where_changed
+from traceanalyzer.analysis.algebra import Groups, percentiles, where_changed
 from traceanalyzer.analysis.names.collectives import (
     KINDS,
     collective_kind,
@@ -135,7 +135,7 @@ def _row(
         transfer_ms=float(transfer.sum()) / NS_PER_MS / steps,
         skew_ms=float(skew.sum()) / NS_PER_MS / steps,
         transfer_us=float(transfer.mean()) / NS_PER_US,
-        skew_p95_us=float(np.percentile(skew, 95)) / NS_PER_US,
+        skew_p95_us=percentiles(skew, 95)[0] / NS_PER_US,
         last_rank=labels[int(often.argmax())],
         last_share=float(often.max() / len(chosen)),
         cause=_cause(transfer, skew, matches.clocks.spread_ns, members < size),

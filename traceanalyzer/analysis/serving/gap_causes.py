@@ -9,7 +9,7 @@ from traceanalyzer.analysis.algebra import union
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.base import regex
-from traceanalyzer.trace import I64, ApiCalls, HostRanges
+from traceanalyzer.trace import I64, ApiCalls, HostRanges, distinct
 
 UNKNOWN = "unknown"
 PYTHON = "Python"
@@ -90,7 +90,7 @@ def _spent(linked: Linked, start: int, end: int, thread: int) -> dict[str, int]:
 
 def _uppermost(begins: I64, ends: I64, code: I64) -> dict[str, int]:
     """How long each cause is the innermost one, ns: later ranges lie upon earlier ones."""
-    cuts = np.unique(np.concatenate((begins, ends)))
+    cuts = distinct(np.concatenate((begins, ends)))
     colour = np.full(max(len(cuts) - 1, 0), -1)
     for i in np.lexsort((-ends, begins)).tolist():
         first, last = np.searchsorted(cuts, (begins[i], ends[i]))

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra import percentiles
 from traceanalyzer.analysis.serving.rows import IterationRow, figure_column
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import F64
@@ -53,7 +54,7 @@ def iteration_kinds(rows: Sequence[IterationRow]) -> list[IterationKind]:
 
 def _kind(phase: str, graph: str | None, rows: list[IterationRow]) -> IterationKind:
     times = np.array([_time_ms(row) for row in rows], np.float64)
-    middle, high, highest = np.percentile(times, (50, 90, 99)).tolist()
+    middle, high, highest = percentiles(times, 50, 90, 99)
     slow = [rows[i] for i in np.flatnonzero(times >= SLOW * middle)]
     cause = _cause(slow, rows) if slow and len(rows) >= FEW else None
     return IterationKind(

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import IntervalSet, measure
+from traceanalyzer.analysis.algebra import IntervalSet, measure, percentiles
 from traceanalyzer.analysis.algebra.lazy_rows import FEW, ColumnRows
 from traceanalyzer.analysis.causes.gaps import Gaps, idle_by_cause
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
@@ -33,6 +33,7 @@ def step_time(steps: Steps) -> StepTime | None:
     if not steps.known:
         return None
     times = steps.duration[steps.steady] / NS_PER_MS
+    p95, p99 = percentiles(times, 95, 99)
     return StepTime(
         count=len(times),
         mean=float(times.mean()),
@@ -40,8 +41,8 @@ def step_time(steps: Steps) -> StepTime | None:
         std=float(times.std(ddof=1)) if len(times) > 1 else 0.0,
         min=float(times.min()),
         max=float(times.max()),
-        p95=float(np.percentile(times, 95)),
-        p99=float(np.percentile(times, 99)),
+        p95=p95,
+        p99=p99,
     )
 
 

@@ -1,9 +1,11 @@
 """Launching of device work: how many calls a step makes, what they cost the host, how far the host
 is ahead, and how busy its threads are: the step can be no shorter than their own work."""
 
+from typing import NamedTuple
+
 import numpy as np
 
-from traceanalyzer.analysis.algebra import clip, isin_few, measure
+from traceanalyzer.analysis.algebra import clip, isin_few, measure, percentiles
 from traceanalyzer.analysis.joined.launched import bore_work, captured_calls, is_launch, is_nested
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.time.host_timeline import HostState
@@ -109,6 +111,13 @@ class LaunchStats:
     )
 
 
+class _Percentiles(NamedTuple):
+    """Of times, us."""
+
+    p50: float | None
+    p95: float | None
+
+
 def measure_launches(timed: Timed) -> LaunchStats | None:
     """Launching a steady step; None where API calls were not recorded."""
     calls = timed.trace.api_calls
@@ -123,7 +132,8 @@ def measure_launches(timed: Timed) -> LaunchStats | None:
     spent = calls.end[launching] - calls.start[launching] - blocked
     kernels = linked.is_kernel & timed.steady_ops
     length = (ops.end - ops.start)[kernels]
-    delay = _queue_delays(timed)
+    delay = _percentiles_us(_queue_delays(timed))
+    took = _percentiles_us(spent)
     fruitful = bore_work(linked)
     captured = linked.memo(captured_calls)
     due = _due_to_bear(timed, launching, fruitful | ~captured)
@@ -136,11 +146,11 @@ def measure_launches(timed: Timed) -> LaunchStats | None:
         launch_calls=len(launching) / steps,
         launch_ms=float(spent.sum()) / NS_PER_MS / steps,
         launch_mean_us=_mean_us(spent),
-        launch_p50_us=_percentile_us(spent, 50),
-        launch_p95_us=_percentile_us(spent, 95),
+        launch_p50_us=took.p50,
+        launch_p95_us=took.p95,
         back_pressure_ms=_back_pressure(timed, launching, blocked) / NS_PER_MS / steps,
-        queue_delay_p50_us=_percentile_us(delay, 50),
-        queue_delay_p95_us=_percentile_us(delay, 95),
+        queue_delay_p50_us=delay.p50,
+        queue_delay_p95_us=delay.p95,
         short_kernel_share=_short_share(length),
         kernel_mean_us=_mean_us(length),
         graph_launches=a_step((linked.api_kind == ApiKind.GRAPH_LAUNCH)[launching]),
@@ -206,5 +216,9 @@ def _queue_delays(timed: Timed) -> I64:
     return delay[delay >= 0]
 
 
-def _percentile_us(ns: I64, q: float) -> float | None:
-    return float(np.percentile(ns, q)) / NS_PER_US if len(ns) else None
+def _percentiles_us(ns: I64) -> _Percentiles:
+    """Both at once: most of the time goes into ordering the values."""
+    if not len(ns):
+        return _Percentiles(None, None)
+    p50, p95 = percentiles(ns, 50, 95)
+    return _Percentiles(p50 / NS_PER_US, p95 / NS_PER_US)

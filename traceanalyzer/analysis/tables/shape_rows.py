@@ -15,7 +15,7 @@ from traceanalyzer.analysis.joined.linked import owner_nodes
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, inputs_of
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import dataclass, metric, ms
-from traceanalyzer.trace import F64, I32, I64, RangeKind
+from traceanalyzer.trace import F64, I32, I64, RangeKind, distinct
 
 SHOWN_SHAPES = 4  # shapes that are named; the others are counted
 
@@ -106,7 +106,7 @@ def _changing(name: I32, shapes: I32, step: I64, count: I64) -> I32:
     alike = Groups.of(name, shapes, count)
     steps_of = np.bincount(name[by_step.first])
     named = name[alike.first]
-    return np.unique(named[alike.count != steps_of[named]])
+    return distinct(named[alike.count != steps_of[named]])
 
 
 Shape = tuple[int, ...]

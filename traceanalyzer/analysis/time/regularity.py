@@ -3,7 +3,7 @@ ones last at most."""
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import robust_sigma
+from traceanalyzer.analysis.algebra import percentiles, robust_sigma
 from traceanalyzer.base import dataclass, metric, ms
 from traceanalyzer.trace import F64, Bool
 
@@ -94,7 +94,7 @@ def excess_share(time: F64, slow: Bool) -> float:
 def percentile_of(time: F64, q: float) -> float | None:
     """The q-th percentile, linearly interpolated; None where fewer than one value in expectation
     lies beyond it."""
-    return float(np.percentile(time, q)) if len(time) * (100 - q) >= 100 else None
+    return percentiles(time, q)[0] if len(time) * (100 - q) >= 100 else None
 
 
 def drift(time: F64) -> float | None:
@@ -139,7 +139,7 @@ def two_modes(time: F64) -> tuple[float, float, float] | None:
         time = time[~extreme]
     if len(time) < MIN_STEPS:
         return None
-    order = np.sort(np.clip(time, *np.percentile(time, (1, 99))))
+    order = np.sort(_without_extremes(time))
     least = max(int(np.ceil(MODE_SHARE * len(order))), 2)
     left = np.arange(least, len(order) - least + 1)
     total = np.cumsum(order)
@@ -157,3 +157,9 @@ def two_modes(time: F64) -> tuple[float, float, float] | None:
         return None
     share = len(slow) / len(order)
     return float(np.median(fast)), float(np.median(slow)), share
+
+
+def _without_extremes(time: F64) -> F64:
+    """Times in which extremes count as the 1st and the 99th percentile."""
+    low, high = percentiles(time, 1, 99)
+    return np.clip(time, low, high)

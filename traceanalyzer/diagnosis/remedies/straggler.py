@@ -30,7 +30,7 @@ from traceanalyzer.replay.simulate import step_times_ns
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.replay.together import without_meetings, without_work
 from traceanalyzer.replay.whatif import Replay
-from traceanalyzer.trace import F64
+from traceanalyzer.trace import F64, distinct
 
 MIN_SHARE = 0.05
 """Share of the step that a rank must wait for another, or have more to do, before that one holds up
@@ -614,7 +614,7 @@ def _work(tapes: Sequence[Tape]) -> _Work:
 
     def launching(tape: Tape) -> float:
         operator = tape.of_launches(tape.source.linked.tree.operator)
-        return float(len(np.unique(operator[operator >= 0])) + (operator < 0).sum())
+        return float(len(distinct(operator[operator >= 0])) + (operator < 0).sum())
 
     def threads(tape: Tape) -> float:
         ops = tape.source.trace.device_ops.take(

@@ -13,7 +13,7 @@ from traceanalyzer.replay.changes.weights_cast import casts_of_weights
 from traceanalyzer.replay.patterns.named import MODULE, Outermost, texts
 from traceanalyzer.replay.patterns.operators import Operator, operators
 from traceanalyzer.replay.tape import Tape
-from traceanalyzer.trace import I64, Bool, RangeKind
+from traceanalyzer.trace import I64, Bool, RangeKind, distinct
 
 UPDATE = regex(r"^Optimizer\.step#")
 LOOKUP = regex(r"^aten::embedding$")
@@ -65,7 +65,7 @@ def have_one_input(tape: Tape) -> bool:
     calls = tape.source.linked.memo(outermost_calls)
     called = tape.source.trace.api_calls.start[tape.call][tape.memo(calls_made_twice)]
     places = np.searchsorted([call.start for call in calls], called, side="right") - 1
-    inputs = {_input_of(tape, calls[place]) for place in np.unique(places).tolist()}
+    inputs = {_input_of(tape, calls[place]) for place in distinct(places).tolist()}
     if None in inputs:
         return False
     touching = sum(not inputs.isdisjoint(operator.shapes) for operator in _outside(tape, calls))
@@ -102,7 +102,7 @@ def _input_of(tape: Tape, call: OutermostCall) -> Shape | None:
 def _of_steps(tape: Tape) -> Iterator[list[OutermostCall]]:
     calls = tape.source.linked.memo(outermost_calls)
     steps = tape.source.timed.steps
-    for step in np.unique(tape.step_of_op).tolist():
+    for step in distinct(tape.step_of_op).tolist():
         begin = int(steps.host_start[step])
         end = int(steps.host_end[step])
         yield [call for call in calls if begin <= call.start < end]

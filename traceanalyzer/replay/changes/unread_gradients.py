@@ -15,7 +15,7 @@ from traceanalyzer.base import dataclass, regex
 from traceanalyzer.replay.patterns.named import operators_named
 from traceanalyzer.replay.patterns.operators import Operator, operators
 from traceanalyzer.replay.tape import Tape, within_optimizer
-from traceanalyzer.trace import I64, Bool
+from traceanalyzer.trace import I64, Bool, distinct
 
 GRADIENT = regex(r"^torch::autograd::AccumulateGrad$")
 UPDATE = regex(r"^aten::_(fused|foreach)_\w+_$|^aten::(add|addcdiv|addcmul|lerp|mul|sub)_$")
@@ -57,7 +57,7 @@ def _unread_gradients(tape: Tape) -> Unread | None:
     updates = np.flatnonzero(operators_named(linked, UPDATE) & linked.memo(within_optimizer))
     unread = np.zeros(len(called), bool)
     count = 0
-    for step in np.unique(tape.step_of_event).tolist():
+    for step in distinct(tape.step_of_event).tolist():
         own = of_step(tape, gradients, step)
         trained = trained_by(tape, of_step(tape, updates, step))
         last = None if trained is None else _last_taken(shapes_of(tape, own), trained)

@@ -25,7 +25,7 @@ from traceanalyzer.replay.changes.unread_gradients import (
 from traceanalyzer.replay.patterns.named import kernels_named, operators_named
 from traceanalyzer.replay.patterns.operators import Operator, operators
 from traceanalyzer.replay.tape import Tape, within_optimizer
-from traceanalyzer.trace import Bool
+from traceanalyzer.trace import Bool, distinct
 
 ADDS = regex(r"^aten::add_?$")
 CONVOLUTION = regex(r"^aten::convolution_backward$")
@@ -64,7 +64,7 @@ def _weights_passed(tape: Tape) -> Passed | None:
     added_up = _added_up(tape)
     counts = set[int]()
     untrained: set[Shape] | None = None
-    for step in np.unique(tape.step_of_event).tolist():
+    for step in distinct(tape.step_of_event).tolist():
         own = of_step(tape, gradients, step)
         trained = trained_by(tape, of_step(tape, updates, step))
         kept = own[added_up[own]]

@@ -137,11 +137,10 @@ class Operators:
         columns = (ranges.name, ranges.shapes, ranges.dtypes, ranges.concrete)
         of_rows = (at(column, rows, -1).tolist() for column in columns)
         kinds = list(zip(*of_rows, strict=True))
-        for kind in kinds:
-            if kind not in known:
-                name, shapes, dtypes, values = map(self._linked.trace.text, kind)
-                known[kind] = Operator(name or "", (shapes, dtypes, values))
-        return [known[kind] for kind in kinds]
+        for kind in set(kinds) - known.keys():
+            name, shapes, dtypes, values = map(self._linked.trace.text, kind)
+            known[kind] = Operator(name or "", (shapes, dtypes, values))
+        return list(map(known.__getitem__, kinds))
 
     def tell(self, nodes: I32 | I64, of_one: Callable[[Operator], Told]) -> list[Told]:
         """What `of_one` says of each of these nodes, asked once for each kind."""

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import at
+from traceanalyzer.analysis.algebra import at, isin
 from traceanalyzer.analysis.groups import ops
 from traceanalyzer.analysis.groups.products import TENSOR_EFFICIENCY
 from traceanalyzer.analysis.joined.backward import made_by
@@ -68,7 +68,9 @@ def small_product_runs(rated: Rated, free: Bool) -> SmallProducts | None:
     long = (run >= 0) & (np.bincount(run + 1)[run + 1] >= MIN_BATCH)
     order = order[long]
     run = run[long]
-    chosen = np.isin(run, _independent(rated, order, run) if len(run) else [])
+    if not len(run):
+        return None
+    chosen = isin(run, np.array(_independent(rated, order, run), np.int64))
     if not chosen.any():
         return None
     order = order[chosen]
