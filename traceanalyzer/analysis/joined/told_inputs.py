@@ -16,8 +16,10 @@ from traceanalyzer.analysis.algebra import Groups, at, texts_where
 from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.names.element_types import (
     BFLOAT16,
+    FLOAT,
     HALF,
     LONG,
+    NAMES_OF_TYPES,
     SIXTEEN_BITS,
     Cast,
     bytes_told,
@@ -29,9 +31,10 @@ from traceanalyzer.trace import I32, I64, Bool, HostRanges, RangeKind, Trace
 
 COPY = "aten::copy_"
 CONVERTS = frozenset({"aten::to", "aten::_to_copy"})
-FLOAT = "float"
-CODES_OF_TYPES = {HALF: "5", FLOAT: "6", BFLOAT16: "15"}
-"""`c10::ScalarType` by PyTorch's name of the type."""
+NUMBERS_OF_TYPES = {
+    name: str(number) for number, name in NAMES_OF_TYPES.items() if name in (HALF, FLOAT, BFLOAT16)
+}
+"""Types that are cast to, by their numbers in `c10::ScalarType`."""
 UNBIND = "aten::unbind"
 SELECT = "aten::select"
 """Taking a tensor apart calls the other for each item."""
@@ -123,7 +126,7 @@ class _Texts:
     def target(self, kernel: int) -> int:
         """The values of a change of type by this kernel; -1 where it is none."""
         cast = cast_told(self.strings[kernel])
-        code = CODES_OF_TYPES.get(cast.target) if cast else None
+        code = NUMBERS_OF_TYPES.get(cast.target) if cast else None
         return self._code(["", code] if code else [])
 
     def of_casts(self, ranges: HostRanges, casts: dict[int, list[int]]) -> I32:

@@ -11,6 +11,25 @@ FP8 = "c10::Float8_e4m3fn"
 COMPLEX = "c10::complex<float>"
 COMPLEX_DOUBLE = "c10::complex<double>"
 LONG = "long int"
+FLOAT = "float"
+NAMES_OF_TYPES = {
+    0: "unsigned char",
+    1: "signed char",
+    2: "short int",
+    3: "int",
+    4: LONG,
+    5: HALF,
+    6: FLOAT,
+    7: "double",
+    9: COMPLEX,
+    10: COMPLEX_DOUBLE,
+    11: "bool",
+    15: BFLOAT16,
+    23: "c10::Float8_e5m2",
+    24: FP8,
+    45: "c10::Float4_e2m1fn_x2",
+}
+"""PyTorch's name of an element type by its number in `c10::ScalarType`."""
 _NVJET = regex(r"^nvjet_(?:sm\d+_)?([a-z])[a-z]{2}_")
 """cuBLAS since CUDA 12: three letters are the types of operands, arithmetic and result."""
 _BY_LETTER = {"t": BFLOAT16, "h": HALF, "s": "float", "d": "double", "q": FP8}

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from traceanalyzer.analysis.names.element_types import NAMES_OF_TYPES
 from traceanalyzer.base import dataclass, regex
 
 NAN = math.nan
@@ -79,23 +80,7 @@ DTYPES = {
 }
 """Type names in `Input type`: `scalarTypeToTypeMeta(t).name()` of PyTorch
 (c10/core/ScalarType.h)."""
-SCALAR_TYPES = {
-    0: BYTE,
-    1: BYTE,
-    2: SHORT,
-    3: INT32,
-    4: LONG,
-    5: HALF,
-    6: FLOAT,
-    7: DOUBLE,
-    9: COMPLEX,
-    10: COMPLEX_DOUBLE,
-    11: BOOL,
-    15: BFLOAT16,
-    23: FP8,
-    24: FP8,
-    45: FP4,
-}
+SCALAR_TYPES = {number: DTYPES[name] for number, name in NAMES_OF_TYPES.items()}
 """`c10::ScalarType` as an argument (`aten::_to_copy`), by its number."""
 _NO_TENSORS = frozenset({"", "Scalar", "ScalarList", "GenericList", "Device", "None"})
 MAX_ELEMENTS = 2**44  # of one tensor: more is in no memory, and products of sizes would leave int64
