@@ -61,7 +61,6 @@ def test_what_only_trainings_have_is_no_column_of_a_server() -> None:
     assert column(trained, "backward_ms").cells == ["0", "2.00"]
     served = make_grid([module(0.0), module(0.0)])
     assert "backward_ms" not in [shown.name for shown in served.columns]
-    assert not [name for name in served.missing if "backward" in name]
 
 
 def test_a_recording_of_the_cpu_alone_has_no_columns_of_a_gpu() -> None:
@@ -147,7 +146,7 @@ def test_what_is_equal_or_missing_in_every_row_takes_no_column():
     grid = make_grid(ROWS)
     assert not {"rank", "python"} & {c.name for c in grid.columns}
     assert "In every row: rank 2." in grid.remarks
-    assert not any("python" in remark for remark in grid.remarks)
+    assert len(grid.remarks) == 1, "what no row has is not listed"
 
 
 def test_a_head_keeps_what_was_said_of_every_row():

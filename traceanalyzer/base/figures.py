@@ -32,14 +32,11 @@ ENDINGS = {1: "st", 2: "nd", 3: "rd"}
 """Of numbers in an order, by their last digit."""
 
 
-def metric(
-    definition: str, unit: str = "", text: Text = "name", *, missed: bool = True, **options: Any
-) -> Any:
+def metric(definition: str, unit: str = "", text: Text = "name", **options: Any) -> Any:
     """A dataclass field for a measured figure. `unit` is `bytes`, `1/s`, ... or empty: a name that
-    ends with its unit (`_ms`, `_share`) says it itself. `text` says what a text in it is; `missed`:
-    whether a table says that it is empty where no row has it; `options` are those of
-    `dataclasses.field`."""
-    metadata = {"definition": definition, "unit": unit, "text": text, "missed": missed}
+    ends with its unit (`_ms`, `_share`) says it itself. `text` says what a text in it is; `options`
+    are those of `dataclasses.field`."""
+    metadata = {"definition": definition, "unit": unit, "text": text}
     return field(metadata=metadata, **options)
 
 

@@ -76,8 +76,8 @@ class ChangeRow:
     a_ms: float = metric("wall-clock time in A's mean step")
     b_ms: float = metric("wall-clock time in B's mean step")
     difference_ms: float = metric("B less A; these sum to the difference of the step times")
-    low_ms: float | None = metric(LOW_OF_DIFFERENCE, missed=False)
-    high_ms: float | None = metric("upper end of it", missed=False)
+    low_ms: float | None = metric(LOW_OF_DIFFERENCE)
+    high_ms: float | None = metric("upper end of it")
     verdict: str | None = metric("whether it is more than steps and runs vary")
 
 
@@ -111,8 +111,8 @@ class BudgetRow:
     a_ms: float = metric("wall-clock time in A's mean step")
     b_ms: float = metric("wall-clock time in B's mean step")
     difference_ms: float = metric("B less A")
-    low_ms: float | None = metric(LOW_OF_DIFFERENCE, missed=False)
-    high_ms: float | None = metric("upper end of it", missed=False)
+    low_ms: float | None = metric(LOW_OF_DIFFERENCE)
+    high_ms: float | None = metric("upper end of it")
     verdict: str | None = metric("whether it is more than steps and runs vary")
 
 

@@ -61,10 +61,7 @@ def runs_table(
 
 def _rows(columns: Sequence[_Column]) -> list[Any]:
     """The table's rows: instances of a dataclass with a field for each column."""
-    fields = [
-        (column.name, Any, metric(column.definition, column.unit, missed=False))
-        for column in columns
-    ]
+    fields = [(column.name, Any, metric(column.definition, column.unit)) for column in columns]
     row_type = dataclasses.make_dataclass("RunRow", fields, frozen=True)
     return [row_type(*values) for values in zip(*(c.values for c in columns), strict=True)]
 

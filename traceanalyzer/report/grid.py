@@ -1,6 +1,6 @@
 """A table for people, before it is drawn: rows of an analysis dataclass as headers, cells and
-definitions. Headers and units come from the fields' `metric()`. What is the same in every row, or
-in none, stands once, without a column."""
+definitions. Headers and units come from the fields' `metric()`. What is the same in every row stands
+once, without a column; what no row has is left out."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -55,7 +55,6 @@ DECIDING = (
     "verdict",
 )
 """Fields that say what to do about a row: shown first where there is not room for all."""
-OF_STACKS = ("rank", "python")  # fields that most recordings have no value for: nobody misses them
 OF_TRAINING = ("backward_ms", "backward_share", "backward_device_ms", "recomputed_ms")
 OF_A_GPU = (
     "device_total_ms",
@@ -112,7 +111,6 @@ class Grid:
     constant: list[
         tuple[str, str]
     ]  # labels and values of the fields that are the same in every row
-    missing: list[str]  # labels of the fields that no row has a value for
     origin_ns: int | None  # what the moments in the table count from, on the recording's clock
     rows: int
     definitions: list[tuple[str, str]]  # label and definition of each field that is shown
@@ -121,10 +119,7 @@ class Grid:
     def remarks(self) -> list[str]:
         """What has to be known to read it, in sentences."""
         same = ", ".join(f"{name} {value}" for name, value in self.constant)
-        remarks = [f"In every row: {same}."] if same else []
-        return remarks + (
-            [f"Empty in every row: {', '.join(self.missing)}."] if self.missing else []
-        )
+        return [f"In every row: {same}."] if same else []
 
     def head(self, count: int) -> "Grid":
         """The first rows; remarks on every row still hold."""
@@ -146,8 +141,7 @@ def make_grid(
     moments = [value for f in fields if f.is_moment for value in filter(is_figure, f.values)]
     scales = _scales(fields)
     origin = min(moments, default=0) if origin_ns is None else origin_ns
-    grid = Grid([], [], [], origin if moments else None, len(rows), [])
-    grid.missing.extend(label(f.name) for f in fields if f.is_empty and f.is_missed)
+    grid = Grid([], [], origin if moments else None, len(rows), [])
     for f in fields:
         if not f.is_shown:
             continue
@@ -192,12 +186,6 @@ class _Field:
     def is_shown(self) -> bool:
         """Whether a row has something in it; in an optional one more than 0."""
         return not self.is_empty and (not self.is_optional or any(self.values))
-
-    @property
-    def is_missed(self) -> bool:
-        """Whether a reader expects it, and is told where no row has it."""
-        is_expected = self.name not in OF_STACKS and not self.is_optional
-        return is_expected and self.metadata.get("missed", True)
 
     @property
     def is_constant(self) -> bool:

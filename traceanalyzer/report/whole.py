@@ -37,8 +37,7 @@ TOLD_FROM_STEPS = 10  # steady steps that first ones cost more, to be on the fir
 GROWS = {"leak": "Leaks", "growth": "Grows"}
 CONDITIONS = "conditions"
 """A table without a command of its own, all of which a reader of a report has to see."""
-FEW = 3  # figures of a group that are zero or unknown: below, each has its line
-NAMED = 5  # of these that are named on one line
+FEW = 3  # figures of a group that are zero or unknown: so many are left out
 TABLE_ROWS = 5
 """Rows of a table within the report in a terminal; the table's own command prints all."""
 SPARED_ROWS = 1  # to leave out so few takes as many lines as they do
@@ -224,7 +223,8 @@ def findings(report: Report) -> Items:
     """Every finding with its evidence."""
     items = []
     for finding in report.findings:
-        about = f"{finding.severity} · {finding.cls} · {plain(finding.id)} · {gains.headroom(report, finding)}"
+        told = (finding.severity, finding.cls, plain(finding.id), gains.headroom(report, finding))
+        about = " · ".join(part for part in told if part)
         evidence = [
             (item.metric, gains.evidence_value(item), item.where) for item in finding.evidence
         ]
@@ -291,7 +291,7 @@ def groups_of_figures(report: Report) -> list[Section]:
     return [
         _facts(
             step_facts.with_basis(report, title),
-            _with_nothing_on_a_line(facts),
+            _without_nothing(facts),
             Weight.GROUP,
             folded=True,
         )
@@ -299,21 +299,14 @@ def groups_of_figures(report: Report) -> list[Section]:
     ]
 
 
-def _with_nothing_on_a_line(facts: Sequence[Fact]) -> list[Fact]:
-    """The figures, of which many are zero, or unknown, on one line each at the end."""
-    zero = [fact for fact in facts if fact.value.split(" ")[0] in ("0", "0%")]
-    unknown = [fact for fact in facts if fact.value.startswith(NOT_AVAILABLE)]
-    if len(zero) + len(unknown) < FEW:
-        return list(facts)
-    known = [fact for fact in facts if fact not in zero and fact not in unknown]
-    ends = (("all zero", zero), ("not known", unknown))
-    return [*known, *(Fact(label, _names_of(some)) for label, some in ends if some)]
+def _without_nothing(facts: Sequence[Fact]) -> list[Fact]:
+    """The figures without those that are zero or unknown, where these are many: the JSON has them."""
+    known = [fact for fact in facts if not _is_nothing(fact)]
+    return known if len(facts) - len(known) >= FEW else list(facts)
 
 
-def _names_of(facts: Sequence[Fact]) -> str:
-    names = ", ".join(fact.label for fact in facts[:NAMED])
-    left = len(facts) - NAMED
-    return f"{names} and {left} more" if left > 0 else names
+def _is_nothing(fact: Fact) -> bool:
+    return fact.value.split(" ")[0] in ("0", "0%") or fact.value.startswith(NOT_AVAILABLE)
 
 
 def devices_overall(report: Report) -> list[Section]:
@@ -374,5 +367,6 @@ def _table(
     options = {"limit": TABLE_ROWS, **of_table}
     if options["limit"] is not None and len(rows) <= options["limit"] + SPARED_ROWS:
         options["limit"] = None
-    table = Table(rows, origin_ns=step_facts.moments_origin(report), **options)
+    origin_ns = step_facts.moments_origin(report)
+    table = Table(rows, origin_ns=origin_ns, every_column_in="json", **options)
     return Section(title, [table], is_minor=True, folded=folded, weight=weight)

@@ -119,7 +119,6 @@ class Condition:
         metadata={
             "definition": "what it does to the figures, if anything",
             "unit": "",
-            "missed": False,
         },
     )
 

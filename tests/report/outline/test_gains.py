@@ -1,0 +1,43 @@
+"""What a finding holds, and advice brings, in words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.report.reports import full
+from traceanalyzer.diagnosis.finding import AtStart
+from traceanalyzer.report.figures import step_times
+from traceanalyzer.report.outline import gains
+
+
+def test_headroom_that_is_not_counted_is_what_its_own_advice_gains():
+    report = full()
+    step_ms = step_times.step_ms(report)
+    assert step_ms is not None
+    finding = replace(report.findings[0], id="graph-break", headroom_ms=None)
+    advice = replace(report.recommendations[0], predicted_step_ms=step_ms - 1.0)
+    own = replace(advice, id="graph-break")
+    others = replace(advice, id="graph-break-2", predicted_step_ms=step_ms - 2.0)
+    both = replace(report, recommendations=[own, others])
+    assert gains.headroom(both, finding) == "headroom 1.00 ms: what its advice gains"
+    none = replace(report, recommendations=[])
+    assert gains.headroom(none, finding) == "headroom unknown"
+    without = replace(none, devices=[])
+    assert gains.headroom(without, finding) == "headroom unknown without a trace"
+
+
+def test_what_is_saved_at_each_start_is_headroom_too():
+    report = full()
+    finding = replace(report.findings[0], id="compile-cache", headroom_ms=None)
+    start = AtStart(now_s=8.0, compile_s=1.0, low_s=None, high_s=None)
+    advice = replace(
+        report.recommendations[0], id="compile-cache", predicted_step_ms=None, at_start=start
+    )
+    told = gains.headroom(replace(report, recommendations=[advice]), finding)
+    assert told == "headroom 7.00 s of each start"
+
+
+def test_a_finding_on_the_recording_has_no_headroom():
+    report = full()
+    finding = replace(report.findings[0], id="drift", cls="inconclusive", headroom_ms=None)
+    assert gains.headroom(replace(report, recommendations=[]), finding) == ""

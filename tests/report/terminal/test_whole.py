@@ -13,7 +13,7 @@ from traceanalyzer.report.document import Fact
 from traceanalyzer.report.outline import step_facts
 from traceanalyzer.report.outline.step_facts import with_basis
 from traceanalyzer.report.terminal.screen import render_screen, render_terminal
-from traceanalyzer.report.whole import _with_nothing_on_a_line
+from traceanalyzer.report.whole import _without_nothing
 
 SAMPLE = ROOT / "sample_traces" / "sync_bound"
 SECTIONS = [
@@ -98,7 +98,8 @@ def test_a_group_says_where_it_is_not_of_the_summarys_step():
     assert with_basis(recorded, "Roofline") == "Roofline"
 
 
-def test_zero_is_not_unknown():
+def test_figures_that_are_zero_or_unknown_are_left_out_where_they_are_many():
     facts = [Fact("a", "0 us"), Fact("b", "0%"), Fact("c", "n/a (why)"), Fact("d", "1 ms")]
-    shown = [(fact.label, fact.value) for fact in _with_nothing_on_a_line(facts)]
-    assert shown == [("d", "1 ms"), ("all zero", "a, b"), ("not known", "c")]
+    shown = [(fact.label, fact.value) for fact in _without_nothing(facts)]
+    assert shown == [("d", "1 ms")]
+    assert _without_nothing(facts[2:]) == facts[2:]

@@ -24,7 +24,6 @@ from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import MEMORY, NS_PER_MS, dataclass, maybe, metric, ms
 from traceanalyzer.trace import I64
 
-logged = partial(maybe, missed=False)
 """A figure that timing logs alone have: no other recording lacks it."""
 
 
@@ -132,16 +131,16 @@ class StepRow:
         "cycles in which the tensor cores worked; null as above"
     )
     dram_share: float | None = maybe("traffic of the device memory over its peak; null as above")
-    data_ms: float | None = logged("time waiting for data, as a timing log says")
-    forward_ms: float | None = logged("time of the forward pass, as a timing log says")
-    backward_ms: float | None = logged("time of the backward pass, as a timing log says")
-    optimizer_ms: float | None = logged("time of the optimizer, as a timing log says")
-    phases: str | None = logged("phases by names of the program's own, with their times")
-    samples: int | None = logged("samples of the step, as a timing log says")
-    tokens: int | None = logged("tokens of the step without padding, as a timing log says")
-    loss: float | None = logged("loss of the step, as a timing log says")
-    grad_norm: float | None = logged("norm of its gradients, as a timing log says")
-    peak_memory_bytes: int | None = logged("most GPU memory in use until then", MEMORY)
+    data_ms: float | None = maybe("time waiting for data, as a timing log says")
+    forward_ms: float | None = maybe("time of the forward pass, as a timing log says")
+    backward_ms: float | None = maybe("time of the backward pass, as a timing log says")
+    optimizer_ms: float | None = maybe("time of the optimizer, as a timing log says")
+    phases: str | None = maybe("phases by names of the program's own, with their times")
+    samples: int | None = maybe("samples of the step, as a timing log says")
+    tokens: int | None = maybe("tokens of the step without padding, as a timing log says")
+    loss: float | None = maybe("loss of the step, as a timing log says")
+    grad_norm: float | None = maybe("norm of its gradients, as a timing log says")
+    peak_memory_bytes: int | None = maybe("most GPU memory in use until then", MEMORY)
 
 
 def step_rows(timed: Timed, budgets: StepBudgets | None) -> Sequence[StepRow]:

@@ -34,12 +34,10 @@ class ShownBreak:
     """Graph breaks of one reason at one line."""
 
     graph_break: str = metric("why dynamo left compiled code")
-    where: str = metric("line of the program", missed=False)
+    where: str = metric("line of the program")
     met: int = metric("how often dynamo met it while it compiled")
-    per_step: float | None = metric("how often a steady step goes through it", missed=False)
-    gpu_idle_ms: float | None = metric(
-        "GPU idle time that it causes in a steady step as recorded", missed=False
-    )
+    per_step: float | None = metric("how often a steady step goes through it")
+    gpu_idle_ms: float | None = metric("GPU idle time that it causes in a steady step as recorded")
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,7 @@ class ShownRecompilation:
 
     guard: str = metric("what was checked and failed")
     values: str = metric("values that it met, in order")
-    where: str = metric("line of the program", missed=False)
+    where: str = metric("line of the program")
     times: int = metric("how often the function was compiled again")
     refused: int = metric("further ones that the recompile limit refused")
 
@@ -74,12 +72,10 @@ class ShownKernel:
     line: str = metric("first line of the program that it computes")
     graphs: int = metric("graphs that have it")
     nodes: int = metric("operations fused into it, in the largest of them")
-    per_step: float | None = metric("launches in a steady step", missed=False)
-    time_ms: float | None = metric("its time in a steady step", "ms", missed=False)
-    estimate_ms: float | None = metric("inductor's own estimate of that", "ms", missed=False)
-    roofline_ms: float | None = metric(
-        "what its work needs at the GPU's limits", "ms", missed=False
-    )
+    per_step: float | None = metric("launches in a steady step")
+    time_ms: float | None = metric("its time in a steady step", "ms")
+    estimate_ms: float | None = metric("inductor's own estimate of that", "ms")
+    roofline_ms: float | None = metric("what its work needs at the GPU's limits", "ms")
     compile_ms: float | None = metric("time in which Triton compiled it, over all graphs", "ms")
 
 

@@ -79,9 +79,7 @@ def _finding(report: Report, timeline: Timeline | None, position: int, finding: 
         tag("span", finding.severity, class_=f"severity {finding.severity}"),
         f" · {finding.cls} · ",
         term(finding.id, step_facts.EXPLAINED.format(finding.id)),
-        " · ",
-        term("headroom", dict(step_facts.GLOSSARY)["headroom"] if position == 1 else ""),
-        gains.headroom(report, finding).removeprefix("headroom") + " ",
+        _headroom(report, finding, is_first=position == 1),
         tag("span", "· ", link, " on the timeline") if link else other,
     )
     return tag(
@@ -99,6 +97,15 @@ def _finding(report: Report, timeline: Timeline | None, position: int, finding: 
         class_="finding",
         id=f"finding-{position}",
     )
+
+
+def _headroom(report: Report, finding: Finding, *, is_first: bool) -> Markup:
+    """What removing its cause would save, where it has such a time."""
+    text = gains.headroom(report, finding)
+    if not text:
+        return Markup(" ")
+    name = term("headroom", dict(step_facts.GLOSSARY)["headroom"] if is_first else "")
+    return join(" · ", name, text.removeprefix("headroom") + " ")
 
 
 def _evidence(timeline: Timeline | None, finding: Finding) -> Markup:

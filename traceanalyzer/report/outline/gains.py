@@ -64,13 +64,10 @@ KNOWS_NCU = (None, "nvidia")  # makers of GPUs that Nsight Compute knows, as far
 
 
 def headroom(report: Report, finding: Finding) -> str:
-    """What removing the cause of a finding would save."""
+    """What removing the cause of a finding would save; empty for a finding on the recording, which
+    has no such time."""
     if finding.headroom_ms is None:
-        promised = any(
-            begins_with_id(advice.id, finding.id) and advice.predicted_step_ms is not None
-            for advice in report.recommendations
-        )
-        return "headroom: what its advice gains" if promised else "headroom unknown"
+        return _gained(report, finding) or _unknown_headroom(report, finding)
     total = step_ms(report)
     share = (
         f", {figure(finding.headroom_ms / total, 'share')} of the {figure_unit(report)}"
@@ -78,6 +75,31 @@ def headroom(report: Report, finding: Finding) -> str:
         else ""
     )
     return f"headroom {figure(finding.headroom_ms, 'ms')}{share}"
+
+
+def _gained(report: Report, finding: Finding) -> str:
+    """What the best advice on a finding gains; empty where none tells."""
+    now_ms = step_ms(report)
+    advised = _advice_on(report, finding)
+    after_ms = [one.predicted_step_ms for one in advised if one.predicted_step_ms is not None]
+    if now_ms is not None and after_ms:
+        return f"headroom {figure(now_ms - min(after_ms), 'ms')}: what its advice gains"
+    starts = [one.at_start for one in advised if one.at_start and one.at_start.now_s is not None]
+    saved_s = max(((one.now_s or 0.0) - one.compile_s for one in starts), default=0.0)
+    return f"headroom {figure(saved_s, 's')} of each start" if saved_s > 0.0 else ""
+
+
+def _advice_on(report: Report, finding: Finding) -> list[Recommendation]:
+    """The advice of a finding: of its id, else of ids that go on from it."""
+    exact = [one for one in report.recommendations if one.id == finding.id]
+    longer = [one for one in report.recommendations if begins_with_id(one.id, finding.id)]
+    return exact or longer
+
+
+def _unknown_headroom(report: Report, finding: Finding) -> str:
+    if finding.cls == "inconclusive":
+        return ""
+    return "headroom unknown" if report.devices else "headroom unknown without a trace"
 
 
 def example_command(report: Report) -> str:

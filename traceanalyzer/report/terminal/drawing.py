@@ -88,9 +88,9 @@ class TerminalPage:
             table.add_row(Text(plain(name), style or "cyan"), Text(plain(value), style))
         self.draw(Padding(table, (0, 0, 0, INDENT)))
 
-    def grid(self, grid: Grid, every_column_in: str = "csv") -> None:
+    def grid(self, grid: Grid, every_column: str = "--format csv") -> None:
         """A table with its remarks; a table of few rows that is too wide is turned, one field a
-        line. `every_column_in` is the format that has all columns of it."""
+        line. `every_column` is what has all columns of it."""
         chosen, left_out = _fitting(grid.columns, self.width - INDENT)
         remarks = grid.remarks
         if left_out and grid.rows <= TURNED_ROWS:
@@ -109,7 +109,7 @@ class TerminalPage:
         if left_out:
             more = f"{len(left_out)} more {plural('column', len(left_out))}"
             kept = remarks[:1] if grid.constant else []
-            remarks = [*kept, f"{more}: --format {every_column_in} has all."]
+            remarks = [*kept, f"{more}: {every_column} has all."]
         for remark in remarks:
             self.line(remark, "dim", INDENT)
 

@@ -78,7 +78,10 @@ def _table(page: TerminalPage, table: doc.Table, _: int) -> None:
     if not table.rows:
         return
     grid = make_grid(table.rows, table.origin_ns, table.chosen)
-    page.grid(grid if table.limit is None else grid.head(table.limit), table.every_column_in)
+    every_column = f"--format {table.every_column_in}"
+    if table.command:
+        every_column = f"traceanalyzer show {table.command} --format csv"
+    page.grid(grid if table.limit is None else grid.head(table.limit), every_column)
     if table.limit is not None and len(table.rows) > table.limit:
         where = (
             f"traceanalyzer show {table.command} prints all"
