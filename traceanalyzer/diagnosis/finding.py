@@ -60,6 +60,7 @@ AGAINST: Mapping[str, str] = {
     "fix_straggler": "straggler",
     "move_host_work": "host-work",
     "avoid_allocations": "host-work",
+    "preallocate": "regrown-tensors",
     "warm_up": "host-work",
     "fixed_shapes": "new-shapes",
     "larger_batch": "launch-bound",

@@ -72,6 +72,9 @@ def report_of(measured_run: MeasuredRanks, top: int = TOP_ROWS) -> Report:
     )
     ranks = ranks_by_worth(measured_run, rank_costs(m, found))
     of_memory, for_memory = _on_memory(m)
+    if any(one.remedy == "preallocate" for one in found.recommendations):
+        # Of what grows it is the same advice, with its gain.
+        for_memory = [one for one in for_memory if one.remedy != "avoid_allocations"]
     notes = sorted(
         [*_notes(measured_run.run, m), *measured_run.ranks.notes],
         key=lambda note: isinstance(note, MinorNote),

@@ -25,6 +25,7 @@ from traceanalyzer.replay.changes.kernels import (
     padded,
 )
 from traceanalyzer.replay.changes.kernels import channels_last as in_channels_last
+from traceanalyzer.replay.changes.preallocated import SLOW_WRITE, preallocated
 from traceanalyzer.replay.changes.precision import (
     HALF,
     TENSOR_EFFICIENCY,
@@ -71,6 +72,12 @@ OTHER_NORMS = regex(r"group_norm|instance_norm")
 """Norms between convolutions that have no version for channels last."""
 LAUNCH_BOUND = (
     0.2  # share of the step that is idle for launches from which kernels hide behind them
+)
+PREALLOCATED = scenario_of(
+    "preallocate", preallocated(), pessimistic=preallocated(times=SLOW_WRITE)
+)
+preallocate = replay_decides(
+    "a tensor is joined again, larger, in every step", "memory", PREALLOCATED
 )
 TF32 = scenario_of("tf32", in_tf32, figures={"efficiency": TENSOR_EFFICIENCY})
 tf32 = replay_decides("fp32 matrices are multiplied on the ordinary cores", "compute", TF32)

@@ -36,6 +36,7 @@ RULES: tuple[Callable[[Measurements, Bool], Iterator[Draft]], ...] = (
     transfer.many_small_copies,
     device.undersized,
     device.optimizer_passes,
+    passes.regrown,
     passes.sorted_whole,
     passes.written_out_attention,
     passes.channels_last,

@@ -12,7 +12,9 @@ from traceanalyzer.diagnosis.draft import Draft, Proposal, finding, share, times
 from traceanalyzer.diagnosis.finding import Evidence, same_for_all
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.pages import said
+from traceanalyzer.diagnosis.remedies.program import tape_of
 from traceanalyzer.replay.changes.sort_then_slice import sorts_of_few, taken_by_topk, topk_ns
+from traceanalyzer.replay.patterns.growing_joins import growing_joins
 from traceanalyzer.replay.scenario import Scenario
 from traceanalyzer.trace import Bool
 
@@ -133,6 +135,29 @@ def uncoalesced(m: Measurements, _free: Bool) -> Iterator[Draft]:
         same_for_all(action), "what the same work takes in one order is not in the recording"
     )
     yield finding("uncoalesced-access", "compute", None, evidence, [remedy])
+
+
+def regrown(m: Measurements, free: Bool) -> Iterator[Draft]:
+    """Tensors that are joined again, larger, in every step: a cache that `torch.cat` copies."""
+    tape = tape_of(m)
+    if tape is None:
+        return
+    new_share = tape.memo(growing_joins)
+    grows = np.isfinite(new_share)
+    copied = np.zeros(len(free), float)
+    copied[tape.row[grows]] = 1.0 - new_share[grows]
+    rows = steady(m.timed) & free & (copied > 0.0)
+    if not rows.any():
+        return
+    kernels = group(m.timed, rows)
+    times_ns = m.trace.device_ops.end[rows] - m.trace.device_ops.start[rows]
+    claim_ms = per_step(m.timed, times_ns * copied[rows])
+    evidence = [
+        share(m, kernels.total_ms, "copies into a tensor that grows from step to step"),
+        Evidence("copied again", float(copied[rows].mean()), "share", "of what they write, mean"),
+        *times(kernels.top),
+    ]
+    yield finding("regrown-tensors", "compute", claim_ms, evidence, rows=rows)
 
 
 def sorted_whole(m: Measurements, free: Bool) -> Iterator[Draft]:

@@ -20,6 +20,7 @@ from traceanalyzer.analysis.groups.passes import (
 )
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.base import NS_PER_S, regex
+from traceanalyzer.replay.patterns.growing_joins import growing_joins
 from traceanalyzer.replay.patterns.named import kernels_named, launched_within
 from traceanalyzer.replay.patterns.repeats import period_of, split_where
 from traceanalyzer.replay.tape import Tape, parametric
@@ -124,6 +125,8 @@ def find_runs(
     event = tape.event
     wanted = tape.of_classes(*classes)
     wanted &= ~kernels_named(tape, COMPILED) & ~kernels_named(tape, RANDOM_NUMBERS)
+    # A cache that grows has to be copied, however it is compiled.
+    wanted &= ~np.isfinite(tape.memo(growing_joins))
     wanted &= chosen is None or chosen
     # Of kernels of CUDA graphs neither operators nor data are recorded, nor which are the
     # optimizer's.

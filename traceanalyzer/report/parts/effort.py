@@ -25,6 +25,7 @@ EFFORTS = {
     "remove_syncs": HOURS,
     "move_host_work": HOURS,
     "avoid_allocations": HOURS,
+    "preallocate": HOURS,
     "warm_up": ONE_LINE,
     "fixed_shapes": HOURS,
     "data_loader_workers": ONE_LINE,
