@@ -2,17 +2,16 @@
 larger, in every step."""
 
 import math
-import re
 
 import numpy as np
 
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 from traceanalyzer.replay.patterns.named import operators_named
 from traceanalyzer.replay.patterns.operators import Operator, operators
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import F64
 
-JOIN = re.compile(r"^aten::(cat|concat)$")
+JOIN = regex(r"^aten::(cat|concat)$")
 Shape = tuple[int, ...]
 ByStep = dict[int, set[Shape]]
 
