@@ -9,6 +9,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra import where_changed
 from traceanalyzer.analysis.groups.input_loading import small_copies
 from traceanalyzer.analysis.tables.shape_rows import shape_changes
+from traceanalyzer.base import NS_PER_MS
 from traceanalyzer.diagnosis.finding import Words
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.host import PREPARED
@@ -30,6 +31,7 @@ from traceanalyzer.replay.changes.loops.repetition import (
 )
 from traceanalyzer.replay.changes.recompute import recomputed
 from traceanalyzer.replay.changes.syncs.syncs import follows_pageable_copy, is_read
+from traceanalyzer.replay.changes.unsorted_gradients import sorted_gradients
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import distinct
 
@@ -56,6 +58,8 @@ MOST_CALLS = 4
 """Calls of models that an iteration makes by turns at most: guidance, a draft and its target, an
 actor and its critic."""
 LEAST_OF_COMPILE = 0.08
+SORTING_SHARE = 0.2
+"""Share of the step that gradients of lookups take from which the advice names them."""
 PESSIMISTIC_COMPILE = 0.75
 """Compiling takes minutes, and breaks where Python does what it cannot follow; and where little is
 fused the rest decides: programs that were promised 0 to 5 % took 3 % less to 2 % more."""
@@ -187,10 +191,20 @@ def compile_model(m: Measurements) -> Offer | None:
     known = program(m)
     if not known.pytorch or known.compiled or known.in_graphs or known.ddp or known.fsdp:
         return None
+    tape = tape_of(m)
+    if tape is not None and _mostly_sorts(m, tape):
+        return Offer(words("compile", "of_lookups"), COMPILED, against=("gpu-busy", "memory"))
     fewer_passes = m.replay is not None and m.replay.saved_by_kernels(COMPILED)
     return Offer(
         words("compile"), COMPILED, against=("memory-chains", "memory") if fewer_passes else None
     )
+
+
+def _mostly_sorts(m: Measurements, tape: Tape) -> bool:
+    """Whether gradients of lookups, whose indices are sorted, take a good part of the step."""
+    sorting = tape.memo(sorted_gradients).ops
+    sorting_ns = float(tape.duration[sorting].sum()) / tape.steps
+    return sorting_ns >= SORTING_SHARE * m.step.step_ms * NS_PER_MS
 
 
 @remedy("larger_batch", "launch")
