@@ -2,19 +2,19 @@
 does: PyTorch's own operators sort the indices first."""
 
 import math
-import re
 from typing import NamedTuple
 
 import numpy as np
 
+from traceanalyzer.base import regex
 from traceanalyzer.replay.patterns.named import kernels_named, operators_named
 from traceanalyzer.replay.patterns.operators import Operator, operators
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import F64, Bool
 
-OF_INDEXING = re.compile(r"^aten::_index_put_impl_$")
-GRADIENTS = re.compile(OF_INDEXING.pattern + r"|^aten::embedding_dense_backward$")
-ADDS_UP = re.compile(r"(compute_grad_weight|sum_and_scatter|indexing_backward_kernel\w*)<float\b")
+OF_INDEXING = regex(r"^aten::_index_put_impl_$")
+GRADIENTS = regex(r"^aten::(_index_put_impl_|embedding_dense_backward)$")
+ADDS_UP = regex(r"(compute_grad_weight|sum_and_scatter|indexing_backward_kernel\w*)<float\b")
 """Kernels that add up sorted rows of fp32: in 16 bits compiled code adds at a fifth of the rate, or
 leaves it to PyTorch."""
 STAYS = ("fill", "memset")
