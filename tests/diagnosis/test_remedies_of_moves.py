@@ -103,6 +103,22 @@ def test_a_queue_that_is_turned_for_a_product_stays_where_the_step_has_begun(
     assert (step_us(program(step), "keep_on_device") is not None) == kept
 
 
+def test_parts_of_a_table_that_are_searched_one_by_one_are_copied_ahead() -> None:
+    """The step begins with a part: of as many bytes are the others, and none of them stays."""
+
+    def step(p: Program) -> None:
+        for _ in range(4):
+            bring(p, "[65536, 128]", 1 << 25, 900)
+            within(p, "aten::t", lambda p: p.spend(2), shapes="[[65536, 128]]")
+            use(p, "aten::matmul", "[[256, 128], [128, 65536]]")
+            p.launch(ADD, 500)
+
+    m = program(step)
+    assert step_us(m, "keep_on_device") is None
+    copies_at_the_link_us = 4 * 617
+    assert step_us(m, "copy_ahead") == pytest.approx(copies_at_the_link_us, rel=0.02)
+
+
 def test_what_the_host_does_with_results_can_be_done_on_the_device() -> None:
     def step(p: Program) -> None:
         p.launch(GEMM, 50)

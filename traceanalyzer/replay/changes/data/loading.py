@@ -313,7 +313,8 @@ def _there_and_back(tape: Tape, out: Bool, back: Bool) -> Bool:
 def constants(tape: Tape, copies: Bool, smaller: Bool | None = None) -> Bool:
     """Which of these copies bring a table, a weight or a mask: data that the program has, not
     input. And which of them, and of `smaller` ones, bring the other parameters of the layers that a
-    weight came for: together, with no kernel between."""
+    weight came for: together, with no kernel between. What a step begins with is rather input, and
+    then so are copies of as many bytes after it: parts of a table that is searched one by one."""
     result, weights = np.zeros((2, len(tape.row)), bool)
     if not copies.any():
         return result
@@ -322,6 +323,8 @@ def constants(tape: Tape, copies: Bool, smaller: Bool | None = None) -> Bool:
     begun = kernels > np.maximum.accumulate(
         np.where(np.diff(step, prepend=-2) != 0, kernels - tape.compute, 0)
     )
+    bytes_ = tape.source.trace.device_ops.bytes[tape.row]
+    begun &= ~np.isin(bytes_, bytes_[copies & ~begun])
     outermost = Outermost(tape)
     unwritten = _beyond_writing(tape)
     for i, place in movers(tape, copies):
