@@ -114,3 +114,14 @@ def test_digests_that_others_could_have_written_are_neither_read_nor_made(
     status, out, _ = run("fleet", str(tmp_path / "job"), "--format", "json")
     assert (status, json.loads(out)["ranks"]["unreadable"]) == (0, [])
     assert {path.read_bytes() for path in (kept / "digests").iterdir()} == {b"another's"}
+
+
+def test_all_of_a_job_has_the_four_parts(tmp_path, run):
+    write_job(tmp_path / "job", {3: 300})
+    status, out, _ = run("fleet", str(tmp_path / "job"), "--full")
+    assert status == 0
+    lines = out.splitlines()
+    parts = [lines.index(part) for part in ("Summary", "Metrics", "Findings", "Recommendations")]
+    assert parts == sorted(parts)
+    screen = run("fleet", str(tmp_path / "job"))[1]
+    assert len(screen.splitlines()) < len(lines)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from traceanalyzer.report.brief import brief
+from traceanalyzer.report.brief import brief, in_few_words
 
 
 @pytest.mark.parametrize(
@@ -20,3 +20,19 @@ from traceanalyzer.report.brief import brief
 )
 def test_what_ends_within_a_clause_says_so(text: str, shown: str) -> None:
     assert brief(text, 32) == shown
+
+
+@pytest.mark.parametrize(
+    ("action", "named"),
+    [
+        ("Remove the sync: keep values on the GPU; drop synchronize().", "Remove the sync"),
+        ("Raise the batch size (up to 8 times), and the rate.", "Raise the batch size"),
+        ("/home/a/cases.py:33: remove the call (f(x: int)).", "cases.py:33: remove the call"),
+        (
+            "DataLoader(num_workers=8, prefetch_factor=2)",
+            "DataLoader(num_workers=8, prefetch_factor=2)",
+        ),
+    ],
+)
+def test_a_change_is_named_by_its_first_clause(action: str, named: str) -> None:
+    assert in_few_words(action) == named

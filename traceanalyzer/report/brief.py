@@ -1,9 +1,10 @@
 """The first screen of a command that has more to say with `--full`: the answer, three remedies,
 what to run next."""
 
+import re
 from collections.abc import Sequence
 
-from traceanalyzer.base import ELLIPSIS
+from traceanalyzer.base import ELLIPSIS, regex
 from traceanalyzer.report.document import (
     Bullets,
     Document,
@@ -21,6 +22,8 @@ SHOWN_NOTES = 2
 LONGEST = 180  # characters on the screen; other forms have all of it
 LONGEST_OF_MORE = 150
 LONGEST_HEADLINE = 320
+FOLDERS = regex(r"^\S*/(?=\S+:\d+: )")  # of the place that a change begins with
+LONGEST_NAME = 70  # of a change where it is only named
 LONGEST_CHANGE = LONGEST + 60  # what a change gains stands before it
 
 
@@ -65,6 +68,22 @@ def brief(text: str, longest: int = LONGEST) -> str:
     cut = text[: longest - 1]
     kept = text[:at] if at > 0 else cut.rpartition(" ")[0] or cut
     return f"{kept.rstrip(',;:')}{ELLIPSIS}"
+
+
+def in_few_words(action: str) -> str:
+    """What to do, without how: "Remove the sync" of "Remove the sync: keep values on the GPU". A
+    place in the code, which is one word, is no clause of its own, and has the file's name alone."""
+    text = FOLDERS.sub("", plain(action))
+    marks = (": ", "; ", ". ", " (")
+    ends = [at for mark in marks for at in _all_outside_brackets(text, mark)]
+    at = next((at for at in sorted(ends) if " " in text[:at]), len(text))
+    return brief(text[:at].rstrip("."), LONGEST_NAME)
+
+
+def _all_outside_brackets(text: str, mark: str) -> list[int]:
+    """Where this mark stands, but in brackets."""
+    places = (found.start() for found in re.finditer(re.escape(mark), text))
+    return [at for at in places if text.count("(", 0, at) == text.count(")", 0, at)]
 
 
 def _last_outside_brackets(text: str, end: str, longest: int) -> int:

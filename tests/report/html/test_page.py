@@ -249,3 +249,14 @@ def test_a_title_is_seen_once():
     page = Printed(document).html()
     assert '<caption class="said">Lines</caption>' in page
     assert "<caption>Peaks</caption>" in page
+
+
+def test_advice_stands_whole_once_and_is_named_on_top():
+    report, details = report_and_details(SAMPLES / "sync_bound")
+    text = render_html(report, details)
+    reader = Reader(text)
+    words = " ".join(" ".join(reader.words).split())
+    first = report.recommendations[0]
+    assert words.count(" ".join(first.action.split())) == 1
+    assert "#change-1" in reader.hrefs
+    assert reader.ids.count("change-1") == 1

@@ -40,6 +40,9 @@ from traceanalyzer.cli.options import FILE, Hidden, command
         "without a rack."
     ),
 )
+@click.option(
+    "-v", "--full", is_flag=True, help="Everything, with the first 100 rows of each table."
+)
 @options.cluster_options
 @options.iteration_option
 @options.limit_option
@@ -53,6 +56,7 @@ def fleet(
     store: Path | None,
     run: str | None,
     racks: Path | None,
+    full: bool,
     scheduler: str | None,
     workers: int | None,
     hidden: Hidden,
@@ -68,7 +72,8 @@ def fleet(
     if store is not None:
         from traceanalyzer.history.days.document import days_page
 
-        emit(cleaned(days_page(store, files, run), hidden), output)
+        days = cleaned(days_page(store, files, run), hidden)
+        emit(days.in_full() if full else days, output)
         return
     if not paths:
         raise click.UsageError("Missing argument 'PATH...'.")
@@ -80,7 +85,8 @@ def fleet(
         done = stack.enter_context(counting("Digesting", "ranks"))
         source = source_of(paths)
         if source is not None:
-            emit(cleaned(source.page(files, done), hidden), output)
+            page = cleaned(source.page(files, done), hidden)
+            emit(page.in_full() if full else page, output)
             return
         place = stack.enter_context(digests_folder(folder))
         via = None
@@ -90,4 +96,5 @@ def fleet(
             via = stack.enter_context(cluster(scheduler, workers))
         stack.enter_context(working("Comparing"))
         job = job_of(paths, place, done, via, hidden, racks)
-    emit(job_page(job), output)
+    page = job_page(job)
+    emit(page.in_full() if full else page, output)

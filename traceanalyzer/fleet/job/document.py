@@ -1,7 +1,7 @@
 """A job as a document: one screen for who is on call, all of it as Markdown and as a page."""
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from typing import Any
 
@@ -22,6 +22,8 @@ from traceanalyzer.report.document import (
     Document,
     Drawing,
     Facts,
+    Item,
+    Items,
     Paragraph,
     Section,
     Table,
@@ -34,6 +36,7 @@ from traceanalyzer.report.printed import Printed
 TITLE = "Fleet"
 SHOWN_CHANGES = 5  # of a terminal's one screen
 SHOWN_ADVICE = 2
+NO_FINDING = "No finding."
 NO_ADVICE = "No known remedy is predicted to help."
 SHOWN_FILES = 2
 SHOWN_RANKS = 8
@@ -200,33 +203,41 @@ def _sections(job: Job) -> list[Section]:
     shown = gains_shown(job)
     facts = [("ranks read", f"{ranks.read:,} of {ranks.expected:,}"), ("step", _basis(job))]
     facts += [("slowdown", f"{job.slowdown.s:.2f}x")] if job.slowdown.s is not None else []
-    found = (
-        (
-            True,
-            Section(TITLE, [_answer(job), Facts.of(*facts), Bullets(missing) if missing else None]),
-        ),
-        (job.culprits, Section("Who holds it up", [Table(job.culprits)])),
+    metrics = (
         (job.budget, Section("Where the step goes", [Table(job.budget)])),
         (shown, Section(_gains_title(job), [Table(shown)])),
-        (job.recommendations, Section("What to change", [Table(job.recommendations)])),
-        (True, Section("Next", [Bullets(job_next_steps(job))])),
+        (
+            job.pipeline,
+            Section("Pipeline", [slowdown_facts(job.pipeline) if job.pipeline else None]),
+        ),
         (heat, Section("Ranks and steps", [Drawing(partial(_picture, "heat", heat, darkest))])),
         (
             heat and heat.folded is not None,
             Section("Stages", [Drawing(partial(_picture, "stages", heat, darkest))]),
         ),
-        (
-            len(job.worst) > len(job.culprits) > 0,
-            Section("Worst ranks", [Table(job.worst)]),
-        ),
-        (
-            job.pipeline,
-            Section("Pipeline", [slowdown_facts(job.pipeline) if job.pipeline else None]),
-        ),
         (job.steps, Section("Steps", [Table(job.steps, limit=ALL_NOTES)], folded=True)),
-        (job.notes, Section("Notes", [Bullets(job.notes[:ALL_NOTES])])),
     )
-    return [section for holds, section in found if holds]
+    more = len(job.worst) > len(job.culprits) > 0
+    return [
+        Section("Summary", [_answer(job), Bullets(missing) if missing else None]),
+        Section("Metrics", [Facts.of(*facts)]),
+        *(replace(section, is_minor=True) for holds, section in metrics if holds),
+        Section("Findings", [Table(job.culprits) if job.culprits else NO_FINDING]),
+        *([Section("Worst ranks", [Table(job.worst)], is_minor=True)] if more else []),
+        Section("Recommendations", [_recommended(job)]),
+        Section("Next", [Bullets(job_next_steps(job))]),
+        Section("Notes", [Bullets(job.notes[:ALL_NOTES])]),
+    ]
+
+
+def _recommended(job: Job) -> Items | str | None:
+    """What to change, with what it gains; nothing where nothing was analyzed."""
+    items = [
+        Item(one.action, [(f"{one.gain}; id: {one.id}", "green")]) for one in job.recommendations
+    ]
+    if items:
+        return Items(items, noun="recommendations")
+    return NO_ADVICE if job.budget else None
 
 
 def _gains_title(job: Job) -> str:

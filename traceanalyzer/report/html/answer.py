@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from traceanalyzer.analysis.tables.step_figures import Budget, Idle
 from traceanalyzer.base import definitions
 from traceanalyzer.diagnosis.finding import Recommendation
+from traceanalyzer.report.brief import in_few_words
 from traceanalyzer.report.document import Fact
 from traceanalyzer.report.figures import step_times
 from traceanalyzer.report.format import figure, label
@@ -38,10 +39,12 @@ def answer_section(report: Report) -> Markup:
     )
     first = None
     if report.recommendations:
-        link = tag("p", tag("a", "All recommendations", href="#change"), class_="quiet")
-        remedies = [_remedy(report, one) for one in report.recommendations[:FIRST]]
+        named = [
+            _named(report, one, position)
+            for position, one in enumerate(report.recommendations[:FIRST], 1)
+        ]
         heads = tag("p", tag("b", "What to change"))
-        first = tag("div", heads, tag("ol", *remedies), link, class_="advice")
+        first = tag("div", heads, tag("ol", *named), class_="advice")
     return join(
         tag("div", verdict, tag("div", _budget_bar(report)), class_="verdict"),
         first,
@@ -125,7 +128,9 @@ def advice(report: Report) -> Markup:
     """Every recommendation with what it would bring."""
     if not report.recommendations:
         return tag("p", gains.no_advice(report))
-    items = [_remedy(report, one) for one in report.recommendations]
+    items = [
+        _remedy(report, one, position) for position, one in enumerate(report.recommendations, 1)
+    ]
     rest = len(items) - FIRST
     skipped = gains.without_gain(report)
     folded = tag("ol", *items[FIRST:], start=FIRST + 1)
@@ -134,7 +139,22 @@ def advice(report: Report) -> Markup:
     return tag("div", tag("ol", *items[:FIRST]), more, left_out, class_="advice")
 
 
-def _remedy(report: Report, advice: Recommendation) -> Markup:
+def _named(report: Report, advice: Recommendation, position: int) -> Markup:
+    """A recommendation in a line, with a link to all of it."""
+    alone = gains.prediction_alone(report, advice)
+    factor = gains.factor(report, advice)
+    told = [text for text in (alone if factor else "", effort_of(advice)) if text]
+    link = tag("a", in_few_words(advice.action), href=f"#change-{position}")
+    return tag(
+        "li",
+        tag("span", factor or alone, class_="gain"),
+        tag("span", link, class_="action"),
+        tag("span", " · ".join(told), class_="quiet") if told else None,
+    )
+
+
+def _remedy(report: Report, advice: Recommendation, position: int) -> Markup:
+    """All of a recommendation."""
     effort = effort_of(advice)
     alone = gains.prediction_alone(report, advice)
     factor = gains.factor(report, advice)
@@ -146,6 +166,7 @@ def _remedy(report: Report, advice: Recommendation) -> Markup:
         tag("span", factor or alone, class_="gain"),
         tag("span", advice.action, class_="action"),
         tag("span", " · ".join(told), " ", term("how estimated", estimated), class_="quiet"),
+        id=f"change-{position}",
     )
 
 

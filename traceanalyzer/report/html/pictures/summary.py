@@ -8,6 +8,7 @@ from typing import TypeGuard
 import numpy as np
 
 from traceanalyzer.base import dataclass
+from traceanalyzer.report.brief import in_few_words
 from traceanalyzer.report.figures import step_times
 from traceanalyzer.report.format import figure, is_figure, plain, shorten
 from traceanalyzer.report.html.pictures.plot import Axis, Box, Key, Plot, PlotTexts, Rects
@@ -175,7 +176,11 @@ def predictions_ladder(report: Report) -> tuple[Plot, int] | None:
     today = step_times.step_ms(report)
     roof = report.metrics.roofline
     changes = [
-        (r.action, r.predicted_step_ms, (r.low_ms, r.high_ms) if r.low_ms and r.high_ms else None)
+        (
+            in_few_words(r.action),
+            r.predicted_step_ms,
+            (r.low_ms, r.high_ms) if r.low_ms and r.high_ms else None,
+        )
         for r in report.recommendations
         if _is_time(r.predicted_step_ms)
     ]
