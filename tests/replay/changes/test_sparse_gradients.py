@@ -94,7 +94,7 @@ def test_an_optimizer_may_call_more_than_there_are_ranges() -> None:
 def two_tables(p: Program) -> None:
     """Pairs of people and of many strangers each, from two tables of one shape: of one of them most rows
     are looked up."""
-    for ids in (1000, ROWS // 2):
+    for ids in (1000, ROWS // 4 * 3):
         looked_up(p, ids, dense=True, listed="[]")
     shapes = f"[[{TABLE}, {TABLE}], [{TABLE}, {TABLE}]]"
     start = p.now
@@ -109,4 +109,49 @@ def test_tables_of_one_shape_count_each_for_itself() -> None:
     tape = make_tape(program(two_tables).rated)
     assert tape is not None
     (found,) = touched_rows(tape).values()
-    assert found == Touched(pytest.approx(0.5 * (1.0 + 1000 / ROWS)), 0.5)
+    assert found == Touched(0.5, 0.5, frozenset({1000 * WIDTH}))
+
+
+SUMS = "void at::native::sum_and_scatter<float, long>"
+SORT = "DeviceRadixSortOnesweepKernel"
+IDS = 10_000
+
+
+def learned_by(*update: str) -> Measurements:
+    """A table whose gradient sorts the ids for 400 us and adds up for 300, and what updates it."""
+
+    def backward(p: Program) -> None:
+        within(p, "aten::fill_", lambda p: p.spend(5).launch(ADD, FILL_US), shapes=f"[{TABLE}, []]")
+        p.spend(5).launch(SORT, 400).spend(5).launch(SUMS, 300)
+
+    def step(p: Program) -> None:
+        looked = f"[{TABLE}, [{IDS}], [], [], []]"
+        within(p, "aten::embedding", lambda p: p.spend(5).launch("gather", 50), shapes=looked)
+        within(p, "aten::mm", lambda p: p.spend(5).launch(GEMM, OTHER_US))
+        rows = f"[[{IDS}, {WIDTH}], [{IDS}], [], [], []]"
+        within(
+            p,
+            "autograd::engine::evaluate_function: EmbeddingBackward0",
+            lambda p: within(p, "aten::embedding_dense_backward", backward, shapes=rows),
+        )
+        start = p.now
+        columns = {"shapes": f"[[{TABLE}]]", "dtypes": p.code('["TensorList"]')}
+        for name in update:
+            p.spend(1)
+            within(p, name, lambda p: p.spend(5).launch(UPDATE, UPDATE_US), **columns)
+        p.spend(1)
+        p.annotation("Optimizer.step#SGD.step", start, p.now)
+
+    return program(step)
+
+
+def test_plain_sgd_adds_the_rows_as_they_come() -> None:
+    """32 bytes for each number at 4.8 TB/s."""
+    left = step_us(learned_by("aten::_foreach_add_"), "sparse_gradients")
+    assert left == pytest.approx(OTHER_US + 50 + 1e6 * IDS * WIDTH * 32 / 4.8e12, rel=0.05)
+
+
+def test_an_optimizer_with_a_state_sorts_the_rows() -> None:
+    m = learned_by("aten::_foreach_mul_", "aten::_foreach_add_")
+    left = step_us(m, "sparse_gradients")
+    assert left == pytest.approx(OTHER_US + 50 + 700 + 2 * UPDATE_US * IDS / ROWS, rel=0.05)

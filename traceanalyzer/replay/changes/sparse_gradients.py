@@ -3,6 +3,7 @@ with zeros for all rows, and the optimizer goes through all of them."""
 
 import math
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +11,9 @@ import numpy as np
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
 from traceanalyzer.base import regex
 from traceanalyzer.replay.changes.attention import MATRIX
+from traceanalyzer.replay.changes.compiling import ATOMIC_BYTES
+from traceanalyzer.replay.changes.fusion import Reading
+from traceanalyzer.replay.changes.unsorted_gradients import added_as_they_come
 from traceanalyzer.replay.patterns.named import operators_named
 from traceanalyzer.replay.patterns.operators import Operator, operators
 from traceanalyzer.replay.tape import Tape, within_optimizer
@@ -21,6 +25,12 @@ FILL = regex(r"^aten::(fill_|zero_)$")
 LEAST_ROWS_AN_ID = 4
 """Rows that the table has for each id that is looked up, at least: with fewer most rows are touched, or
 what sorting the ids takes is as much."""
+PLAIN = regex(r"^aten::(_foreach_)?add_$")
+"""What plain SGD updates by: rows of sparse gradients are added as they come, without sorting."""
+LEAST_ROWS_UNSORTED = 2
+"""The same of plain SGD. A number that is added takes as long as moving 32 bytes (`ATOMIC_BYTES`), what
+the dense gradient takes for each number of the table is four passes of 4: to fill it with zeros, to
+read both, to write one."""
 
 
 class Touched(NamedTuple):
@@ -30,6 +40,8 @@ class Touched(NamedTuple):
     """Of their rows that an optimizer goes through."""
     filled: float
     """Of their gradients that are filled with zeros: those that stay dense."""
+    unsorted: frozenset[int] = frozenset()
+    """Of gradients whose rows are added to the table as they come, how many numbers each has."""
 
 
 ALL = Touched(1.0, 1.0)  # of other tensors
@@ -44,17 +56,32 @@ def touched_rows(tape: Tape) -> dict[Shape, Touched]:
         return {}
     steps = len(tape.source.timed.steps.duration)
     updated = _updated_tables(tape)
+    added = _only_added_to(tape)
     result = {}
     for table, ids in _ids_of_lookups(tape).items():
-        lookups = len(ids) / steps
         tables = max(updated[table], 1)
-        alone = tables == lookups
-        shares = np.array(ids if alone else [sum(ids) / steps / tables]) / table[0]
-        is_sparse = shares * LEAST_ROWS_AN_ID <= 1.0
-        if is_sparse.any():
-            rows = float(np.where(is_sparse, shares, 1.0).mean())
-            result[table] = Touched(rows, float((~is_sparse).mean()))
+        each_alone = tables == len(ids) / steps
+        of_tables = ids if each_alone else [sum(ids) / steps / tables]
+        touched = _touched(table, of_tables, ids, is_plain=table in added)
+        if touched is not None:
+            result[table] = touched
     return result
+
+
+def _touched(
+    table: Shape, of_tables: Sequence[float], ids: Sequence[int], *, is_plain: bool
+) -> Touched | None:
+    """What is left to do for tables of one shape, of which so many ids each are looked up; None
+    where that is all. `ids`: of each lookup."""
+    shares = np.array(of_tables) / table[0]
+    is_sparse = shares * (LEAST_ROWS_UNSORTED if is_plain else LEAST_ROWS_AN_ID) <= 1.0
+    if not is_sparse.any():
+        return None
+    filled = float((~is_sparse).mean())
+    if not is_plain:
+        return Touched(float(np.where(is_sparse, shares, 1.0).mean()), filled)
+    of_sparse = ids if is_sparse.all() else np.array(ids)[is_sparse].tolist()
+    return Touched(filled, filled, frozenset(table[1] * one for one in of_sparse))
 
 
 def _ids_of_lookups(tape: Tape) -> dict[Shape, list[int]]:
@@ -80,10 +107,21 @@ def _updated_tables(tape: Tape) -> Counter[Shape]:
     return most
 
 
+def _only_added_to(tape: Tape) -> set[Shape]:
+    """Tables that optimizers do nothing with but add to them."""
+    linked = tape.source.linked
+    nodes = np.flatnonzero(linked.memo(within_optimizer) & (linked.tree.kind == RangeKind.OP))
+    taking = operators(linked).of_nodes(nodes)
+    known = [(one.named(PLAIN), one.listed or one.shapes[:1]) for one in taking]
+    added = {shape for is_plain, shapes in known for shape in shapes if is_plain}
+    return added - {shape for is_plain, shapes in known for shape in shapes if not is_plain}
+
+
 def with_sparse_gradients(tape: Tape) -> Tape | None:
     """The tape where an optimizer goes through the rows of such tables that were looked up, and none of
     their gradients is filled with zeros; None without any table that an optimizer is seen to update.
-    What sorts the ids and adds up their gradients stays."""
+    What sorts the ids and adds up their gradients stays, but for plain SGD, which adds them to the
+    table as they come."""
     linked = tape.source.linked
     known = operators(linked)
     touched = touched_rows(tape)
@@ -96,7 +134,9 @@ def with_sparse_gradients(tape: Tape) -> Tape | None:
     if not (shares < 1.0).any():
         return None
     filled = _filled(tape, touched)
-    return tape.retimed(tape.duration * shares * filled).without_launches(filled == 0.0)
+    unsorted = frozenset[int]().union(*(one.unsorted for one in touched.values()))
+    left = added_as_they_come(tape, ATOMIC_BYTES[Reading.TYPICAL], unsorted)
+    return left.retimed(left.duration * shares * filled).without_launches(filled == 0.0)
 
 
 def _share_left(operator: Operator, touched: dict[Shape, Touched]) -> float:

@@ -2,6 +2,7 @@
 does: PyTorch's own operators sort the indices first."""
 
 import math
+from collections.abc import Collection
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +11,7 @@ from traceanalyzer.base import regex
 from traceanalyzer.replay.patterns.named import kernels_named, operators_named
 from traceanalyzer.replay.patterns.operators import Operator, operators
 from traceanalyzer.replay.tape import Tape
-from traceanalyzer.trace import F64, Bool
+from traceanalyzer.trace import F64, I32, Bool
 
 OF_INDEXING = regex(r"^aten::_index_put_impl_$")
 GRADIENTS = regex(r"^aten::(_index_put_impl_|embedding_dense_backward)$")
@@ -26,6 +27,13 @@ class Sorted(NamedTuple):
 
     ops: Bool  # all that is not needed without sorting, and what adds up
     added: F64  # numbers that each op adds up, 0 of others: one of each gradient's
+    gradient: I32  # the gradient that each op is part of, as a node of the host tree; -1: of none
+
+    def of_sizes(self, numbers: Collection[int]) -> "Sorted":
+        """Those that add up so many numbers each."""
+        added = np.where(np.isin(self.added, list(numbers)), self.added, 0.0)
+        ops = self.ops & np.isin(self.gradient, self.gradient[added > 0])
+        return Sorted(ops, added, self.gradient)
 
 
 def sorted_gradients(tape: Tape) -> Sorted:
@@ -38,7 +46,7 @@ def sorted_gradients(tape: Tape) -> Sorted:
     one_of_each = adding[first]
     added[one_of_each] = operators(linked).tell(gradient[one_of_each], _numbers)
     known = np.isin(gradient, gradient[added > 0])
-    return Sorted(known & ~tape.of_classes(*STAYS), added)
+    return Sorted(known & ~tape.of_classes(*STAYS), added, gradient)
 
 
 def _numbers(operator: Operator) -> int:
@@ -47,10 +55,13 @@ def _numbers(operator: Operator) -> int:
     return sum(map(math.prod, rows))
 
 
-def added_as_they_come(tape: Tape, atomic_bytes: float) -> Tape:
+def added_as_they_come(
+    tape: Tape, atomic_bytes: float, numbers: Collection[int] | None = None
+) -> Tape:
     """The tape without what sorts: a number that is added takes as long as moving so many bytes, and
-    all of them no longer than what adds up now."""
+    all of them no longer than what adds up now. `numbers`: only gradients that add up so many."""
     found = tape.memo(sorted_gradients)
+    found = found if numbers is None else found.of_sizes(numbers)
     adds = found.added > 0
     least = np.minimum(tape.moving_ns(found.added, atomic_bytes), tape.duration)
     return tape.retimed(np.where(adds, least, tape.duration)).without_launches(found.ops & ~adds)
