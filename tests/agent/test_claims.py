@@ -74,3 +74,13 @@ def test_an_agent_asks_for_it_by_verify(sources: Sources) -> None:
     assert told["after"]["how"] == "stopwatch without the profiler"
     with pytest.raises(TraceAnalyzerError, match="recording before it"):
         verbs.verify(sources, FIXED, claim="1.3x")
+
+
+def test_the_answer_says_what_was_claimed(sources: Sources) -> None:
+    told = {
+        claim: json.loads(verbs.verify(sources, FIXED, baseline=BASE, claim=claim))["why"]
+        for claim in ("1.3x", "2x", "no change")
+    }
+    assert told["1.3x"].endswith("claimed at least 1.3x")
+    assert told["2x"].endswith("claimed at least 2x")
+    assert "claimed no change; runs differ by up to" in told["no change"]

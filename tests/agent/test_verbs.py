@@ -13,6 +13,7 @@ from tests.recorded import GPU, ranks
 from traceanalyzer.agent import verbs
 from traceanalyzer.agent.answer import MOST_TOKENS, fitted_answer, one_line, tokens
 from traceanalyzer.agent.sources import Sources
+from traceanalyzer.agent.verbs import MOST_OF_A_SENTENCE, quoted_sentence
 from traceanalyzer.base.errors import TraceAnalyzerError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -193,3 +194,11 @@ def test_paths_may_be_relative_to_the_folder_that_may_be_read(tmp_path, monkeypa
         verbs.diagnose(sources, "sinc_bound")
     with pytest.raises(TraceAnalyzerError):
         verbs.recordings(sources, "..")
+
+
+def test_a_sentence_ends_where_a_clause_does() -> None:
+    assert quoted_sentence("what  one\nstep needs") == "what one step needs"
+    long = "; ".join(f"assumption {i} that is told in many words" for i in range(40))
+    quoted = quoted_sentence(long)
+    assert quoted.endswith("in many words.")
+    assert len(quoted) <= MOST_OF_A_SENTENCE

@@ -9,7 +9,9 @@ import click
 import pytest
 
 from tests.comparison.build import idle, part, report
+from tests.recorded import ROOT
 from traceanalyzer.cli import cli
+from traceanalyzer.comparison.outline import FigureRow
 from traceanalyzer.report.json import render_json
 
 BASE = report(part("aten::mm", "gemm", 5), idle("sync", 5, "aten::item", "cudaStreamSynchronize"))
@@ -188,3 +190,16 @@ def test_an_annotation_ends_where_its_text_ends(folder, run):
     out = run("check", "run.json", "--max", "gpu_idle_share=1%", "--format", "github")[1]
     assert "%25" in out
     assert all(line.startswith("::") for line in out.splitlines())
+
+
+def test_a_baseline_alone_is_told_how_to_be_used(run):
+    sample = str(ROOT / "sample_traces" / "sync_bound")
+    status, _, err = run("check", sample, "--baseline", sample)
+    assert status == 2
+    assert "summary.step_ms=+3%" in err
+    assert "give --max, --min or --policy" in run("check", sample)[2]
+
+
+def test_a_difference_of_shares_is_in_points():
+    assert FigureRow.of("gpu_busy_share", 0.4, 0.5, "share").difference == "+10.0 points"
+    assert FigureRow.of("syncs.calls", 16, 1, "").difference == "-15"

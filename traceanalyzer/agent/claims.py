@@ -100,11 +100,13 @@ def _of_figures(
     if claim.low_ms is not None and claim.high_ms is not None:
         return _of_range(claim.low_ms, claim.high_ms, after, measured)
     if claim.speedup is not None:
-        return _of_speedup(claim.speedup, before / after), measured
+        claimed = f"{measured}, claimed at least {claim.speedup:g}x"
+        return _of_speedup(claim.speedup, before / after), claimed
     change = (after - before) / before
+    claimed = f"{measured}, claimed {claim.direction}; runs differ by up to {noise:.1%}"
     if claim.direction == "faster":
-        return _of_faster(change, noise), measured
-    return _of_no_change(change, noise), measured
+        return _of_faster(change, noise), claimed
+    return _of_no_change(change, noise), claimed
 
 
 def _of_speedup(claimed: float, reached: float) -> Verdict:

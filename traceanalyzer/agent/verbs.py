@@ -27,6 +27,7 @@ from traceanalyzer.fleet.hang.document import values
 from traceanalyzer.fleet.hang.model import hang_of
 from traceanalyzer.replay.unmade.answer import Unmade
 from traceanalyzer.replay.unmade.sweep import paying, questions_of
+from traceanalyzer.report.brief import brief
 from traceanalyzer.report.explain import explained
 from traceanalyzer.report.figures import step_times
 from traceanalyzer.report.json import RENAMED
@@ -43,6 +44,7 @@ from traceanalyzer.trace import Run
 SHOWN_FINDINGS = 6
 SHOWN_CHANGES = 8
 SHOWN_ROWS = 15
+MOST_OF_A_SENTENCE = 900  # characters: the longest list of assumptions has 700
 SETTINGS = ("batch", "length", "precision", "gpu", "ranks")
 """What a run that was never made may have different."""
 RECORDED = "mean of the recorded steady-state steps"
@@ -399,7 +401,7 @@ def hang(sources: Sources, path: str) -> str:
 def quoted_sentence(text: str) -> str:
     """A sentence of the report on one line; names of the recording in it are shortened by the
     report itself."""
-    return " ".join(text.split())[:600]
+    return brief(" ".join(text.split()), MOST_OF_A_SENTENCE)
 
 
 def _steps(report: Report) -> dict[str, Any]:

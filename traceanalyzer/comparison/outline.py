@@ -130,7 +130,10 @@ class FigureRow:
         """That of two values, None where a side has none."""
         difference = None if a is None or b is None else b - a
         sign = "+" if difference is not None and difference > 0 else ""
-        return cls(name, figure(a, unit), figure(b, unit), sign + figure(difference, unit))
+        told = sign + figure(difference, unit)
+        if unit == "share":  # 13.6 of 100, not 13.6 % more
+            told = told.replace("%", " points")
+        return cls(name, figure(a, unit), figure(b, unit), told)
 
 
 @dataclass(frozen=True)

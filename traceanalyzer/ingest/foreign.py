@@ -39,8 +39,8 @@ _KNOWN = (
     ),
     (
         rb"PAR1",
-        "a Parquet file; a digest or an operations log in it is read where pyarrow is installed: "
-        "pip install 'pyarrow>=15'",
+        "a Parquet file: `traceanalyzer analyze` reads digests of ranks and logs of a pipeline's "
+        "operations, with pyarrow (pip install 'pyarrow>=15'), and no others",
     ),
     (rb"PK\x03\x04", "a ZIP archive; unpack it and name the recording in it"),
     (rb"\x28\xb5\x2f\xfd", "compressed with zstd; decompress it first (zstd -d)"),

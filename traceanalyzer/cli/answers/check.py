@@ -137,6 +137,16 @@ def _judge(
     click.get_current_context().exit(0 if holds else BREACHED)
 
 
+def _nothing_to_check(baseline: str | None) -> str:
+    """What to give, in examples of what is meant where there is a baseline."""
+    if baseline is None:
+        return "nothing to check: give --max, --min or --policy"
+    return (
+        "nothing to check against the baseline: give --max 'summary.step_ms=+3%' (no slower), or "
+        "--claim 1.3x"
+    )
+
+
 def _policy(file: str | None, given: "Policy") -> "Policy":
     """What the file and the options say together; options win."""
     from pathlib import Path
@@ -146,7 +156,7 @@ def _policy(file: str | None, given: "Policy") -> "Policy":
     stated = read_policy(Path(file)) if file else Policy()
     limits = {(limit.metric, limit.bound): limit for limit in (*stated.limits, *given.limits)}
     if not limits:
-        raise click.UsageError("nothing to check: give --max, --min or --policy")
+        raise click.UsageError(_nothing_to_check(given.baseline or stated.baseline))
     return Policy(
         tuple(limits.values()),
         given.baseline or stated.baseline,
