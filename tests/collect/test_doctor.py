@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
+from traceanalyzer.base.extras import how_to_install
 from traceanalyzer.cli import cli
 
 
@@ -22,4 +23,10 @@ def test_without_torch_the_self_test_is_left_out(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     done = CliRunner().invoke(cli, ["doctor"])
     assert done.exit_code == 0, done.output
-    assert done.output.splitlines()[-1] == "--  self-test: left out, it needs torch"
+    lines = done.output.splitlines()
+    assert lines[-1] == "--  self-test: left out, it needs torch"
+    assert "unknown without torch" not in done.output
+    missing = " ".join(done.output.split())
+    for extra in ("parquet", "fleet", "mcp"):
+        assert f"-- extra {extra}: " in missing
+        assert how_to_install(extra) in missing

@@ -8,7 +8,7 @@ from traceanalyzer.trials.measured import PLAIN_GAIN, StepsOfRuns
 from traceanalyzer.trials.switches import VALUE
 
 MIB = 1 << 20
-HEAD = ("switch", "promised", "measured", "step", "memory", "result")
+HEAD = ("switch", "promised", "measured", "speedup", "memory", "result")
 MOST_LEFT = 12  # switches that the program does not support, named on the screen
 
 
@@ -81,7 +81,7 @@ def _result(row: Row) -> str:
     if row.why and not row.changes_numerics:
         return f"{row.outcome}: {row.why}"
     if row.outcome == NOTHING and abs((row.speedup or 1.0) - 1.0) >= PLAIN_GAIN:
-        return f"{row.outcome}: runs of one kind differ by as much"
+        return f"{row.outcome} beyond what runs of one program vary by"
     once = " (one run)" if row.outcome == FASTER and row.runs == 1 else ""
     numerics = f", changes numerics ({row.why})" if row.changes_numerics else ""
     return row.outcome + once + numerics + _of_promise(row)

@@ -8,10 +8,19 @@ import subprocess
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from traceanalyzer.base.extras import how_to_install
 from traceanalyzer.collect.host import nvml
 
 GIB = 1 << 30
 VERSION = re.compile(r"\d{4}(?:\.[\w-]+)+")  # of NVIDIA's profilers: 2025.3.1.90-253135822126v0
+
+
+EXTRAS = (
+    ("parquet", "pyarrow", "Parquet export, digests of ranks and logs of operations"),
+    ("fleet", "duckdb", "`fleet`: jobs of many ranks"),
+    ("mcp", "mcp", "`mcp`: answers to agents"),
+)
+"""Extras that reading needs: name, a package of it, and what for."""
 
 
 class Check(NamedTuple):
@@ -23,20 +32,23 @@ class Check(NamedTuple):
 
 
 def checks() -> Iterator[Check]:
-    """Each thing that recording needs, in the order in which it is needed."""
+    """Each thing that recording needs, in the order in which it is needed, then what reading some
+    kinds needs."""
     yield Check("python", True, platform.python_version())
     for name, check in _ordered():
         try:
             yield check()
         except Exception as error:
             yield Check(name, False, f"{type(error).__name__}: {error}")
+    for extra, package, use in EXTRAS:
+        yield _extra(extra, package, use)
 
 
 def _ordered() -> tuple[tuple[str, Callable[[], Check]], ...]:
+    with_torch = (("cuda", _cuda), ("device activities", _device_activities))
     return (
         ("torch", _torch),
-        ("cuda", _cuda),
-        ("device activities", _device_activities),
+        *(with_torch if importlib.util.find_spec("torch") else ()),
         ("nvml", _nvml),
         ("nsys", lambda: _program("nsys", "only `collect nsys` and reading .nsys-rep need it")),
         ("ncu", lambda: _program("ncu", "only `collect ncu` and reading .ncu-rep need it")),
@@ -52,7 +64,7 @@ def _torch() -> Check:
         return Check(
             "torch",
             False,
-            "not installed: `collect torch` and `collect timing` need it in this environment",
+            "not installed: `collect torch`, `collect timing` and `try` need it in this environment",
         )
     import torch
 
@@ -61,8 +73,6 @@ def _torch() -> Check:
 
 
 def _cuda() -> Check:
-    if importlib.util.find_spec("torch") is None:
-        return Check("cuda", False, "unknown without torch")
     import torch
 
     if not torch.cuda.is_available():
@@ -78,8 +88,6 @@ def _cuda() -> Check:
 
 def _device_activities() -> Check:
     name = "device activities"
-    if importlib.util.find_spec("torch") is None:
-        return Check(name, False, "unknown without torch")
     from torch.profiler import ProfilerActivity, supported_activities
 
     if ProfilerActivity.CUDA not in supported_activities():
@@ -87,6 +95,13 @@ def _device_activities() -> Check:
             name, False, "this torch cannot record kernels (no CUPTI); host operators only"
         )
     return Check(name, True, "kernels, copies and API calls can be recorded (CUPTI)")
+
+
+def _extra(extra: str, package: str, use: str) -> Check:
+    name = f"extra {extra}"
+    if importlib.util.find_spec(package) is None:
+        return Check(name, False, f"{use} need it: {how_to_install(extra)}")
+    return Check(name, True, use)
 
 
 def _program(name: str, need: str) -> Check:
