@@ -228,9 +228,9 @@ def with_captures(recordings: list[Trace]) -> list[Trace]:
     """The recordings that replay CUDA graphs, with those that are of the capture of graphs and
     nothing else; all as they are where either is missing."""
     captures = captures_among(recordings)
-    replaying = [one for one in _replaying(recordings) if one not in captures]
     if not captures:
         return recordings
+    replaying = [one for one in _replaying(recordings) if one not in captures]
     return [
         replace(one, captures=captures) if one in replaying else one
         for one in recordings
@@ -241,6 +241,8 @@ def with_captures(recordings: list[Trace]) -> list[Trace]:
 def captures_among(recordings: list[Trace]) -> tuple[Trace, ...]:
     """The recordings of captures of graphs which others of them replay; empty without such."""
     captures = tuple(one for one in recordings if _is_capture_beside(one, recordings))
+    if not captures:
+        return ()
     others = [one for one in recordings if one not in captures]
     return captures if _replaying(others) else ()
 
@@ -248,15 +250,12 @@ def captures_among(recordings: list[Trace]) -> tuple[Trace, ...]:
 def _is_capture_beside(trace: Trace, recordings: list[Trace]) -> bool:
     """Whether a recording is of the capture of graphs and nothing else: it replays none, or (once
     each is captured, to warm up) no iteration, beside a recording of its rank that only replays."""
-    if _only_captures(trace):
+    if not _captures(trace):
+        return False
+    if not _replaying([trace]):
         return True
-    return (
-        any(map(_CAPTURE.search, trace.strings))
-        and not any(map(_ITERATION.match, trace.strings))
-        and any(
-            _may_be_one_rank(one, trace) and not any(map(_CAPTURE.search, one.strings))
-            for one in _replaying(recordings)
-        )
+    return not any(map(_ITERATION.match, trace.strings)) and any(
+        _may_be_one_rank(one, trace) and not _captures(one) for one in _replaying(recordings)
     )
 
 
@@ -265,7 +264,7 @@ def captures_nearby(recordings: list[Trace], read: Callable[[Path], list[Trace]]
     some were given, or where it is not certain which of several belongs to a recording."""
     if any(map(_only_captures, recordings)):
         return []
-    alone = [one for one in _replaying(recordings) if not any(map(_CAPTURE.search, one.strings))]
+    alone = [one for one in _replaying(recordings) if not _captures(one)]
     found: list[Trace] = []
     for path in dict.fromkeys(path for one in alone for path in _near(one)):
         with suppress(TraceAnalyzerError, OSError):
@@ -277,8 +276,12 @@ def _replaying(recordings: list[Trace]) -> list[Trace]:
     return [trace for trace in recordings if any(map(_REPLAY.search, trace.strings))]
 
 
+def _captures(trace: Trace) -> bool:
+    return any(map(_CAPTURE.search, trace.strings))
+
+
 def _only_captures(trace: Trace) -> bool:
-    return any(map(_CAPTURE.search, trace.strings)) and not _replaying([trace])
+    return _captures(trace) and not _replaying([trace])
 
 
 def _near(trace: Trace) -> list[Path]:

@@ -4,7 +4,7 @@ from functools import cached_property
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import at, dedup_constant, look_up, texts_where
+from traceanalyzer.analysis.algebra import at, dedup_constant, first_alike, look_up, texts_where
 from traceanalyzer.analysis.joined.backward import in_backward, run_again
 from traceanalyzer.analysis.joined.blocking import blocking_calls
 from traceanalyzer.analysis.joined.linked import Memo, TraceJoins
@@ -133,12 +133,12 @@ def framework(trace: Trace) -> Framework:
 
 
 def names_used(trace: Trace) -> list[str]:
-    """The names of what was recorded: kernels, host ranges, projected ranges. An export's strings
-    hold others, too."""
-    codes = [
-        distinct(table.name) for table in (trace.device_ops, trace.host_ranges, trace.device_ranges)
-    ]
-    return [trace.strings[code] for code in distinct(np.concatenate(codes)).tolist() if code >= 0]
+    """The names of what was recorded: kernels, host ranges, projected ranges; of many that differ in
+    numbers alone the first. An export's strings hold others, too."""
+    tables = (trace.device_ops, trace.host_ranges, trace.device_ranges)
+    codes = np.concatenate([distinct(table.name) for table in tables])
+    alike = first_alike(trace.strings)[codes[codes >= 0]]
+    return [trace.strings[code] for code in distinct(alike).tolist()]
 
 
 Joined = HostAttribution
