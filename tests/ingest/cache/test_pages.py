@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from tests.ingest.cache.asked import assert_told_again, kept, told
 from tests.recorded import ROOT, recording
 from traceanalyzer.base.limits import MIB
+from traceanalyzer.base.reading import read_with
 from traceanalyzer.cli import cli
 from traceanalyzer.ingest.cache import identity, pages
 from traceanalyzer.ingest.cache.pages import answered_page
@@ -237,11 +238,11 @@ def test_a_file_in_a_folder_that_is_not_there_is_an_error_again(
 def test_a_damaged_page_is_made_again(
     change: Callable[[bytes], bytes], cache: Path, only_pages: None, trace_file: Path
 ) -> None:
-    first = told("analyze", trace_file)
+    first = told("gaps", trace_file)
     (page,) = kept(cache)
     sound = page.read_bytes()
     page.write_bytes(change(sound))
-    assert told("analyze", trace_file) == first
+    assert told("gaps", trace_file) == first
     assert page.read_bytes() == sound
 
 
@@ -319,3 +320,38 @@ def test_printing_again_loads_no_analysis(cache: Path, trace_file: Path) -> None
     )
     assert (first.splitlines()[-1], second.splitlines()[-1]) == ("numpy: True", "numpy: False")
     assert first.splitlines()[:-1] == second.splitlines()[:-1]
+
+
+def test_json_of_a_report_that_was_looked_at_loads_no_analysis(
+    cache: Path, trace_file: Path, tmp_path: Path
+) -> None:
+    told("analyze", trace_file)
+    file = trace_file.with_name("report.json")
+    asked = ["analyze", str(trace_file), "--format", "json", "-o", str(file)]
+    done = subprocess.run(
+        [sys.executable, "-c", PRINTS_AND_LOOKS, *asked], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "numpy: False"
+    assert file.read_text() == told("analyze", trace_file, "--format", "json", "--no-cache")
+
+
+@pytest.mark.parametrize("words", [["--redact-name", "gemm.*"], ["--top", "3"], ["--step", "1"]])
+def test_json_of_a_report_is_that_of_its_options(
+    words: list[str], cache: Path, trace_file: Path
+) -> None:
+    told("analyze", trace_file)
+    told("analyze", trace_file, *words)
+    asked = ["analyze", trace_file, *words, "--format", "json"]
+    without = told(*asked, "--no-cache")
+    read_with(cache=True)
+    assert told(*asked) == without
+
+
+def test_a_file_has_all_of_a_report_whose_answer_was_on_the_screen(
+    cache: Path, trace_file: Path, tmp_path: Path
+) -> None:
+    told("analyze", trace_file)
+    kept_file, without = tmp_path / "kept.txt", tmp_path / "without.txt"
+    told("analyze", trace_file, "-o", kept_file)
+    told("analyze", trace_file, "-o", without, "--no-cache")
+    assert kept_file.read_text() == without.read_text()

@@ -116,6 +116,21 @@ def analyze(
             _store(store, page.report, tags, files_read, str(scope.selection))
     if pattern is None and query.is_measured:
         leave(paths, query, answer, alone=alone)
+        if alone and hidden is None and output.format != "json":
+            _leave_json(answer, shown_rows("json", top))
+
+
+def _leave_json(answer: ShownReport, rows: int) -> None:
+    """Leave the report as JSON: a program often asks for it once a person has looked at the answer. Not
+    where reading warned of something, which is then to be warned of again."""
+    from traceanalyzer.cli.io.again import leave_json
+    from traceanalyzer.cli.io.output import has_warned
+    from traceanalyzer.report.kept_report import with_rows
+    from traceanalyzer.report.page import ReportPage
+
+    if answer.compiled is None and answer.uncut is not None and not has_warned():
+        report = with_hashes(with_rows(answer.uncut, rows), "json")
+        leave_json(ReportPage(report).json())
 
 
 def _page(

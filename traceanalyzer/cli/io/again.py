@@ -46,25 +46,48 @@ def replays_output(command: Function) -> Function:
     return cast("Function", answered)
 
 
+def leave_json(text: str) -> None:
+    """Keep what the running command prints as JSON, for when it is asked for that."""
+    from traceanalyzer.ingest.cache.pages import answered_page, keep_page
+
+    context = click.get_current_context()
+    options = {**context.params, "file": None, "format_": "json"}
+    question = _question_with(options, context, shown=False)
+    page = None if question is None else answered_page(question, arguments_of(context))
+    if page is not None:
+        keep_page(page, text)
+
+
 def _question(context: click.Context) -> tuple[object, ...] | None:
     """All that what is printed depends on beside the files; None where more is done than to
     print."""
-    from traceanalyzer.cli.io.output import is_terminal, terminal_width, with_colour
+    from traceanalyzer.cli.io.output import is_terminal
 
-    options = dict(context.params)
+    shown = context.params["file"] is None and is_terminal(sys.stdout)
+    return _question_with(context.params, context, shown=shown)
+
+
+def _question_with(
+    options: dict[str, Any], context: click.Context, *, shown: bool
+) -> tuple[object, ...] | None:
+    """As `_question`, with these options. `shown`: whether a terminal shows what is printed."""
+    from traceanalyzer.cli.io.output import terminal_width, with_colour
+    from traceanalyzer.ingest.cache.pages import may_be_read
+
+    options = dict(options)
     file = options.pop("file")
     form = format_of(options.pop("format_"), file)
     look = (terminal_width(), with_colour(file)) if form == "terminal" else None
-    shown = file is None and is_terminal(sys.stdout)
-    # the file itself: a result that lies in the folder that is asked about may be replaced, what
-    # was read may not
     asked = (
         context.command.name,
         sorted(options.items()),
         form,
         look,
         shown,
-        file and file.absolute(),
+        # A file has all of a report, the screen the answer; in JSON both have all of it.
+        file is not None and form != "json",
+        # What was read may not be replaced; elsewhere the name of the result changes nothing.
+        file.resolve() if file and may_be_read(file, arguments_of(context)) else None,
         is_quiet(),
     )
     return asked if all(map(_is_plain, options.values())) else None

@@ -87,5 +87,15 @@ def _files_of(inputs: Sequence[str]) -> tuple[Path, ...]:
     return tuple(sorted(found)) if len(found) <= MOST_FILES else ()
 
 
+def may_be_read(file: Path, inputs: Sequence[str]) -> bool:
+    """Whether a file may be read for these inputs, by its place and its name."""
+    for path in map(Path, inputs):
+        folder = path if path.is_dir() else path.parent
+        is_named_so = file.name == path.name or _is_read_beside_others(file.name)
+        if file.parent.resolve() == folder.resolve() and (path.is_dir() or is_named_so):
+            return True
+    return False
+
+
 def _is_read_beside_others(name: str) -> bool:
     return may_be_beside(name) or named_like_a_capture(name)
