@@ -167,3 +167,28 @@ def test_what_speaks_of_all_ranks_is_exported_once(tmp_path):
     assert "rank" not in skew
     assert len(skew) == len(of.ranks.collectives) > 0
     assert rows(path, "SELECT count(*) AS n FROM ranks")["n"][0] == len(of.each)
+
+
+def test_the_report_is_exported_with_the_tables(sync_bound):
+    report = ta.analyze(SAMPLES / "sync_bound")
+    (summary,) = rows(sync_bound, "SELECT * FROM summary").itertuples()
+    assert (summary.headline, summary.step_ms) == (
+        report.summary.headline,
+        pytest.approx(report.summary.step_ms),
+    )
+    found = rows(sync_bound, "SELECT finding, headroom_ms FROM findings ORDER BY id")
+    assert found["finding"].tolist() == [one.id for one in report.findings]
+    advice = rows(sync_bound, "SELECT remedy, predicted_step_ms FROM recommendations ORDER BY id")
+    assert advice["remedy"].tolist() == [one.remedy for one in report.recommendations]
+    joined = rows(sync_bound, "SELECT count(*) AS n FROM evidence JOIN findings USING (finding)")
+    assert joined["n"][0] == sum(len(one.evidence) for one in report.findings)
+
+
+def test_what_the_report_says_is_redacted_as_well(tmp_path):
+    path = tmp_path / "events.sqlite"
+    arguments = [str(SAMPLES / "straggler"), "-o", str(path), "--redact"]
+    done = CliRunner().invoke(cli, ["export", *arguments])
+    assert done.exit_code == 0, done.output
+    texts = rows(path, "SELECT where_found FROM evidence")["where_found"].tolist()
+    assert not [text for text in texts if str(ROOT) in text]
+    assert rows(path, "SELECT finding FROM findings")["finding"][0] == "straggler"

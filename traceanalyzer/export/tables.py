@@ -14,6 +14,7 @@ import numpy as np
 from traceanalyzer.base import text_kind_of
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.selection import MeasuredRanks
+from traceanalyzer.export.answer import OWN_OF_ANSWER, answer_frames
 from traceanalyzer.export.event_columns import meanings
 from traceanalyzer.export.events import EVENTS, event_frame
 from traceanalyzer.report.format import plain
@@ -26,9 +27,11 @@ from traceanalyzer.report.table_entries.kinds import RowFilter, TableEntry
 if TYPE_CHECKING:
     import pandas as pd
 
-OWN = {"kind", "class", "copy_kind", "source_memory", "target_memory", "source", "step_source"} | {
-    f.name for table in TABLES for f in fields(table.row) if text_kind_of(f) == "own"
-}
+OWN = (
+    {"kind", "class", "copy_kind", "source_memory", "target_memory", "source", "step_source"}
+    | {f.name for table in TABLES for f in fields(table.row) if text_kind_of(f) == "own"}
+    | OWN_OF_ANSWER
+)
 """Columns with words of this program, not of the recording."""
 RECORDING = "recording"  # the table of the ranks: which file each is, and what recorded it
 Hidden = (
@@ -69,6 +72,7 @@ def _cleaned(values: "pd.Series[Any]", secrets: Secrets, aliases: Aliases | None
 
 def _frames(measured: MeasuredRanks) -> "Iterator[tuple[str, pd.DataFrame]]":
     yield RECORDING, _recordings(measured)
+    yield from answer_frames(measured)
     for name in EVENTS:
         yield from _of_ranks(name, [event_frame(m, name) for m in measured.each], measured)
     for table in TABLES:
