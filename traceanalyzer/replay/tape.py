@@ -145,10 +145,11 @@ class Tape(Memo):
         return int(measure(intervals, called, np.maximum(until, called)).sum())
 
     def share_within(self, intervals: IntervalSet) -> F64:
-        """For each event the share of the host's time since the one before it that lies in these
-        intervals."""
+        """For each event the share of the host's time since the one before it, of the first as far
+        back as the tape's host time reaches, that lies in these intervals."""
         called = self.source.trace.api_calls.start[self.call]
-        since = np.diff(called, prepend=called[:1])
+        led = self.host_before_event[:1]
+        since = np.diff(called, prepend=called[:1] - led)
         share: F64 = np.divide(
             self.before_events(intervals), since, out=np.zeros(len(since)), where=since > 0
         )

@@ -43,6 +43,7 @@ from traceanalyzer.replay.changes.data.loading import (
     round_trips,
     waited_less,
 )
+from traceanalyzer.replay.changes.data.made_each_step import made_of_numbers, made_once
 from traceanalyzer.replay.changes.data.narrow_input import Sent, sent_narrow, sent_wide
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import Bool
@@ -69,6 +70,11 @@ UPDATED = scenario_of(
     "keep_on_device",
     lambda tape: updated_on_device(kept_on_device(tape) or tape),
     "assumes_updated",
+)
+MADE_ONCE = scenario_of(
+    "keep_on_device",
+    lambda tape: made_once(kept_on_device(tape) or tape),
+    "assumes_made",
 )
 MOST_OF_TABLES = 0.25
 """Share of the GPU's memory that data may take beside the program, whose own need is not
@@ -153,7 +159,8 @@ def copy_less(m: Measurements) -> Offer | None:
 @remedy("keep_on_device", "transfer")
 def keep_on_device(m: Measurements) -> Offer | None:
     """Wherever as many bytes come back as went out, a step copies a table, a weight or a mask, what
-    the host updates a tensor of its own with, or what it picked out of a larger one."""
+    the host makes of numbers alone, what it updates a tensor of its own with, or what it picked out
+    of a larger one."""
     tape = tape_of(m)
     if tape is None:
         return None
@@ -161,6 +168,9 @@ def keep_on_device(m: Measurements) -> Offer | None:
     kept_bytes = _bytes_a_step(tape, tape.memo(copied_alike))
     if memory and kept_bytes > MOST_OF_MEMORY * memory:
         return None
+    made_bytes = _bytes_a_step(tape, tape.memo(made_of_numbers).copies)
+    if made_bytes:
+        return Offer(words("keep_on_device", "made", room=digits(made_bytes / MB)), MADE_ONCE)
     if kept_bytes:
         return Offer(words("keep_on_device", "alike", room=digits(kept_bytes / MB)), KEPT)
     if (tape.memo(round_trips) | tape.memo(away_from_device)).any():
