@@ -34,6 +34,7 @@ from traceanalyzer.replay.changes.precision import (
     in_tf32,
     wide_products,
 )
+from traceanalyzer.replay.changes.read_again import longest_again, with_cache
 from traceanalyzer.replay.changes.recompute import HOOKED_SHARE, kept
 from traceanalyzer.replay.changes.sparse_gradients import with_sparse_gradients
 from traceanalyzer.replay.changes.unread_gradients import (
@@ -112,6 +113,14 @@ MAYBE_CALLED_ONCE = scenario_of(
     "assumes_maybe_once",
     pessimistic=lambda tape: tape,
 )
+CACHE_LAUNCHES = 2.0  # a key and a value are joined to those before
+CAREFUL_CACHE_LAUNCHES = 6.0
+WITH_CACHE = scenario_of(
+    "no_recompute",
+    with_cache(CACHE_LAUNCHES),
+    "assumes_cache",
+    pessimistic=with_cache(CAREFUL_CACHE_LAUNCHES),
+)
 FROZEN = scenario_of("freeze_parameters", without_unread_gradients)
 PASSED = scenario_of("freeze_parameters", without_weights_passed, "assumes_through")
 LEAST_OF_FREEZING = 0.05
@@ -147,11 +156,13 @@ def freeze_parameters(m: Measurements) -> Offer | None:
 @remedy("no_recompute", "compute", min_pessimistic_share=0.0)
 def no_recompute(m: Measurements) -> Offer:
     """Wherever a forward pass runs again, or a model is called without gradients before it is called
-    with them, unchanged: whichever gains more."""
+    with them, unchanged (whichever gains more), or a text is read again for each word that is written."""
     replay = m.replay
     tape = tape_of(m)
     if replay is None or tape is None:
         return Offer(words("no_recompute"), KEPT)
+    if words_again := longest_again(tape):
+        return Offer(words("no_recompute", "cache", count=words_again), WITH_CACHE)
     if replay.gain_ms(CALLED_ONCE) > replay.gain_ms(KEPT):
         once = CALLED_ONCE if have_one_input(tape) else MAYBE_CALLED_ONCE
         return Offer(words("no_recompute", "called_once"), once)
