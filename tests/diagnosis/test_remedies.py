@@ -121,6 +121,36 @@ def test_a_wait_within_the_step_has_to_go_before_a_capture() -> None:
     assert not offer.after
 
 
+def read_after(count: int, after: int) -> Measurements:
+    """A step of so many launches, a read of a value, and so many more."""
+
+    def step(p: Program) -> None:
+        for number in range(count + after):
+            p.spend(20).launch(GEMM, 2)
+            if number + 1 == count:
+                within(
+                    p,
+                    "aten::item",
+                    lambda p: copy(p.spend(5), 2, CopyKind.DEVICE_TO_HOST, 4).sync(),
+                )
+
+    return program(step)
+
+
+def test_a_loss_that_is_read_at_the_edge_of_a_step_stays_outside_of_the_graph() -> None:
+    """Steps that end with an optimizer begin with the read of the last one's loss."""
+    for m in (read_after(1, 99), read_after(99, 1)):
+        offer = cuda_graph.offer(m)
+        assert offer is not None
+        assert not offer.after
+        graph = step_us(m, "cuda_graph")
+        assert graph is not None
+        assert 2 * 100 < graph < 2 * 100 * 2
+    offer = cuda_graph.offer(read_after(30, 70))
+    assert offer is not None
+    assert offer.after == ("remove_syncs",)
+
+
 def test_kernels_that_change_from_step_to_step_are_not_captured() -> None:
     steps = iter(range(99))
     changing = program(

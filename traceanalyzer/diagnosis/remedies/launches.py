@@ -42,6 +42,8 @@ AFTER_SYNCS = scenario_of("remove_syncs+cuda_graph", captured_after_reads, "assu
 STATIC = scenario_of("cuda_graph", captured_once_prepared(PREPARED), "assumes_static")
 LEAST_GROWING = 3
 """Steps that show whether something grows."""
+EDGE_SHARE = 0.03
+"""Share of a step's launches that may stay outside of its graph, before or after it."""
 MOSTLY = 0.5
 """Share of the recorded step."""
 LEAST_OF_GRAPH = 0.05
@@ -131,8 +133,9 @@ def grows(tape: Tape) -> bool:
 
 def waits_within(tape: Tape) -> bool:
     """Whether the host waits for the device between two launches of a step: it needs what a graph
-    cannot give it, or brings from pageable memory what a graph cannot hold, other than before the
-    step's first kernel."""
+    cannot give it (but for a loss that is read after the first launches, or before the last), or
+    brings from pageable memory what a graph cannot hold, other than before the step's first
+    kernel."""
     launching, first = np.unique(tape.event[~tape.reads[tape.event]], return_index=True)
     step = tape.step_of_op[~tape.reads[tape.event]][first]
     kernels = np.cumsum(tape.events_of(tape.compute))
@@ -140,10 +143,15 @@ def waits_within(tape: Tape) -> bool:
     events = np.diff(begins, append=len(kernels))
     before_step = np.repeat(np.append(0, kernels)[begins], events)
     copied = follows_pageable_copy(tape) & tape.waits
-    waiting = is_read(tape) | (copied & (kernels > before_step))
-    position = np.searchsorted(launching, np.flatnonzero(waiting), side="right")
-    between = position[(position > 0) & (position < len(launching))]
-    return bool((step[between - 1] == step[between]).any())
+    reading = is_read(tape)
+    waiting = np.flatnonzero(reading | (copied & (kernels > before_step)))
+    position = np.searchsorted(launching, waiting, side="right")
+    inside = (position > 0) & (position < len(launching))
+    between, reads = position[inside], reading[waiting[inside]]
+    begun, ended = np.searchsorted(step, step), np.searchsorted(step, step, side="right")
+    edge = np.minimum(between - begun[between], ended[between] - between)
+    at_edge = reads & (edge <= EDGE_SHARE * (ended - begun)[between])
+    return bool(((step[between - 1] == step[between]) & ~at_edge).any())
 
 
 def same_every_step(tape: Tape) -> bool:

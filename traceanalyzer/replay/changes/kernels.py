@@ -172,8 +172,9 @@ def in_graph(gap: I64) -> I64:
 
 def captured(tape: Tape) -> Tape:
     """Each step's launches are one CUDA graph: no dispatch, and none of the host's work between
-    them."""
-    first = where_changed(tape.step_of_event)
+    them; what follows a value that is read is launched for itself."""
+    after_read = np.append(False, (tape.waits & tape.reads)[:-1])
+    first = where_changed(tape.step_of_event) | after_read
     tail = tape.tail._replace(dispatch=0)
     work = np.where(first | tape.waits | (tape.work > OWN_WORK_NS), tape.work, 0)
     latency = np.where(first[tape.event], tape.latency, 0)
