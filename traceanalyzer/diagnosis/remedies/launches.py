@@ -33,7 +33,7 @@ from traceanalyzer.replay.changes.recompute import recomputed
 from traceanalyzer.replay.changes.syncs.syncs import follows_pageable_copy, is_read
 from traceanalyzer.replay.changes.unsorted_gradients import sorted_gradients
 from traceanalyzer.replay.tape import Tape
-from traceanalyzer.trace import distinct
+from traceanalyzer.trace import I32, I64, Bool, distinct
 
 CAPTURED = scenario_of("cuda_graph", captured, pessimistic=captured_but_work)
 AFTER_SYNCS = scenario_of("remove_syncs+cuda_graph", captured_after_reads, "assumes_after_syncs")
@@ -147,11 +147,18 @@ def waits_within(tape: Tape) -> bool:
     waiting = np.flatnonzero(reading | (copied & (kernels > before_step)))
     position = np.searchsorted(launching, waiting, side="right")
     inside = (position > 0) & (position < len(launching))
-    between, reads = position[inside], reading[waiting[inside]]
-    begun, ended = np.searchsorted(step, step), np.searchsorted(step, step, side="right")
-    edge = np.minimum(between - begun[between], ended[between] - between)
-    at_edge = reads & (edge <= EDGE_SHARE * (ended - begun)[between])
+    between = position[inside]
+    at_edge = reading[waiting[inside]] & _at_edge(step, between)
     return bool(((step[between - 1] == step[between]) & ~at_edge).any())
+
+
+def _at_edge(step: I32, between: I64) -> Bool:
+    """Whether before each of these launches, of which the steps are given, few of its step's were
+    made, or few are left."""
+    begun = np.searchsorted(step, step)[between]
+    ended = np.searchsorted(step, step, side="right")[between]
+    few = EDGE_SHARE * (ended - begun)
+    return np.minimum(between - begun, ended - between) <= few
 
 
 def same_every_step(tape: Tape) -> bool:

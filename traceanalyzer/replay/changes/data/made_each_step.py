@@ -38,7 +38,7 @@ LONGEST = 64  # operators of a stretch
 LEAST_STEPS = 2  # what is the same in one step says nothing
 
 
-class Made(NamedTuple):
+class MadeAlike(NamedTuple):
     """Copies of what is made of numbers alone."""
 
     copies: Bool
@@ -46,7 +46,7 @@ class Made(NamedTuple):
     end: I64  # when the host makes each of them, copies it and frees what it made, ns
 
 
-def made_of_numbers(tape: Tape) -> Made:
+def made_of_numbers(tape: Tape) -> MadeAlike:
     """The copies to the device of what every step makes alike."""
     outermost = Outermost(tape)
     start = tape.source.linked.tree.start
@@ -64,7 +64,7 @@ def made_of_numbers(tape: Tape) -> Made:
     chosen = _alike_in_every_step(stretches, tape.steps)
     copies = np.zeros(len(tape.row), bool)
     copies[chosen] = True
-    return Made(copies, begins[copies], ends[copies])
+    return MadeAlike(copies, begins[copies], ends[copies])
 
 
 def _stretch(before: Sequence[OperatorPlace]) -> list[OperatorPlace]:
@@ -124,13 +124,13 @@ def made_once(tape: Tape) -> Tape | None:
     if not made.copies.any():
         return None
     making = union(made.start, made.end)
-    time = tape.before_events(making)
-    from_loading = np.minimum(time, tape.loading)
+    making_ns = tape.before_events(making)
+    from_loading = np.minimum(making_ns, tape.loading)
     left = tape.without_launches(made.copies)
     left = replace(
         left,
         loading=left.loading - from_loading,
-        work=left.work - np.minimum(time - from_loading, left.work),
+        work=left.work - np.minimum(making_ns - from_loading, left.work),
         waits=left.waits & ~waiting_for(tape, made.copies),
     )
     return left.with_dispatch(left.dispatch * (1.0 - tape.share_within(making)))
