@@ -120,17 +120,17 @@ def _alike_in_every_step(stretches: dict[int, Sequence[Operator]], steps: int) -
 def made_once(tape: Tape) -> Tape | None:
     """The tape without these copies, waits for them, and what the host does to make them; None
     without any."""
-    made = tape.memo(made_of_numbers)
-    if not made.copies.any():
+    alike = tape.memo(made_of_numbers)
+    if not alike.copies.any():
         return None
-    making = union(made.start, made.end)
+    making = union(alike.start, alike.end)
     making_ns = tape.before_events(making)
     from_loading = np.minimum(making_ns, tape.loading)
-    left = tape.without_launches(made.copies)
+    left = tape.without_launches(alike.copies)
     left = replace(
         left,
         loading=left.loading - from_loading,
         work=left.work - np.minimum(making_ns - from_loading, left.work),
-        waits=left.waits & ~waiting_for(tape, made.copies),
+        waits=left.waits & ~waiting_for(tape, alike.copies),
     )
     return left.with_dispatch(left.dispatch * (1.0 - tape.share_within(making)))
