@@ -121,3 +121,12 @@ def test_a_kernel_that_many_graphs_have_is_one_row() -> None:
     assert len(shown) == len({row.name for row in compiled.kernels})
     assert shown[0].graphs == 2
     assert shown[0].line.startswith("compile_cases.py:")
+
+
+def test_a_page_opens_with_what_to_change_and_markdown_has_the_four_parts() -> None:
+    printed = compile_document(report_of("break_once.log.gz"), full=True)
+    headings = [line[3:] for line in printed.markdown().splitlines() if line.startswith("## ")]
+    assert headings == ["Summary", "Metrics", "Findings", "Recommendations"]
+    page = printed.html()
+    assert page.index(">Recommendations</h2>") < page.index(">Findings</h2>")
+    assert page.index(">Findings</h2>") < page.index(">Graph breaks</h2>")

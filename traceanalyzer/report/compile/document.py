@@ -1,6 +1,7 @@
 """What torch.compile cost, as a document: sentences, then tables."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from traceanalyzer.analysis.groups.first_steps import PaidBack
@@ -45,8 +46,15 @@ def compile_document(report: CompileReport, full: bool = True) -> Printed:
         "findings": diagnosis.findings,
         "recommendations": diagnosis.recommendations,
     }
-    document = Document(f"torch.compile: {diagnosis.headline}", compile_sections(report))
-    return Printed(document, values, screen=None if full else _screen(report))
+    title = f"torch.compile: {diagnosis.headline}"
+    summary, *figures, found, advised = compile_sections(report)
+    return Printed(
+        Document(title, [summary, *figures, found, advised]),
+        values,
+        screen=None if full else _screen(report),
+        # A page opens with what to change: figures fill many screens.
+        page=Document(title, [summary, advised, found, *figures]),
+    )
 
 
 def _screen(report: CompileReport) -> Document:
@@ -94,7 +102,8 @@ def compile_sections(report: CompileReport) -> list[Section]:
     advice = _explained_advice(report.compiled, diagnosis)
     return [
         Section("Summary", [_verdict(report.compiled, diagnosis)]),
-        *compile_figures(report),
+        Section("Metrics"),
+        *(replace(section, is_minor=True) for section in compile_figures(report)),
         Section("Findings", [Items(_found(diagnosis)) if diagnosis.findings else NO_FINDING]),
         Section("Recommendations", [Items(advice) if advice else NOTHING]),
     ]

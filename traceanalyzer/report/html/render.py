@@ -124,13 +124,13 @@ def _items(part: doc.Items, *_: object) -> Markup:
     drawn = []
     for item in part.items:
         evidence = [doc.evidence_line(one) for one in item.evidence or ()]
-        texts = [*(text for text, _ in item.lines), *evidence, *item.details]
-        below = [tag("li", text) for text in texts]
+        listed = [tag("li", text) for text in (*evidence, *item.details)]
         drawn.append(
             tag(
                 "li",
                 tag("p", tag("strong", item.title)),
-                tag("ul", *below),
+                *(tag("p", text) for text, _ in item.lines),
+                tag("ul", *listed) if listed else None,
             )
         )
     return tag("ol", *drawn)
