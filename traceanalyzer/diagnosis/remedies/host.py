@@ -26,7 +26,7 @@ from traceanalyzer.diagnosis.remedies.remedy import (
 from traceanalyzer.replay.changes.data.host_memory import prepared_on_device
 from traceanalyzer.replay.changes.data.loading import done_on_device, no_allocations
 from traceanalyzer.replay.changes.fusion import Reading
-from traceanalyzer.replay.changes.loops.rows_sorted import rows_sorted
+from traceanalyzer.replay.changes.loops.rows_sorted import rows_repeated, rows_sorted
 from traceanalyzer.replay.changes.syncs.answers import answers
 from traceanalyzer.replay.changes.syncs.indices import (
     indices_again,
@@ -55,6 +55,9 @@ NO_SYNCS = scenario_of(
     pessimistic=syncs_removed(Reading.PESSIMISTIC),
 )
 SORTED = scenario_of("remove_syncs", rows_sorted, "assumes_sorted")
+REPEATED = scenario_of("remove_syncs", rows_repeated, "assumes_repeated")
+OF_TURNS = {"sort_rows": SORTED, "repeat_rows": REPEATED}
+"""What to do about loops that wait in each turn, and launch more there than the wait takes."""
 COALESCING = regex(r"\bcoalesce\b|_coalesce\b")
 LEAST_OF_SYNCS = 0.04
 """Calls that wait are host time, too; where the GPU waits for launches alone, they were hardly what
@@ -86,10 +89,12 @@ def remove_syncs(m: Measurements) -> Offer | None:
     if m.timed.memo(only_searches):
         return None
     replay = m.replay
-    if replay is not None and replay.gain_ms(SORTED) > replay.gain_ms(NO_SYNCS):
-        # What each turn launches for its rows takes more than its wait.
-        sort = words("remove_syncs", "sort_rows")
-        return Offer(sort, SORTED, against=("launch-bound", "launch"))
+    if replay is not None:
+        gains = {which: replay.gain_ms(scenario) for which, scenario in OF_TURNS.items()}
+        most = max(gains, key=gains.__getitem__)
+        if gains[most] > replay.gain_ms(NO_SYNCS):
+            how = words("remove_syncs", most)
+            return Offer(how, OF_TURNS[most], against=("launch-bound", "launch"))
     return Offer(
         Words(text("remove_syncs", instead_of_waits(m)), text("remove_syncs", "read_later")),
         NO_SYNCS,
