@@ -161,7 +161,8 @@ def no_recompute(m: Measurements) -> Offer:
     tape = tape_of(m)
     if replay is None or tape is None:
         return Offer(words("no_recompute"), KEPT)
-    if words_again := longest_again(tape):
+    words_again = longest_again(tape)
+    if words_again:
         return Offer(words("no_recompute", "cache", count=words_again), WITH_CACHE)
     if replay.gain_ms(CALLED_ONCE) > replay.gain_ms(KEPT):
         once = CALLED_ONCE if have_one_input(tape) else MAYBE_CALLED_ONCE
