@@ -143,8 +143,8 @@ def the_first_advice_answers_the_verdict(report: Report) -> Iterator[str]:
 
 
 def idle_time_has_the_cause_of_the_gaps(report: Report) -> Iterator[str]:
-    """What most of the idle time waits for is what most of the recorded gaps wait for, but the
-    profiler."""
+    """What most of the idle time waits for is what most of the recorded gaps wait for, but for the
+    profiler and for what it made longer."""
     known = report.metrics.unprofiled
     recorded = report.metrics.idle_ms
     if known is None or recorded is None or report.summary.basis != "unprofiled":
@@ -157,8 +157,11 @@ def idle_time_has_the_cause_of_the_gaps(report: Report) -> Iterator[str]:
         return  # gaps that the replay alone has
     first = max(after, key=after.__getitem__)
     of_gaps = max(before, key=before.__getitem__)
-    if before[of_gaps] - before[first] < CLOSE * (recorded_ms(report) or 0.0):
+    recorded_step_ms = recorded_ms(report) or 0.0
+    if before[of_gaps] - before[first] < CLOSE * recorded_step_ms:
         return  # the gaps are of both alike
+    if before[of_gaps] - after[of_gaps] <= recorded_step_ms - known.step_time_ms:
+        return  # what the step is longer by with the profiler
     if first != of_gaps and after[first] - after[of_gaps] > CLOSE * known.budget_ms.idle:
         yield f"idle by {first} ({after[first]}), and the gaps by {of_gaps} ({before[of_gaps]})"
 
