@@ -68,7 +68,7 @@ def test_every_format_lists_assumptions() -> None:
     assert f'data-def="{listed}"' in render_html(report)
 
 
-def test_findings_whose_remedy_gains_nothing_are_named():
+def test_findings_without_advice_are_named():
     report = full()
     first = report.findings[0]
     hidden = replace(first, id="memory-chains", cls="memory", headroom_ms=1.0)
@@ -77,5 +77,7 @@ def test_findings_whose_remedy_gains_nothing_are_named():
         report, findings=[first, hidden, unknown], recommendations=report.recommendations[:1]
     )
     assert report.recommendations[0].id.startswith(first.id)
-    assert gains.without_gain(with_hidden) == ("Predicted to gain under 1% alone: memory-chains.")
-    assert gains.without_gain(replace(with_hidden, recommendations=[])) is None
+    assert gains.without_advice(with_hidden) == (
+        "Nothing is advised against memory-chains: no known remedy fits, or it gains too little."
+    )
+    assert gains.without_advice(replace(with_hidden, recommendations=[])) is None

@@ -374,7 +374,7 @@ def limits(sources: Sources, path: str) -> str:
     unknown = [one._asdict() for one in unknowns(report, recording.critical)]
     spoils = [quoted_sentence(text) for text in opening.caveats(report)]
     return fitted_answer(
-        cannot_be_known=unknown, spoils=spoils, left_out=gains.without_gain(report)
+        cannot_be_known=unknown, spoils=spoils, left_out=gains.without_advice(report)
     )
 
 

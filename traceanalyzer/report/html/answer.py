@@ -132,7 +132,7 @@ def advice(report: Report) -> Markup:
         _remedy(report, one, position) for position, one in enumerate(report.recommendations, 1)
     ]
     rest = len(items) - FIRST
-    skipped = gains.without_gain(report)
+    skipped = gains.without_advice(report)
     folded = tag("ol", *items[FIRST:], start=FIRST + 1)
     more = tag("details", tag("summary", f"{rest} more"), folded) if rest > 0 else None
     left_out = tag("p", skipped, class_="quiet") if skipped else None

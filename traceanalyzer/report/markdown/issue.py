@@ -130,7 +130,7 @@ def _advice(report: Report, *, in_brief: bool) -> list[Section]:
         advice.append(_untitled("Recommendations", shown))
     else:
         advice.append(_untitled("Recommendations", gains.no_advice(report), Weight.ANSWER))
-    skipped = gains.without_gain(report)
+    skipped = gains.without_advice(report)
     if skipped:
         advice.append(_untitled("Recommendations", skipped, Weight.ANSWER))
     return [*found, *advice]

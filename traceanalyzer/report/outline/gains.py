@@ -165,15 +165,17 @@ def _recording_that_tells(report: Report) -> str:
     return f"traceanalyzer collect {recorder} -- {program}"
 
 
-def without_gain(report: Report) -> str | None:
-    """Findings whose remedies would not shorten the step, in a sentence; None where there is
-    none."""
+def without_advice(report: Report) -> str | None:
+    """Findings with a headroom against which nothing is advised, in a sentence; None where there is
+    none, and where nothing is advised at all."""
     costly = [one.id for one in report.findings if one.headroom_ms and one.cls != "inconclusive"]
     advised = [advice.id for advice in report.recommendations]
     # where gains of advice sum to more than the step, it may stand under a larger finding
     advised += [AGAINST.get(advice.remedy or "", "") for advice in report.recommendations]
     left = _not_advised(costly, advised)
-    return f"Predicted to gain under 1% alone: {', '.join(left)}." if left and advised else None
+    if not left or not advised:
+        return None
+    return f"Nothing is advised against {', '.join(left)}: no known remedy fits, or it gains too little."
 
 
 def _not_advised(ids: Sequence[str], advised: Sequence[str]) -> list[str]:

@@ -212,7 +212,7 @@ def sections_below(report: Report, of_compile: Sequence[Section] = ()) -> list[S
     torch.compile are the metrics of its log alone, and details of a recording."""
     is_log = bool(of_compile) and bool(opening.companion(report))
     found = report.findings
-    without_gain = gains.without_gain(report)
+    without_advice = gains.without_advice(report)
     explained = (
         Paragraph(step_facts.EXPLAINED.format(found[0].id), "dim") if found else whole.NO_FINDING
     )
@@ -225,7 +225,8 @@ def sections_below(report: Report, of_compile: Sequence[Section] = ()) -> list[S
         *(_below_metrics(of_compile) if is_log else _metrics(report)),
         Section("Findings", [whole.findings(report), explained]),
         Section(
-            "Recommendations", [advice, Paragraph(without_gain, "dim") if without_gain else None]
+            "Recommendations",
+            [advice, Paragraph(without_advice, "dim") if without_advice else None],
         ),
         *how_to_reproduce(report),
         Section(
