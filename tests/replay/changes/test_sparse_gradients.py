@@ -25,7 +25,7 @@ ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor
 UPDATE = "void multi_tensor_apply_kernel<at::native::PointwiseOpListFunctor>"
 
 
-def looked_up(p: Program, ids: int, dense: bool, listed: str) -> None:
+def looked_up(p: Program, ids: int, dense: bool, listed: str, then: tuple[str, ...] = ()) -> None:
     shapes = f"[{TABLE}, [{ids}], [], [], []]"
     within(p, "aten::embedding", lambda p: p.spend(5).launch("gather", 50), shapes=shapes)
     within(p, "aten::mm", lambda p: p.spend(5).launch(GEMM, OTHER_US))
@@ -39,6 +39,8 @@ def looked_up(p: Program, ids: int, dense: bool, listed: str) -> None:
         within(p, name, backward)
 
     within(p, "autograd::engine::evaluate_function: EmbeddingBackward0", gradient)
+    for node in then:
+        evaluated(p, node)
     start = p.now
     columns = {"shapes": listed, "dtypes": p.code('["TensorList", "TensorList"]')}
     p.spend(1)
@@ -47,8 +49,18 @@ def looked_up(p: Program, ids: int, dense: bool, listed: str) -> None:
     p.annotation("Optimizer.step#Adagrad.step", start, p.now)
 
 
-def learned(ids: int = 1000, *, dense: bool = True, listed: str = TABLE) -> Measurements:
-    step = partial(looked_up, ids=ids, dense=dense, listed=f"[[{listed}], [{listed}]]")
+def evaluated(p: Program, node: str) -> None:
+    def inner(p: Program) -> None:
+        p.spend(1)
+        within(p, node, lambda p: p.spend(1), shapes=f"[{TABLE}]")
+
+    within(p, f"autograd::engine::evaluate_function: {node}", inner)
+
+
+def learned(
+    ids: int = 1000, *, dense: bool = True, listed: str = TABLE, then: tuple[str, ...] = ()
+) -> Measurements:
+    step = partial(looked_up, ids=ids, dense=dense, listed=f"[[{listed}], [{listed}]]", then=then)
     return program(step)
 
 
@@ -59,6 +71,21 @@ def test_the_optimizer_goes_through_the_rows_that_were_looked_up() -> None:
     assert touched_rows(tape) == {(ROWS, WIDTH): Touched(pytest.approx(1000 / ROWS), 0.0)}
     left = step_us(m, "sparse_gradients")
     assert left == pytest.approx(OTHER_US + 100 + UPDATE_US * 1000 / ROWS, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("then", "is_parameter"),
+    [
+        (("torch::autograd::AccumulateGrad",), True),
+        (("SpmmBackward0", "torch::autograd::AccumulateGrad"), False),
+    ],
+)
+def test_a_table_that_is_made_of_parameters_has_no_rows_to_leave_out(
+    then: tuple[str, ...], is_parameter: bool
+) -> None:
+    tape = make_tape(learned(then=then).rated)
+    assert tape is not None
+    assert ((ROWS, WIDTH) in touched_rows(tape)) == is_parameter
 
 
 def test_other_tensors_of_the_list_stay_by_their_elements() -> None:

@@ -13,6 +13,7 @@ from traceanalyzer.base import regex
 from traceanalyzer.replay.changes.attention import MATRIX
 from traceanalyzer.replay.changes.compiling import ATOMIC_BYTES
 from traceanalyzer.replay.changes.fusion import Reading
+from traceanalyzer.replay.changes.unread_gradients import GRADIENT, shapes_of
 from traceanalyzer.replay.changes.unsorted_gradients import added_as_they_come
 from traceanalyzer.replay.patterns.named import operators_named
 from traceanalyzer.replay.patterns.operators import Operator, operators
@@ -22,6 +23,8 @@ from traceanalyzer.trace import F64, RangeKind
 LOOKUP = regex(r"^aten::(embedding|_embedding_bag)$")
 DENSE = regex(r"^aten::(embedding|_embedding_bag)_dense_backward$")
 FILL = regex(r"^aten::(fill_|zero_)$")
+EVALUATES = regex(r"^autograd::engine::evaluate_function: ")
+OF_LOOKUP = regex(r"^autograd::engine::evaluate_function: Embedding(Bag)?Backward")
 LEAST_ROWS_AN_ID = 4
 """Rows that the table has for each id that is looked up, at least: with fewer most rows are touched, or
 what sorting the ids takes is as much."""
@@ -57,8 +60,11 @@ def touched_rows(tape: Tape) -> dict[Shape, Touched]:
     steps = len(tape.source.timed.steps.duration)
     updated = _updated_tables(tape)
     added = _only_added_to(tape)
+    intermediate = _tables_made(tape)
     result = {}
     for table, ids in _ids_of_lookups(tape).items():
+        if table in intermediate:
+            continue
         tables = max(updated[table], 1)
         each_alone = tables == len(ids) / steps
         of_tables = ids if each_alone else [sum(ids) / steps / tables]
@@ -93,6 +99,24 @@ def _ids_of_lookups(tape: Tape) -> dict[Shape, list[int]]:
         if len(lookup.shapes) > 1 and len(lookup.first) == MATRIX:
             ids[lookup.first].append(math.prod(lookup.shapes[1]))
     return ids
+
+
+def _tables_made(tape: Tape) -> set[Shape]:
+    """Shapes of tables that the program makes of its parameters before it looks them up: gradients of
+    parameters are accumulated right after what gives them, and no such one after a lookup's."""
+    linked = tape.source.linked
+    evaluated = np.flatnonzero(operators_named(linked, EVALUATES))
+    if not len(evaluated):
+        return set()
+    evaluated = evaluated[np.argsort(linked.tree.start[evaluated], kind="stable")]
+    accumulated = np.flatnonzero(operators_named(linked, GRADIENT))
+    start = linked.tree.start
+    last = np.searchsorted(start[evaluated], start[accumulated], side="right") - 1
+    gave_it = evaluated[np.maximum(last - 1, 0)]  # the last one is its own
+    of_lookup = operators_named(linked, OF_LOOKUP)[gave_it]
+    shapes = shapes_of(tape, accumulated)
+    looked_up = {shape for shape, is_so in zip(shapes, of_lookup, strict=True) if is_so}
+    return set(shapes) - looked_up
 
 
 def _updated_tables(tape: Tape) -> Counter[Shape]:
