@@ -17,6 +17,7 @@ from traceanalyzer.cli import cli
 from traceanalyzer.history.page import metric_page, run_levels, runs_page
 from traceanalyzer.history.programs import short_names
 from traceanalyzer.history.runs import FirstChange, MetricSeries, MetricValue, StoredRun, Tags
+from traceanalyzer.history.runs_table import OWN_COLUMNS, runs_table
 
 
 def series(values, metric="step_time_ms.mean"):
@@ -228,3 +229,20 @@ def test_a_folder_without_recordings_is_refused(tmp_path):
     done = CliRunner().invoke(cli, ["history", str(tmp_path)])
     assert done.exit_code == 1
     assert "no recording and no capture in this folder" in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        OWN_COLUMNS,
+        ("fi", "ﬁ"),
+        ("__doc__", "__dict__", "__slots__"),
+        ("௰",),
+        ("self", "a b", "a_b"),
+    ],
+    ids="_".join,
+)
+def test_a_tag_may_have_any_name(keys):
+    tags = Tags({key: f"value {i}" for i, key in enumerate(keys)})
+    page = str(runs_table([stored(1, tags=tags)], {1: FirstChange("fused", 1.0)}, {}))
+    assert all(value in page for value in tags.values())

@@ -5,6 +5,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from keyword import iskeyword
 from typing import Any
+from unicodedata import normalize
 
 from traceanalyzer.base import dataclass, regex
 from traceanalyzer.base.figures import metric
@@ -17,7 +18,19 @@ ROWS = 300  # the last ones
 MINUTES = len("2026-01-31T18:00")
 NO_LETTER = regex(r"\W+")
 OF_TAGS = {"run": "name"}  # `run` is the number of a run in the history
-OWN_COLUMNS = ("run", "bottleneck", "step_ms", "gpu", "when", "selection")
+OWN_COLUMNS = (
+    "run",
+    "bottleneck",
+    "step_ms",
+    "change_share",
+    "idle_share",
+    "first_change",
+    "step_with_it_ms",
+    "gpu",
+    "when",
+    "selection",
+    "same_recording_as",
+)
 NAMES = {*OF_TAGS.values(), *OF_A_PROGRAM}
 """Columns of tags that name a run: they stand first."""
 
@@ -145,9 +158,13 @@ def _tag_columns(runs: Sequence[StoredRun]) -> Iterator[_Column]:
 
 
 def _identifier(key: str) -> str:
-    """A tag's key as the name of a field."""
-    name = NO_LETTER.sub("_", key)
-    return name if name.isidentifier() and not iskeyword(name) else f"tag_{name}"
+    """A tag's key as the name of a field: none of Python's own, and as Python compares names."""
+    name = NO_LETTER.sub("_", normalize("NFKC", key))
+    is_reserved = iskeyword(name) or name.startswith("__")
+    if name.isidentifier() and not is_reserved:
+        return name
+    prefixed = f"tag_{name}"
+    return prefixed if prefixed.isidentifier() else "tag"
 
 
 def _steps_before(runs: Sequence[StoredRun]) -> dict[int, float | None]:
