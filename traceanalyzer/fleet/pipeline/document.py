@@ -48,6 +48,8 @@ ALONE = "slowdown with one as logged, all others ideal"
 NO_FINDING = "No finding."
 NOTHING = "Nothing to fix."
 NO_ADVICE = "No change is known to help."
+REPLAYS_BY = 0.05
+"""A replay that is further from the recorded step tells that the log lacks something."""
 
 
 def page(
@@ -88,7 +90,7 @@ def page(
         "recommendations": found.advice,
         "workers": workers,
         "steps": steps,
-        "notes": ops.notes,
+        "notes": found.notes,
     }
     document = Document(found.headline, _sections(found))
     return Printed(document, values, screen=_screen(found, str(paths[0])))
@@ -109,6 +111,19 @@ class PipelineAnswer:
     def advice(self) -> list[Recommendation]:
         """What to change, the largest gain first."""
         return [cause.advice for cause in self.causes if cause.advice is not None]
+
+    @property
+    def notes(self) -> list[str]:
+        """What was left out, and whether the replay is far from what was recorded."""
+        slow = self.slow
+        if abs(slow.simulated_ms / slow.recorded_ms - 1) <= REPLAYS_BY:
+            return [*self.ops.notes]
+        replayed = (
+            f"Replayed, a step takes {figure(slow.simulated_ms, 'ms')}, as recorded "
+            f"{figure(slow.recorded_ms, 'ms')}: operations overlap, or are missing from the log: "
+            "gains are uncertain."
+        )
+        return [*self.ops.notes, replayed]
 
     @property
     def size(self) -> str:
@@ -145,7 +160,7 @@ def _screen(found: PipelineAnswer, path: str) -> Document:
         found.headline,
         [f"{found.size}, {times}"],
         advice,
-        found.ops.notes,
+        found.notes,
         [f"analyze {shown} --full", *about, "-o pipeline.html"],
     )
 
@@ -170,7 +185,7 @@ def _sections(found: PipelineAnswer) -> list[Section]:
         Section("Slowest steps", [Table(slowest, limit=SHOWN, defined=True)], is_minor=True),
         Section("Findings", [Items(items) if items else NO_FINDING, *explained]),
         Section("Recommendations", [Items(advice) if advice else _no_advice(found)]),
-        Section("Notes", [Bullets(found.ops.notes)]),
+        Section("Notes", [Bullets(found.notes)]),
     ]
 
 

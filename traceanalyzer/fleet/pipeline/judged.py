@@ -49,14 +49,16 @@ def causes_of(slow: PipelineSlowdown, workers: Sequence[WorkerRow]) -> list[Pipe
     none."""
     if slow.s < LEAST_SLOWDOWN:
         return []
-    causes = list(_causes(slow, workers)) or [_one_type(slow)]
+    gaining = [cause for cause in _causes(slow, workers) if cause.finding.headroom_ms]
+    causes = gaining or [_one_type(slow)]
     return sorted(causes, key=lambda cause: -(cause.finding.headroom_ms or 0.0))
 
 
 def _causes(slow: PipelineSlowdown, workers: Sequence[WorkerRow]) -> Iterator[PipelineCause]:
     worst = [worker for worker in workers if worker.rank in slow.s_worst_ranks]
     last_stage = max(worker.stage for worker in workers)
-    are_slow = slow.m_w is not None and slow.m_w >= EXPLAINS
+    has_others = len(workers) > len(worst)
+    are_slow = has_others and _explains(slow.m_w)
     whole_stage = _stage_made_of(worst, workers) if are_slow else None
     if whole_stage is not None:
         yield _heavy_stage(slow, whole_stage, last_stage)
@@ -64,11 +66,15 @@ def _causes(slow: PipelineSlowdown, workers: Sequence[WorkerRow]) -> Iterator[Pi
         yield _slow_workers(slow, worst)
     # Where the workers that are named are of the last stage, they are why it is slow.
     is_told = are_slow and any(worker.stage == last_stage for worker in worst)
-    if slow.m_s is not None and slow.m_s >= EXPLAINS and not is_told:
+    if last_stage > 0 and _explains(slow.m_s) and not is_told:
         yield _heavy_stage(slow, last_stage, last_stage)
     correlation = slow.forward_backward_correlation
     if correlation is not None and correlation >= CORRELATED:
         yield _uneven_microbatches(slow, correlation)
+
+
+def _explains(share_of_slowdown: float | None) -> bool:
+    return share_of_slowdown is not None and share_of_slowdown >= EXPLAINS
 
 
 def _stage_made_of(worst: Sequence[WorkerRow], workers: Sequence[WorkerRow]) -> int | None:

@@ -180,6 +180,29 @@ def parquet(path: Path, table: object) -> Path:
     return path
 
 
+@pytest.mark.parametrize(
+    "spoil",
+    [lambda log: log[log.stage == 0], lambda log: log.assign(seq_id=0)],
+    ids=["no other stage", "moving layers gains nothing"],
+)
+def test_no_stage_is_heavy_where_nothing_is_gained(tmp_path, spoil):
+    log = pd.read_parquet(DATA / "ST.parquet")
+    found = answer(parquet(tmp_path / "log.parquet", spoil(log)))
+    assert [one["id"] for one in found["findings"]] == ["slow-operations"]
+    assert found["recommendations"] == []
+
+
+def test_operations_that_overlap_gain_no_more_than_the_step(tmp_path):
+    log = pd.read_parquet(DATA / "ST.parquet")
+    log.loc[log["rank"] == 7, "duration"] *= 50
+    found = answer(parquet(tmp_path / "log.parquet", log))
+    step_ms = found["slowdown"]["recorded_ms"]
+    assert found["slowdown"]["simulated_ms"] > 2 * step_ms
+    assert 0 < found["culprits"][0]["gain_ms"] < step_ms
+    assert 0 < found["recommendations"][0]["predicted_step_ms"] < step_ms
+    assert "gains are uncertain" in found["notes"][-1]
+
+
 def test_damage_is_counted(tmp_path):
     one: Run = run(2, 2, 4, alike)
     log = frame(one, one, one)

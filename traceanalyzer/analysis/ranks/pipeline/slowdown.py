@@ -148,8 +148,10 @@ def slowdown(job: Pipeline) -> tuple[PipelineSlowdown, list[WorkerRow], list[Pip
     ratios = _ratios_of(groups, [other_s / ideal_s for other_s in others_s])
     workers = _worker_rows(ops, ratios.dps, ratios.stages)
     worst = workers[: ceil(len(workers) * WORST_SHARE)]
-    last_stage = groups.stages[str(ops.stages - 1)]
-    gains_s = times_s[0] - step_times_s(job, [~_mask_of(job, worst), ~last_stage])
+    gains_s = times_s[0] - step_times_s(
+        job, [~_mask_of(job, worst), ~groups.stages[str(ops.stages - 1)]]
+    )
+    held = _share_recorded(ops, base_s)
     shares = (None, None)
     if base_s > ideal_s:
         shares = gains_s.mean(axis=1) / (base_s - ideal_s)
@@ -166,10 +168,10 @@ def slowdown(job: Pipeline) -> tuple[PipelineSlowdown, list[WorkerRow], list[Pip
         s_worst_stage=int(next(iter(ratios.stages))),
         m_w=shares[0],
         m_s=shares[1],
-        without_worst_ms=_range(gains_s[0]),
-        without_last_stage_ms=_range(gains_s[1]),
-        even_stages_ms=_range(times_s[0] - _as_took_s(_with_even_stages(job))),
-        even_microbatches_ms=_range(times_s[0] - _as_took_s(_with_even_microbatches(job))),
+        without_worst_ms=_range(gains_s[0] * held),
+        without_last_stage_ms=_range(gains_s[1] * held),
+        even_stages_ms=_range((times_s[0] - _as_took_s(_with_even_stages(job))) * held),
+        even_microbatches_ms=_range((times_s[0] - _as_took_s(_with_even_microbatches(job))) * held),
         forward_backward_correlation=_correlation(ops),
     )
     return found, workers, _step_rows(ops, ops.recorded_s, times_s)
@@ -272,6 +274,12 @@ def _with_even_microbatches(job: Pipeline) -> Pipeline:
             of_step = job.took[rows].mean(axis=(0, 1), keepdims=True)
             took[rows] = of_worker * of_step / max(job.took[rows].mean(), LEAST_TIME_S)
     return replace(job, took=took)
+
+
+def _share_recorded(ops: Operations, replayed_s: float) -> float:
+    """The part of a replayed step that was recorded. Operations that overlap in the log are replayed
+    one after the other: of a step that gets longer so, the gain is a share."""
+    return min(float(ops.recorded_s.mean()), replayed_s) / replayed_s
 
 
 def _range(gains: F64) -> tuple[float, float, float]:
