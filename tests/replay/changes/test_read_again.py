@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.diagnosis.test_remedies import GEMM, program, step_us, within
+from tests.diagnosis.test_remedies import GEMM, copy, program, step_us, within
 from traceanalyzer.replay.changes.read_again import longest_again, turns_again
 from traceanalyzer.replay.recorded import make_tape
+from traceanalyzer.trace import CopyKind, MemoryKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,6 +94,20 @@ def test_all_but_the_first_call_read_one_word() -> None:
 )
 def test_other_texts_are_not_read_again(m: Measurements) -> None:
     assert again(m) == 0
+
+
+@pytest.mark.parametrize("words", [1, None], ids=["the new word alone", "all ids"])
+def test_texts_that_the_host_copies_whole_are_other_data(words: int | None) -> None:
+    """Data sorted by their length."""
+
+    def step(p: Program) -> None:
+        for length in range(WORDS, WORDS + 3):
+            copied = 8 * ITEMS * (words or length)
+            memory = (CopyKind.HOST_TO_DEVICE, copied, MemoryKind.PAGEABLE)
+            within(p, "aten::to", lambda p, memory=memory: copy(p.spend(5), 3, *memory))
+            read(p, length, length)
+
+    assert again(program(step)) == (6 * 2 if words else 0)
 
 
 def test_layers_that_get_one_word_stay_as_they_are() -> None:

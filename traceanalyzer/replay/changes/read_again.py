@@ -17,7 +17,7 @@ from traceanalyzer.replay.changes.fusion import LEAST_KERNEL_NS
 from traceanalyzer.replay.patterns.named import operators_named
 from traceanalyzer.replay.patterns.operators import Operator, operators
 from traceanalyzer.replay.tape import Tape, parametric
-from traceanalyzer.trace import F64, I32, I64
+from traceanalyzer.trace import F64, I32, I64, CopyKind
 
 LOOKUP = regex(r"^aten::embedding$")
 IDS = 1
@@ -27,6 +27,7 @@ READS_ALL = regex(
     r"^aten::(scaled_dot_product_attention|_scaled_dot_product_\w+|linear|addmm|b?mm|matmul)$"
 )
 """Operators whose other operands (weights, keys, values) are read whole for one row, too."""
+ID_BYTES = (4, 8)
 LEAST_AGAIN = 3
 """Texts that are one word longer than the one before: fewer may be so by chance."""
 LEAST_WORDS = 16
@@ -57,11 +58,13 @@ def turns_again(tape: Tape) -> list[Turn]:
     """The texts that are read again; none where there are few, or a backward pass needs them."""
     if tape.in_backward.any():
         return []
-    turns = _turns(tape)
+    copied = _copies_from_host(tape)
     again = [
         turn
-        for before, turn in pairwise(turns)
-        if turn.items == before.items and turn.words == before.words + 1
+        for before, turn in pairwise(_turns(tape))
+        if turn.items == before.items
+        and turn.words == before.words + 1
+        and not copied.has(before.start, turn)
     ]
     longest = max((turn.words for turn in again), default=0)
     return again if len(again) >= LEAST_AGAIN and longest >= LEAST_WORDS else []
@@ -86,6 +89,25 @@ def _turns(tape: Tape) -> list[Turn]:
     ]
 
 
+class _Copies(NamedTuple):
+    """Copies from the host."""
+
+    launched: I64
+    sizes: I64  # bytes
+
+    def has(self, after: int, turn: Turn) -> bool:
+        """Whether the ids of a text were copied after the one before was looked up: data that are
+        sorted by their length may be one longer, too."""
+        ids = turn.items * turn.words
+        sizes = self.sizes[(self.launched >= after) & (self.launched < turn.start)]
+        return bool(np.isin(sizes, [ids * one for one in ID_BYTES]).any())
+
+
+def _copies_from_host(tape: Tape) -> _Copies:
+    rows = tape.row[tape.copies_of(CopyKind.HOST_TO_DEVICE)]
+    return _Copies(tape.source.linked.launch_time[rows], tape.source.trace.device_ops.bytes[rows])
+
+
 @parametric
 def with_cache(tape: Tape, launches: float) -> Tape | None:
     """The tape where such a text's last word alone is read, and each attention takes so many launches
@@ -93,23 +115,31 @@ def with_cache(tape: Tape, launches: float) -> Tape | None:
     turns = tape.memo(turns_again)
     if not turns:
         return None
-    linked = tape.source.linked
-    outer = tape.of_launches(linked.tree.outer_operator)
-    launched = linked.launch_time[tape.row]
-    share: F64 = np.ones(len(outer))
-    read_bytes: F64 = np.zeros(len(outer))
-    for turn in turns:
-        within = (launched >= turn.start) & (launched < turn.end) & (outer >= 0)
-        ops = np.flatnonzero(within)
-        told = operators(linked).tell(outer[ops], partial(_left, turn=turn))
-        share[ops] = [one.share for one in told]
-        read_bytes[ops] = [one.read_bytes for one in told]
+    outer = tape.of_launches(tape.source.linked.tree.outer_operator)
+    share, read_bytes = _left_of_ops(tape, turns, outer)
     least = np.maximum(tape.moving_ns(read_bytes), LEAST_KERNEL_NS)
     time = np.where(share < 1.0, np.maximum(tape.duration * share, least), tape.duration)
     left = tape.retimed(np.minimum(time, tape.duration))
     keeps = np.zeros(len(tape.dispatch))
     keeps[tape.event[_attending(tape, outer, share)]] = launches * tape.median_dispatch_ns
     return left.with_dispatch(left.dispatch + keeps)
+
+
+def _left_of_ops(tape: Tape, turns: list[Turn], outer: I32 | I64) -> tuple[F64, F64]:
+    """For each op the share of its time that is left, and what it reads whole, bytes."""
+    linked = tape.source.linked
+    launched = linked.launch_time[tape.row]
+    in_order = np.argsort(launched, kind="stable")
+    share: F64 = np.ones(len(outer))
+    read_bytes: F64 = np.zeros(len(outer))
+    for turn in turns:
+        first, last = np.searchsorted(launched, (turn.start, turn.end), sorter=in_order).tolist()
+        within = in_order[first:last]
+        ops = within[outer[within] >= 0]
+        told = operators(linked).tell(outer[ops], partial(_left, turn=turn))
+        share[ops] = [one.share for one in told]
+        read_bytes[ops] = [one.read_bytes for one in told]
+    return share, read_bytes
 
 
 def _left(operator: Operator, turn: Turn) -> _Left:
