@@ -88,6 +88,31 @@ def test_a_table_that_is_made_of_parameters_has_no_rows_to_leave_out(
     assert ((ROWS, WIDTH) in touched_rows(tape)) == is_parameter
 
 
+@pytest.mark.parametrize(
+    ("lookups", "adds", "is_sparse"), [(1, 1, False), (2, 1, True), (2, 2, False)]
+)
+def test_a_table_that_is_the_output_layer_too_has_a_dense_gradient(
+    lookups: int, adds: int, is_sparse: bool
+) -> None:
+    """Its gradients are added: of each lookup, and of the layer."""
+
+    def added(p: Program) -> None:
+        p.spend(1)
+        within(p, "aten::add", lambda p: p.spend(1), shapes=f"[{TABLE}, {TABLE}, []]")
+
+    def step(p: Program) -> None:
+        for _ in range(lookups - 1):
+            ids = f"[{TABLE}, [1000], [], [], []]"
+            within(p, "aten::embedding", lambda p: p.spend(5).launch("gather", 50), shapes=ids)
+        for _ in range(adds):
+            within(p, "autograd::engine::evaluate_function: EmbeddingBackward0", added)
+        looked_up(p, 1000, dense=True, listed=f"[[{TABLE}], [{TABLE}]]")
+
+    tape = make_tape(program(step).rated)
+    assert tape is not None
+    assert ((ROWS, WIDTH) in touched_rows(tape)) == is_sparse
+
+
 def test_other_tensors_of_the_list_stay_by_their_elements() -> None:
     half = learned(listed=f"{TABLE}, [{ROWS}, {WIDTH - 1}], [{ROWS}]")
     left = step_us(half, "sparse_gradients")

@@ -24,6 +24,7 @@ LOOKUP = regex(r"^aten::(embedding|_embedding_bag)$")
 DENSE = regex(r"^aten::(embedding|_embedding_bag)_dense_backward$")
 FILL = regex(r"^aten::(fill_|zero_)$")
 EVALUATES = regex(r"^autograd::engine::evaluate_function: ")
+ADDS = regex(r"^aten::add_?$")
 OF_LOOKUP = regex(r"^autograd::engine::evaluate_function: Embedding(Bag)?Backward")
 LEAST_ROWS_AN_ID = 4
 """Rows that the table has for each id that is looked up, at least: with fewer most rows are touched, or
@@ -61,11 +62,13 @@ def touched_rows(tape: Tape) -> dict[Shape, Touched]:
     updated = _updated_tables(tape)
     added = _only_added_to(tape)
     intermediate = _tables_made(tape)
+    joined = _gradients_joined(tape)
     result = {}
     for table, ids in _ids_of_lookups(tape).items():
-        if table in intermediate:
-            continue
         tables = max(updated[table], 1)
+        is_read_elsewhere = joined[table] > max(len(ids) - tables * steps, 0)
+        if table in intermediate or is_read_elsewhere:
+            continue
         each_alone = tables == len(ids) / steps
         of_tables = ids if each_alone else [sum(ids) / steps / tables]
         touched = _touched(table, of_tables, ids, is_plain=table in added)
@@ -117,6 +120,19 @@ def _tables_made(tape: Tape) -> set[Shape]:
     shapes = shapes_of(tape, accumulated)
     looked_up = {shape for shape, is_so in zip(shapes, of_lookup, strict=True) if is_so}
     return set(shapes) - looked_up
+
+
+def _gradients_joined(tape: Tape) -> Counter[Shape]:
+    """How often two gradients of one tensor are added, by its shape. Gradients of a table are one fewer
+    than its lookups, else it is read by something else (the output layer of a language model), whose
+    gradient is dense."""
+    linked = tape.source.linked
+    tree = linked.tree
+    in_backward = tree.innermost(operators_named(linked, EVALUATES)) >= 0
+    accumulates = tree.innermost(operators_named(linked, GRADIENT)) >= 0
+    adds = np.flatnonzero(operators_named(linked, ADDS) & in_backward & ~accumulates)
+    shapes = (tuple(one.shapes[:2]) for one in operators(linked).of_nodes(adds))
+    return Counter(both[0] for both in shapes if len(both) > 1 and both[0] == both[1])
 
 
 def _updated_tables(tape: Tape) -> Counter[Shape]:
