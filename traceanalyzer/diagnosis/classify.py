@@ -11,10 +11,9 @@ evidence."""
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from traceanalyzer.analysis.groups.bounds import bandwidth_reached, rated_share
+from traceanalyzer.analysis.groups.bounds import rated_share, reached_when_far
 from traceanalyzer.analysis.groups.idle import by_turns, main_detail
 from traceanalyzer.analysis.joined.launched import is_start_up, unseen_graphs
-from traceanalyzer.analysis.roofline.bounds import NEAR
 from traceanalyzer.base import span
 from traceanalyzer.diagnosis.compile.reported import on_compile
 from traceanalyzer.diagnosis.finding import (
@@ -112,9 +111,12 @@ _REASONS = {
     ),
 }
 """Why a part is long, and in short where two are named."""
-FAR = "the GPU computes for {}, mostly in memory-bound kernels, which reach {:.0%} of the bandwidth"
-"""The words for kernels that memory bandwidth would limit at best, and that are not near it: with
-scattered accesses, atomics, waits."""
+FAR = {
+    "memory": "the GPU computes for {}, mostly in memory-bound kernels, which reach {:.0%} of the bandwidth",
+    "compute": "the GPU computes for {}, mostly in compute-bound kernels, which reach {:.0%} of the peak",
+}
+"""The words for kernels that bandwidth or arithmetic would limit at best, and that are not near that:
+they wait, for scattered accesses, atomics or each other."""
 OF_STAGES = (
     "the GPU waits for other stages of the pipeline for {}",
     "waiting for other stages of the pipeline",
@@ -378,9 +380,11 @@ def _reason(m: Measurements, part: str, shares: Shares) -> str:
             f"{time} of {_whole(m)} goes to {noun}{mostly}: {span(own_ms, m.step.step_ms)} {itself}, "
             f"{span(waits_ms, m.step.step_ms)} waiting for ranks that are late"
         )
-    far = bandwidth_reached(m.rated) if text == _REASONS["memory"][0] else None
-    if far is not None and far < NEAR:
-        return FAR.format(f"{time} of {_whole(m)}", far)
+    if part == "device" and not small:
+        limit = _name(part, shares)
+        reached = reached_when_far(m.rated, memory=limit == "memory")
+        if reached is not None:
+            return FAR[limit].format(f"{time} of {_whole(m)}", reached)
     return text.format(f"{time} of {_whole(m)}") + mostly
 
 

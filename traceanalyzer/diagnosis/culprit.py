@@ -7,9 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
-from traceanalyzer.analysis.groups.bounds import bandwidth_reached, which_memory_bound
+from traceanalyzer.analysis.groups.bounds import reached_when_far, which_memory_bound
 from traceanalyzer.analysis.groups.idle import longest_gaps_of
-from traceanalyzer.analysis.roofline.bounds import NEAR
 from traceanalyzer.analysis.roofline.op_models.tensors import Precision
 from traceanalyzer.analysis.tables.modules import OUTSIDE
 from traceanalyzer.analysis.tables.phases import PhaseStats
@@ -55,9 +54,8 @@ def _tellers() -> dict[BottleneckClass, Callable[[Measurements], str | None]]:
 def _of_memory(m: Measurements) -> str | None:
     """The kernels that move most of the bytes; where the bandwidth is not what holds them up, the
     memory-bound ones that take most of the time."""
-    reached = bandwidth_reached(m.rated)
-    is_near = reached is None or reached >= NEAR
-    by_bytes = _heaviest(m, by_bytes=True) if is_near else None
+    is_far = reached_when_far(m.rated, memory=True) is not None
+    by_bytes = None if is_far else _heaviest(m, by_bytes=True)
     return by_bytes or _heaviest(m, memory_bound=True)
 
 
@@ -77,8 +75,8 @@ def _at_mfu(m: Measurements, who: str | None) -> str | None:
         if most and work[most] > ONE_FORMAT * work.sum()
         else ""
     )
-    reached = f"{used.mfu:.0%} MFU{peak}"
-    return f"{who} ({reached})" if who else reached
+    reached = f"the step's MFU is {used.mfu:.0%}{peak}"
+    return f"{who}; {reached}" if who else f"T{reached[1:]}"
 
 
 def _heaviest(m: Measurements, *, by_bytes: bool = False, memory_bound: bool = False) -> str | None:

@@ -12,7 +12,7 @@ from traceanalyzer.analysis.names.kernel_names import streams_weights
 from traceanalyzer.analysis.roofline.bounds import MIN_SAMPLES, Bound
 from traceanalyzer.analysis.roofline.rated import WithRoofline
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base import NS_PER_S, ms, regex
+from traceanalyzer.base import ms, regex
 from traceanalyzer.trace import F64, I32, I64, Bool, distinct, distinct_places
 
 FEW_WAVES = 0.1
@@ -39,6 +39,7 @@ TELLING = regex(
 )
 """Counters of what can limit a kernel."""
 KNOWN = (Bound.COMPUTE, Bound.MEMORY)
+MOST = 0.5  # of the time of some kernels
 ENOUGH_SHARE = 0.5  # with a roofline for less of the computation, what it leaves would be a guess
 
 
@@ -144,17 +145,21 @@ def which_memory_bound(rated: WithRoofline) -> Bool:
     return np.where(r.counted & isin_few(r.bound, KNOWN), r.bound == Bound.MEMORY, memory)
 
 
-def bandwidth_reached(rated: WithRoofline) -> float | None:
-    """Share of the memory's bandwidth that the steady state's memory-bound kernels reach; None
-    where models know the traffic of too little of their time."""
-    traffic = rated.roofline.bytes[:]
+def reached_when_far(rated: WithRoofline, *, memory: bool) -> float | None:
+    """Share of their limit that the steady state's kernels reach that memory bandwidth would limit
+    at best, or (not `memory`) arithmetic; None where most of their time is near the limit, and where
+    too little of it has a roofline."""
+    r = rated.roofline
     time = duration(rated.linked)
-    rows = rated.timed.steady_ops & rated.linked.is_compute & which_memory_bound(rated)
-    known = rows & np.isfinite(traffic) & np.isfinite(rated.linked.limit("bandwidth"))
-    if not known.any() or time[known].sum() < ENOUGH_SHARE * time[rows].sum():
+    memory_bound = which_memory_bound(rated)
+    rows = rated.timed.steady_ops & rated.linked.is_compute
+    rows &= memory_bound if memory else ~memory_bound & ~which_undersized(rated)
+    known = rows & r.rated
+    total_ns = time[known].sum()
+    if not total_ns or total_ns < ENOUGH_SHARE * time[rows].sum():
         return None
-    least_ns = traffic[known] / rated.linked.limit("bandwidth")[known] * NS_PER_S
-    return float(least_ns.sum() / time[known].sum())
+    far_ns = time[known & (r.bound == Bound.LATENCY)].sum()
+    return float(r.attainable[known].sum() / total_ns) if far_ns > MOST * total_ns else None
 
 
 def small_share(rated: WithRoofline) -> float:
