@@ -104,6 +104,15 @@ def test_check_tells_by_its_exit_status(folder, run, arguments, status):
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize("limit", [("--max", "summary.step_ms=0.5"), ("--strict",)])
+def test_check_leaves_no_limit_out_beside_a_claim(folder, run, limit):
+    status, out, err = run(
+        "check", "run.json", "--baseline", "main.json", "--claim", "1.3x", *limit
+    )
+    assert (status, out) == (2, "")
+    assert "--claim is a question of its own" in err
+
+
 @pytest.mark.parametrize(
     ("file", "begins"),
     [("a.xml", "<?xml"), ("a.md", "**1 of 2 limits"), ("a.json", "{"), ("a.txt", "1 of 2 limits")],

@@ -100,6 +100,10 @@ def check(
     from traceanalyzer.cli.io.output import emit
 
     if claim is not None:
+        if most or least or policy_file or strict or allow_missing:
+            raise click.UsageError(
+                "--claim is a question of its own: ask --max, --min and --policy in another command"
+            )
         _judge(claim, report, baseline, scope, hidden, output)
         return
     from traceanalyzer.comparison.limits import LimitError, Policy
