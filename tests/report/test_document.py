@@ -149,6 +149,17 @@ def test_what_is_equal_or_missing_in_every_row_takes_no_column():
     assert len(grid.remarks) == 1, "what no row has is not listed"
 
 
+def test_a_time_that_every_row_has_is_said_with_its_unit():
+    @dataclass(frozen=True)
+    class Gap:
+        name: str = metric("where")
+        duration_ns: int = metric("how long", "ns")
+
+    assert make_grid([Gap("a", 4_968_343), Gap("b", 4_968_343)]).remarks == [
+        "In every row: duration 4.97 ms."
+    ]
+
+
 def test_a_head_keeps_what_was_said_of_every_row():
     rows = [*ROWS, Row(3, "third", EPOCH_NS, 1.0, 1.0, 0.0, None)]
     assert column(make_grid(rows).head(2), "rank").cells == ["2", "2"]

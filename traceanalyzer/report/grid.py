@@ -149,7 +149,7 @@ def make_grid(
         if definition:
             grid.definitions.append((label(f.name, f.unit), definition))
         if f.is_constant and len(rows) >= folded_from:
-            grid.constant.append((label(f.name), _cell(f.name, f.values[0])))
+            grid.constant.append((label(f.name), f.constant))
         else:
             grid.columns.append(f.column(scales, origin))
     return grid
@@ -197,6 +197,13 @@ class _Field:
         ):
             return False
         return all(value == self.values[0] for value in self.values)
+
+    @property
+    def constant(self) -> str:
+        """The value of every row, with its unit."""
+        value = self.values[0]
+        with_unit = self.unit and is_figure(value) and self.name not in IDENTIFIERS
+        return figure(value, self.unit) if with_unit else _cell(self.name, value)
 
     @property
     def has_figures(self) -> bool:
