@@ -381,11 +381,16 @@ def _reason(m: Measurements, part: str, shares: Shares) -> str:
             f"{span(waits_ms, m.step.step_ms)} waiting for ranks that are late"
         )
     if part == "device" and not small:
-        limit = _name(part, shares)
-        reached = reached_when_far(m.rated, memory=limit == "memory")
-        if reached is not None:
-            return FAR[limit].format(f"{time} of {_whole(m)}", reached)
+        text = _when_far(m, shares) or text
     return text.format(f"{time} of {_whole(m)}") + mostly
+
+
+def _when_far(m: Measurements, shares: Shares) -> str | None:
+    """The words for kernels that are far from their limit, with the share of it that they reach; None
+    where they are near."""
+    limit = shares.device_class
+    reached = reached_when_far(m.rated, memory=limit == "memory")
+    return None if reached is None else FAR[limit].format("{}", reached)
 
 
 def _special_text(m: Measurements, part: str) -> str:
