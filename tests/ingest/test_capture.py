@@ -247,6 +247,9 @@ def test_conditions_that_spoil_the_measurement_are_findings(tmp_path, change, na
         ("0", ["GPU 0"]),
         ("0, 1", ["GPU 0", "GPU 1", "GPU 1 processes"]),
         ("GPU-8ce1", ["GPU 0", "GPU 1", "GPU 1 processes"]),
+        ("GPU-8ce1,0", ["GPU 0", "GPU 1", "GPU 1 processes"]),
+        ("0,-1,1", ["GPU 0"]),
+        (["0"], ["GPU 0", "GPU 1", "GPU 1 processes"]),
         (None, ["GPU 0", "GPU 1", "GPU 1 processes"]),
     ],
 )

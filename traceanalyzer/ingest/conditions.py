@@ -4,7 +4,7 @@ beside it of the program (model, optimizers, loaders) and of its host (samples o
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from itertools import chain
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -124,10 +124,13 @@ def environment_conditions(environment: Mapping[str, Any]) -> tuple[Condition, .
 
 def _seen_gpus(environment: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The GPUs of the host that the program could see: all, where `CUDA_VISIBLE_DEVICES` is not set
-    or does not number them."""
+    or does not number each of them. What stands after a negative number is not seen."""
     gpus = mappings(environment.get("gpus"))
     visible = str(mapping(environment.get("variables")).get("CUDA_VISIBLE_DEVICES", ""))
-    numbers = {number.strip() for number in visible.split(",")}
+    named = [name.strip() for name in visible.split(",")]
+    numbers = [*takewhile(lambda name: not name.startswith("-"), named)]
+    if not all(map(str.isdecimal, numbers)):
+        return gpus
     return [gpu for gpu in gpus if str(gpu.get("index")) in numbers] or gpus
 
 
