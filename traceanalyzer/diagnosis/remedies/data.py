@@ -45,7 +45,7 @@ from traceanalyzer.replay.changes.data.loading import (
 )
 from traceanalyzer.replay.changes.data.made_each_step import made_of_numbers, made_once
 from traceanalyzer.replay.changes.data.narrow_input import Sent, sent_narrow, sent_wide
-from traceanalyzer.replay.patterns.picked_rows import rows_one_by_one
+from traceanalyzer.replay.patterns.picked_rows import takes_rows_one_by_one
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import Bool
 
@@ -122,9 +122,8 @@ def data_loader_workers(m: Measurements) -> Offer | None:
     ready = replace(
         READY, basis=basis, optimistic=input_ready, step_of_run=not_faster_than(least_ns)
     )
-    rows = rows_one_by_one(tape)
-    if rows:
-        return Offer(words("data_loader_workers", "row_by_row", count=rows, workers=count), ready)
+    if takes_rows_one_by_one(tape):
+        return Offer(words("data_loader_workers", "row_by_row", count=count), ready)
     return Offer(Words(loader_advice.action(m.loading, count), elsewhere), ready)
 
 

@@ -13,9 +13,9 @@ LONGEST_ROW_NS = 100_000
 """What a row takes at most, with the profiler: what takes longer is decoded or transformed."""
 
 
-def rows_one_by_one(tape: Tape) -> int:
-    """How many rows each tensor of a batch is stacked of, taken one by one; 0 where they are few, or
-    what is done to each takes longer than taking it."""
+def takes_rows_one_by_one(tape: Tape) -> bool:
+    """Whether the tensors of a batch are stacked of many rows, and what is done to each takes no longer
+    than taking it. How many rows a batch has is not told: some take several operators each."""
     linked = tape.source.linked
     tree = linked.tree
     batches = nodes_named(linked, BATCH)
@@ -23,6 +23,6 @@ def rows_one_by_one(tape: Tape) -> int:
     stacks = int((operators_named(linked, STACKS) & inside).sum())
     taken = int((operators_named(linked, ROW) & inside).sum())
     if not stacks or taken < LEAST_ROWS * stacks:
-        return 0
+        return False
     loading_ns = int((tree.end[batches] - tree.start[batches]).sum())
-    return taken // stacks if loading_ns <= LONGEST_ROW_NS * taken else 0
+    return loading_ns <= LONGEST_ROW_NS * taken
