@@ -35,12 +35,13 @@ def repeated_rows(tape: Tape) -> list[ChosenRows]:
 
 def _of_step(nodes: I64, run: Sequence[Operator]) -> Iterator[ChosenRows]:
     working = [place for place, one in enumerate(run) if not one.named(PICKS, VIEWS)]
-    for _, places in groupby(working, key=lambda place: _width(run[place])):
+    end = 0
+    for width, places in groupby(working, key=lambda place: _width(run[place])):
         turns = list(places)
-        if len(turns) < FEWEST_TURNS or _width(run[turns[0]]) is None:
+        end += len(turns)
+        if len(turns) < FEWEST_TURNS or width is None:
             continue
-        after = [place for place in working if place > turns[-1]][:1]
-        joint = [place for place in after if run[place].named(JOINS)]
+        joint = [place for place in working[end : end + 1] if run[place].named(JOINS)]
         # Rows that are repeated at once are put together so already.
         first, *others = nodes[[*turns, *joint]].tolist()
         yield ChosenRows(len(turns), (first,), tuple(others))
