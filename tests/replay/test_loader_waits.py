@@ -22,26 +22,32 @@ WAIT_US = 1000
 NEXT = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
 
-def fed_program(folder: Path) -> Path:
-    """Steps of 4 ms that wait 1 ms for a worker's batch, and end with a wait for 2 ms of work."""
+ALONE = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+
+
+def fed_program(folder: Path, loads: str = NEXT) -> Path:
+    """Steps of 4 ms that wait 1 ms for a worker's batch (or load it themselves), and end with a wait
+    for 2 ms of work."""
     t = KinetoTrace()
     for s in range(STEPS):
         begin = s * STEP_US
         t.step(s, begin, STEP_US)
-        t.annotation(NEXT, begin + 10, WAIT_US)
+        t.annotation(loads, begin + 10, WAIT_US)
         t.op("aten::mm", begin + 1100, 100)
         t.launched("gemm", begin + 1120, begin + 1150, 2000)
         t.api("cudaDeviceSynchronize", begin + 1300, 1900)
     return t.write(folder / "trace.json")
 
 
-def waits_ms(folder: Path, loader_ms: float | None) -> tuple[float, float]:
-    """The wait for data a step, and the step, where a stopwatch read 6 ms and so long a wait."""
-    (trace,) = load([fed_program(folder)]).traces
+def waits_ms(
+    folder: Path, loader_ms: float | None, loads: str = NEXT, step_ms: float = 6.0
+) -> tuple[float, float]:
+    """The wait for data a step, and the step, where a stopwatch read `step_ms` and so long a wait."""
+    (trace,) = load([fed_program(folder, loads)]).traces
     timed = Stopwatch(
-        step_ns=6_000_000,
-        low_ns=5_900_000,
-        high_ns=6_100_000,
+        step_ns=round(step_ms * 1e6),
+        low_ns=round((step_ms - 0.1) * 1e6),
+        high_ns=round((step_ms + 0.1) * 1e6),
         steady=True,
         after_profiler=False,
         unit=None,
@@ -63,6 +69,15 @@ def test_a_longer_step_waits_for_data_as_long_as_it_was_seen_to(
     waited, step = waits_ms(tmp_path, loader_ms)
     assert least <= waited <= most
     assert step == pytest.approx(6.0)
+
+
+@pytest.mark.parametrize(("loader_ms", "expected"), [(1.6, 1.6), (1.0, 1.0), (None, 1.0)])
+def test_what_a_step_loads_itself_takes_as_long_as_it_was_timed(
+    tmp_path: Path, loader_ms: float | None, expected: float
+) -> None:
+    waited, step = waits_ms(tmp_path, loader_ms, ALONE, step_ms=4.6)
+    assert waited == pytest.approx(expected, rel=0.1)
+    assert step == pytest.approx(4.6)
 
 
 def test_steps_that_did_not_wait_and_took_longer_were_others(tmp_path: Path) -> None:
@@ -87,7 +102,7 @@ def loaded_ms(folder: Path, tensors: int, *, by_nsys: bool) -> tuple[float, floa
     for s in range(STEPS):
         begin = s * STEP_US
         t.step(s, begin, STEP_US)
-        t.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", begin, 1000)
+        t.annotation(ALONE, begin, 1000)
         for k in range(tensors):
             t.op("aten::stack", begin + 25 * k, 20)
         t.op("aten::mm", begin + 1100, 50)

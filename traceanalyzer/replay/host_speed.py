@@ -132,9 +132,10 @@ def with_graphs_untraced(tape: Tape) -> Tape:
 def _with_empty_queue(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[Tape, ...]:
     """The tapes with waits for batches that are as long as in the timed steps, where workers bring
     them: their queue fills while the recorder starts, and recorded steps take from it what timed
-    ones had to wait for. No rank waits longer than its stopwatch saw it wait."""
+    ones had to wait for; and where the loading itself was timed, of other batches. No rank waits
+    longer than its stopwatch saw it wait."""
     waits_ms = _slowest_ms(tapes, _loading_ns)
-    if not all(one.source.trace.may_have_waited_for_workers for one in tapes):
+    if not all(_may_have_waited_longer(one.source.trace) for one in tapes):
         return tapes
     if waits_ms < LEAST_WAIT_FOR_DATA * measured_ms:
         return tapes
@@ -143,6 +144,12 @@ def _with_empty_queue(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[Tape
     if missing_ms <= FIT_TOLERANCE * measured_ms:
         return tapes
     return tuple(_waiting_longer(one, 1.0 + missing_ms / waits_ms) for one in tapes)
+
+
+def _may_have_waited_longer(trace: Trace) -> bool:
+    """Whether timed steps may have waited longer for their batches than recorded ones."""
+    was_timed = trace.stopwatch is not None and trace.stopwatch.loader_ns is not None
+    return trace.may_have_waited_for_workers or (was_timed and not trace.fed_by_workers)
 
 
 def _waiting_longer(tape: Tape, longer: float) -> Tape:
@@ -188,11 +195,7 @@ def fitted_host(
     work of the host, takes another time in another run, and what it is off by says nothing of the
     dispatch."""
 
-    def long_work_ns(tape: Tape) -> float:
-        work = np.append(tape.work, tape.tail.work)
-        return _loading_ns(tape) + float(work[work >= LONG_WORK_NS].sum())
-
-    off = FIT_TOLERANCE * measured_ms + LOADING_SPREAD * _slowest_ms(tapes, long_work_ns)
+    off = FIT_TOLERANCE * measured_ms + LOADING_SPREAD * _slowest_ms(tapes, _long_work_ns)
     low = max(measured_ms - off, 0.0)
     high = measured_ms + off
 
@@ -262,6 +265,22 @@ def _slowest_ms(tapes: tuple[Tape, ...], of_tape: Callable[[Tape], float]) -> fl
 
 def _loading_ns(tape: Tape) -> float:
     return float(tape.loading.sum()) + tape.tail.loading
+
+
+def _long_work_ns(tape: Tape) -> float:
+    """What the host does that takes another time in another run, ns: loading that was not timed, and
+    other long work."""
+    work = np.append(tape.work, tape.tail.work)
+    loading_ns = 0.0 if _loads_as_timed(tape) else _loading_ns(tape)
+    return loading_ns + float(work[work >= LONG_WORK_NS].sum())
+
+
+def _loads_as_timed(tape: Tape) -> bool:
+    """Whether a tape's steps load for as long as the timed ones did."""
+    stopwatch = tape.source.trace.stopwatch
+    if stopwatch is None or not stopwatch.loader_ns:
+        return False
+    return abs(_loading_ns(tape) / tape.steps / stopwatch.loader_ns - 1.0) <= FIT_TOLERANCE
 
 
 def _mean_between(mean: float, deviation: float, low: float, high: float) -> float:
