@@ -177,7 +177,7 @@ class RepeatingEvents:
         alike = chunk.without_widths(np.array(list(of_places.values())))
         texts = dict(zip(of_places, alike, strict=True))
         events = len(chunk.masked)
-        new_texts = set(alike) - self._numbers_alike.keys()
+        new_texts = set(alike).difference(self._numbers_alike)
         if events >= _TELLING and len(new_texts) * _MOSTLY_NEW > events:
             self._note(failures=1)  # besides that of a chunk read in vain
             raise UnlikeAnyKindError

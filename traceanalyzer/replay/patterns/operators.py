@@ -137,7 +137,7 @@ class Operators:
         columns = (ranges.name, ranges.shapes, ranges.dtypes, ranges.concrete)
         of_rows = (at(column, rows, -1).tolist() for column in columns)
         kinds = list(zip(*of_rows, strict=True))
-        for kind in set(kinds) - known.keys():
+        for kind in set(kinds).difference(known):
             name, shapes, dtypes, values = map(self._linked.trace.text, kind)
             known[kind] = Operator(name or "", (shapes, dtypes, values))
         return list(map(known.__getitem__, kinds))

@@ -84,7 +84,7 @@ def _is_of_numbers(stretch: Sequence[Operator], moved: Shape) -> bool:
     unsized = 0
     for operator in stretch:
         sizes = {math.prod(shape) for shape in _taken(operator)}
-        new = sizes - known.keys()
+        new = sizes.difference(known)
         so_made = len(new) <= unsized and all(known[size] for size in sizes - new)
         unsized = unsized - len(new) if so_made else 0
         known |= dict.fromkeys(new, so_made)
