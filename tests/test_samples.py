@@ -102,7 +102,6 @@ TERMS = (
         "outside the steps",
         "gain unknown",
         "for the same work",
-        "with both",
         "per step",
     ),
 )

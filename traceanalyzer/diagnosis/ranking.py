@@ -115,7 +115,7 @@ def _why_first(first: Recommendation, answers: Sequence[Recommendation], cause: 
     if against is None and any(one.together for one in answers):
         return f"Advice against {cause} needs another change first."
     if against is None:
-        return f"No advice against {cause} is known to pay more."
+        return f"Nothing against {cause} has a predicted gain."
     if against.may_not_help or first.predicted_speedup is None:
         return f"No advice against {cause} is sure to help."
     gain = digits(against.predicted_speedup or 1.0)

@@ -112,7 +112,7 @@ def _of_gpu(tape: Tape) -> str:
     if exposed > MATRIX_SHARE:
         return "communication"
     matrix = float(time[tape.source.linked.is_matrix[tape.row]].sum()) / total
-    what = "compute" if matrix >= MATRIX_SHARE else "memory"
+    what = "compute" if matrix >= MATRIX_SHARE else "memory bandwidth"
     return f"GPU {what}: matrix kernels take {matrix:.0%} of its time"
 
 

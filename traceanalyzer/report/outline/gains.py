@@ -284,7 +284,7 @@ def _gain(report: Report, advice: Recommendation) -> str:
         return _arrow(report, more.likely_ms, "for the same work", more.speedup)
     both = advice.together
     if both is not None:
-        how = "with both" if len(both.remedies) == 1 else "with all of them"
+        how = f"with {' and '.join(both.remedies)}"
         return _arrow(report, both.likely_ms, how, both.speedup)
     if advice.predicted_step_ms is None:
         return "gain unknown" if advice.at_start is None else _of_start(advice.at_start)
