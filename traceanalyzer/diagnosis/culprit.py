@@ -85,7 +85,7 @@ def _heaviest(m: Measurements, *, by_bytes: bool = False, memory_bound: bool = F
     rows = np.flatnonzero(m.timed.steady_ops & m.linked.is_compute & m.linked.is_kernel)
     time = (m.trace.device_ops.end - m.trace.device_ops.start)[rows].astype(np.float64)
     total = time.sum()
-    weight = time * which_memory_bound(m.rated)[rows] if memory_bound else time
+    weight = time * m.rated.memo(which_memory_bound)[rows] if memory_bound else time
     if by_bytes:
         traffic = m.rated.roofline.bytes[rows]
         known = np.isfinite(traffic)

@@ -124,7 +124,7 @@ class AboveRoofline(NamedTuple):
 def memory_bound_share(rated: WithRoofline) -> float:
     """Share of the steady state's compute time in kernels that memory bandwidth would limit at
     best."""
-    return _compute_share(rated, which_memory_bound(rated))
+    return _compute_share(rated, rated.memo(which_memory_bound))
 
 
 def which_memory_bound(rated: WithRoofline) -> Bool:
@@ -151,7 +151,7 @@ def reached_when_far(rated: WithRoofline, *, memory: bool) -> float | None:
     too little of it has a roofline."""
     r = rated.roofline
     time = duration(rated.linked)
-    memory_bound = which_memory_bound(rated)
+    memory_bound = rated.memo(which_memory_bound)
     rows = rated.timed.steady_ops & rated.linked.is_compute
     rows &= memory_bound if memory else ~memory_bound & ~which_undersized(rated)
     known = rows & r.rated

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from traceanalyzer.analysis.names.pytorch import AUTOGRAD_PREFIX
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
 from traceanalyzer.base import regex
 from traceanalyzer.replay.changes.attention import MATRIX
@@ -23,9 +24,9 @@ from traceanalyzer.trace import F64, RangeKind
 LOOKUP = regex(r"^aten::(embedding|_embedding_bag)$")
 DENSE = regex(r"^aten::(embedding|_embedding_bag)_dense_backward$")
 FILL = regex(r"^aten::(fill_|zero_)$")
-EVALUATES = regex(r"^autograd::engine::evaluate_function: ")
+EVALUATES = regex(rf"^{AUTOGRAD_PREFIX}")
 ADDS = regex(r"^aten::add_?$")
-OF_LOOKUP = regex(r"^autograd::engine::evaluate_function: Embedding(Bag)?Backward")
+OF_LOOKUP = regex(rf"^{AUTOGRAD_PREFIX} Embedding(Bag)?Backward")
 LEAST_ROWS_AN_ID = 4
 """Rows that the table has for each id that is looked up, at least: with fewer most rows are touched, or
 what sorting the ids takes is as much."""

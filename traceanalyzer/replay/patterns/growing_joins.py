@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 
+from traceanalyzer.analysis.roofline.op_models.tensors import Shape
 from traceanalyzer.base import dataclass, regex
 from traceanalyzer.replay.patterns.named import operators_named
 from traceanalyzer.replay.patterns.operators import Operator, operators
@@ -12,7 +13,6 @@ from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import F64
 
 JOIN = regex(r"^aten::(cat|concat)$")
-Shape = tuple[int, ...]
 ByStep = dict[int, set[Shape]]
 
 

@@ -1,10 +1,10 @@
 """Rows of a table in memory that a loader takes one by one and stacks."""
 
+from traceanalyzer.analysis.tables.throughput import LOADER_RANGE
 from traceanalyzer.base import regex
 from traceanalyzer.replay.patterns.named import nodes_named, operators_named
 from traceanalyzer.replay.tape import Tape
 
-BATCH = regex(r"^enumerate\(DataLoader\)")
 ROW = regex(r"^aten::select$")
 STACKS = regex(r"^aten::stack$")
 LEAST_ROWS = 128
@@ -18,7 +18,7 @@ def takes_rows_one_by_one(tape: Tape) -> bool:
     than taking it. How many rows a batch has is not told: some take several operators each."""
     linked = tape.source.linked
     tree = linked.tree
-    batches = nodes_named(linked, BATCH)
+    batches = nodes_named(linked, LOADER_RANGE)
     inside = tree.innermost(batches) >= 0
     stacks = int((operators_named(linked, STACKS) & inside).sum())
     taken = int((operators_named(linked, ROW) & inside).sum())
