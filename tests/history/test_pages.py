@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tests.recorded import ROOT
 from traceanalyzer.cli import cli
+from traceanalyzer.history.folder import stored_folder
 from traceanalyzer.history.page import metric_page, run_levels, runs_page
 from traceanalyzer.history.programs import short_names
 from traceanalyzer.history.runs import FirstChange, MetricSeries, MetricValue, StoredRun, Tags
@@ -144,7 +145,7 @@ def tables(text):
 
 
 def test_programs_of_several_runs_are_listed_with_their_step():
-    runs = [stored(1, step_ms=2.0), stored(2, "other", 5.0), stored(3)]
+    runs = [stored(1, step_ms=2.0), stored(2, "other", 5.0), stored(3, change_share=-0.5)]
     text = runs_page(runs, [])
     assert "3 runs of 2 programs." in text
     heads, rows = next(tables(text))
@@ -163,7 +164,14 @@ def test_programs_of_one_run_each_are_listed_once_as_runs():
 def test_a_run_is_a_row_with_its_tags_change_and_advice():
     runs = [
         stored(1, step_ms=2.0, tags=Tags(branch="main", program="loop")),
-        stored(2, step_ms=1.0, tags=Tags(branch="fix", program="loop")),
+        stored(
+            2,
+            step_ms=1.0,
+            tags=Tags(branch="fix", program="loop"),
+            step_basis="measured",
+            change_share=-0.5,
+            verdict="likely_faster",
+        ),
     ]
     text = runs_page(runs, [], {2: "a/report.html"}, {1: FirstChange("remove_syncs", 1.1)})
     *_, (heads, rows) = tables(text)
@@ -171,6 +179,8 @@ def test_a_run_is_a_row_with_its_tags_change_and_advice():
     assert heads[:3] == ["run", "program", "bottleneck"]
     assert (newest["branch"], newest["change (%)"], newest["first change"]) == ("fix", "-50.0", "-")
     assert (first["first change"], first["step with it (ms)"]) == ("remove_syncs", "1.10")
+    assert (newest["step by"], first["step by"]) == ("stopwatch", "recording")
+    assert (newest["verdict"], first["verdict"]) == ("likely faster", "-")
     assert newest["when"] == "2026-01-01 18:00"
     assert 'href="a/report.html"' in newest["page"]
     assert not {"selection", "same recording as"} & set(heads), "no column is empty"
@@ -181,7 +191,7 @@ def test_tags_of_any_name_are_columns_of_their_own():
     tags = Tags({"class": "a", "gpu": "b", "git.branch": "c", "run": "d", "recording": "d"})
     *_, (heads, rows) = tables(runs_page([stored(1, tags=tags), stored(2, tags=tags)], []))
     assert {"a", "b", "c", "d", "H200"} <= set(rows[0])
-    assert rows[0].count("d") == 1, "what two tags say alike stands once"
+    assert rows[0].count("d") == 1, "a tag that names the program is no column"
     assert len(heads) == len(set(heads))
 
 
@@ -246,3 +256,25 @@ def test_a_tag_may_have_any_name(keys):
     tags = Tags({key: f"value {i}" for i, key in enumerate(keys)})
     page = str(runs_table([stored(1, tags=tags)], {1: FirstChange("fused", 1.0)}, {}))
     assert all(value in page for value in tags.values())
+
+
+def test_a_folder_that_was_read_before_is_not_read_again(tmp_path, monkeypatch):
+    shutil.copytree(ROOT / "sample_traces" / "sync_bound", tmp_path / "runs" / "sync_bound")
+    for file in (tmp_path / "runs" / "sync_bound").iterdir():
+        os.utime(file, (1_700_000_000, 1_700_000_000))
+    monkeypatch.setenv("TRACEANALYZER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("traceanalyzer.ingest.cache.identity.SETTLED_S", -1e9)
+    listing = ["history", str(tmp_path / "runs"), "--format", "json"]
+    first = CliRunner().invoke(cli, listing)
+    monkeypatch.setattr("traceanalyzer.ingest.load", lambda *_, **__: pytest.fail("read again"))
+    again = CliRunner().invoke(cli, listing)
+    assert again.exit_code == 0, again.output
+    assert again.stdout == first.stdout
+
+
+def test_a_folder_says_how_many_of_its_recordings_are_analyzed(tmp_path):
+    for name in ("sync_bound", "sync_fixed"):
+        shutil.copytree(ROOT / "sample_traces" / name, tmp_path / "runs" / name)
+    told = []
+    stored_folder(tmp_path / "runs", tmp_path / "runs.db", lambda *done: told.append(done))
+    assert told == [(0, 2), (1, 2)]

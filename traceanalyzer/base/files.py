@@ -52,6 +52,20 @@ def forget_reads() -> None:
     _read.clear()
 
 
+@contextmanager
+def reads_apart() -> Iterator[None]:
+    """Within the block `files_read` are those of the block alone, for a command that reads several
+    runs and keeps an answer about each."""
+    before = dict(_read)
+    _read.clear()
+    try:
+        yield
+    finally:
+        own = dict(_read)
+        _read.clear()
+        _read.update(before | own)
+
+
 def files_read() -> set[Path]:
     """Every file that was read since the command began."""
     return set(_read)

@@ -1,18 +1,16 @@
 """A folder of runs as a history: each recording in it, or capture in a folder of its own, is
 analyzed and stored."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 from traceanalyzer.base import TraceAnalyzerError, UnreadableInputError, dataclass
-from traceanalyzer.diagnosis.question import Query
-from traceanalyzer.history.runs import fingerprint, store_report
-from traceanalyzer.ingest import load
+from traceanalyzer.history.database import writing
+from traceanalyzer.history.runs import add_run, fingerprint
 from traceanalyzer.ingest.detect import is_recording
 from traceanalyzer.ingest.folders import recordings_in
-from traceanalyzer.report.kept_report import kept_report
-from traceanalyzer.report.model import Report
+from traceanalyzer.report.kept_report import report_once
 
 MOST_RUNS = 500
 """More are a store of its own: `analyze --store` keeps what was analyzed once."""
@@ -28,37 +26,36 @@ class Stored:
     left_out: list[str]  # what could not be analyzed, and why, one line each
 
 
-def stored_folder(folder: Path, database: Path) -> Stored:
-    """Analyze the runs of a folder, oldest first, into a new history. Raises UnreadableInputError
-    where there is none."""
+def stored_folder(
+    folder: Path, database: Path, progress: Callable[[int, int], None] | None = None
+) -> Stored:
+    """Analyze the runs of a folder, oldest first, into a new history; `progress` is told how many
+    of them are done. Raises UnreadableInputError where there is none."""
+    places = _runs_in(folder)
     reports = {}
     left_out = []
-    for place in _runs_in(folder):
-        try:
-            run = load([place])
-            report = kept_report(Query(run))
-        except TraceAnalyzerError as error:
-            left_out.append(" ".join(str(error).split()))
-            continue
-        tags = {"run": place.name, **_program_of(place, report)}
-        files = fingerprint([trace.path for trace in run.traces])
-        number = store_report(
-            database, report, tags=tags, fingerprint=files, stored_at=_written_at(place)
-        )
-        if page := _page_of(place):
-            reports[number] = page
-    if not database.exists():
-        why = f": {left_out[0]}" if left_out else ""
-        raise UnreadableInputError(f"{folder}: no recording and no capture in this folder{why}")
+    with writing(database) as db:
+        for done, place in enumerate(places):
+            if progress is not None:
+                progress(done, len(places))
+            try:
+                report = report_once([str(place)])
+            except TraceAnalyzerError as error:
+                left_out.append(" ".join(str(error).split()))
+                continue
+            number = add_run(
+                db,
+                report,
+                tags={"run": place.name},
+                fingerprint=fingerprint([item.path for item in report.inputs]),
+                stored_at=_written_at(place),
+            )
+            if page := _page_of(place):
+                reports[number] = page
+        if not places or len(left_out) == len(places):
+            why = f": {left_out[0]}" if left_out else ""
+            raise UnreadableInputError(f"{folder}: no recording and no capture in this folder{why}")
     return Stored(reports, left_out)
-
-
-def _program_of(place: Path, report: Report) -> dict[str, str]:
-    """The tag that runs of one program share: its command where that was recorded and says more than
-    the interpreter, else the run's own name."""
-    rows = report.tables.get("conditions", [])
-    command = next((str(one.value) for one in rows if one.name == "command"), "")
-    return {"command": command} if " " in command else {"recording": place.name}
 
 
 def _runs_in(folder: Path) -> list[Path]:

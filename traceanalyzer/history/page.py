@@ -10,6 +10,7 @@ from statistics import median
 from traceanalyzer.base import dataclass
 from traceanalyzer.base.figures import plural
 from traceanalyzer.history.programs import Program, programs_list, programs_of, short_names
+from traceanalyzer.history.run_list import NO_RUN, runs_document
 from traceanalyzer.history.runs import FirstChange, MetricSeries, MetricValue, StoredRun
 from traceanalyzer.history.runs_table import ROWS, runs_table
 from traceanalyzer.report.format import (
@@ -37,7 +38,7 @@ from traceanalyzer.report.html.pictures.plot import (
 from traceanalyzer.report.html.table_parts import html_table
 from traceanalyzer.report.json import dump
 from traceanalyzer.report.markdown.mermaid import bar_chart
-from traceanalyzer.report.printed import PrintedRows, Result
+from traceanalyzer.report.printed import Printed, PrintedRows, Result
 from traceanalyzer.version import __version__
 
 NOISE_SHARE = 0.02  # runs of one program differ by so much (docs/compare.md): less is no change
@@ -73,7 +74,6 @@ HOW_READ = (
     "A value for each run. The grey band is what runs of the same program vary by, from five runs on; a line marks "
     "where two runs in a row, or the last, leave it, with the first commit that shows it."
 )
-NO_RUN = "No run matches."
 NO_RUNS = "No run to show."
 RUNS = "Runs"
 
@@ -395,6 +395,14 @@ class RunsPage(Result):
     def printed(self) -> PrintedRows:
         """The table."""
         return self.rows
+
+    def terminal(self, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
+        """The runs of each program."""
+        return Printed(runs_document(self.runs)).terminal(width, colour)
+
+    def markdown(self) -> str:
+        """The runs of each program."""
+        return Printed(runs_document(self.runs)).markdown()
 
     def html(self) -> str:
         """The programs, budgets and metrics over the runs, then the table."""

@@ -12,6 +12,16 @@ LINE_WIDTH = 120
 LINE_HEIGHT = 24
 MARGIN = 3.0
 """Of the small line, px: half of the dot at its end."""
+KINDS = {
+    "program": None,
+    "runs": "number",
+    "over its runs": None,
+    "last step": "number",
+    "change": "number",
+    "bottleneck": None,
+    "chart": None,
+}
+"""The columns of the list, each with the class of its cells."""
 
 
 @dataclass(frozen=True)
@@ -59,71 +69,50 @@ def programs_list(programs: Sequence[Program], charts: Mapping[str, str]) -> Mar
     chart on the page, where there is one."""
     if all(len(one.runs) == 1 for one in programs):
         return None
-    columns = [column for column in _columns(programs, charts) if any(column.cells)]
-    head = tag("tr", *(column.head for column in columns))
-    rows = [
-        tag(
-            "tr",
-            *(
-                tag("td", cell, class_=column.kind)
-                for cell, column in zip(row, columns, strict=True)
-            ),
+    kinds = dict(KINDS)
+    if not charts:
+        del kinds["chart"]
+    names = short_names([one.name for one in programs])
+    rows = []
+    for program in programs:
+        cells = [*_cells(program, names[program.name]), _to_chart(charts.get(program.name))]
+        rows.append(
+            tag(
+                "tr",
+                *(
+                    tag("td", cell, class_=kind)
+                    for cell, kind in zip(cells, kinds.values(), strict=False)
+                ),
+            )
         )
-        for row in zip(*(column.cells for column in columns), strict=True)
-    ]
+    heads = [tag("th", name, scope="col", class_=kind) for name, kind in kinds.items()]
     table = tag(
-        "table", tag("caption", "Programs"), tag("thead", head), tag("tbody", *rows), class_="runs"
+        "table",
+        tag("caption", "Programs"),
+        tag("thead", tag("tr", *heads)),
+        tag("tbody", *rows),
+        class_="runs",
     )
     return tag("div", tag("div", table, class_="scroll"), class_="tabular")
 
 
-@dataclass(frozen=True)
-class _Column:
-    """A column of the list."""
-
-    name: str
-    cells: Sequence[str | Markup | None]
-    is_figure: bool = False
-
-    @property
-    def kind(self) -> str | None:
-        """The class of its cells: figures end at the right."""
-        return "number" if self.is_figure else None
-
-    @property
-    def head(self) -> Markup:
-        return tag("th", self.name, scope="col", class_=self.kind)
-
-
-def _columns(programs: Sequence[Program], charts: Mapping[str, str]) -> list[_Column]:
-    steps_ms = [one.steps_ms for one in programs]
-    places = [charts.get(one.name) for one in programs]
-    names = short_names([one.name for one in programs])
+def _cells(program: Program, name: str) -> list[str | Markup | None]:
+    """The cells of a program, in the order of `KINDS`, but the last."""
+    steps_ms = program.steps_ms
+    last = program.last
+    change = "" if last.change_share is None else f"{last.change_share:+.1%}"
     return [
-        _Column("program", [names[one.name] or f"run {one.last.run}" for one in programs]),
-        _Column("runs", [f"{len(one.runs)}" for one in programs], is_figure=True),
-        _Column("over its runs", [small_line(own) if len(own) > 1 else None for own in steps_ms]),
-        _Column(
-            "last step",
-            [figure(own[-1], "ms") if own else None for own in steps_ms],
-            is_figure=True,
-        ),
-        _Column("change", [_change(own) for own in steps_ms], is_figure=True),
-        _Column("bottleneck", [one.last.bottleneck for one in programs]),
-        _Column(
-            "chart",
-            [
-                tag("a", "over the runs", href=f"#chart-{place}") if place else None
-                for place in places
-            ],
-        ),
+        name or f"run {last.run}",
+        f"{len(program.runs)}",
+        small_line(steps_ms) if len(steps_ms) > 1 else None,
+        figure(steps_ms[-1], "ms") if steps_ms else None,
+        change,
+        last.bottleneck,
     ]
 
 
-def _change(steps_ms: Sequence[float]) -> str:
-    if len(steps_ms) < 2 or not steps_ms[-2]:
-        return ""
-    return f"{steps_ms[-1] / steps_ms[-2] - 1:+.1%}"
+def _to_chart(place: str | None) -> Markup | None:
+    return tag("a", "over the runs", href=f"#chart-{place}") if place else None
 
 
 def small_line(values: Sequence[float]) -> Markup:

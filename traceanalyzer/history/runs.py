@@ -18,6 +18,7 @@ import orjson
 from traceanalyzer.base import UnreadableInputError, dataclass, regex
 from traceanalyzer.base.figures import metric as defined
 from traceanalyzer.history.database import reading_database, writing
+from traceanalyzer.history.named import NOTHING_SAID, Said, StepBasis, said_by
 from traceanalyzer.report.figures.names import SUMMARY, figure_name
 from traceanalyzer.report.json import as_plain, render_json
 from traceanalyzer.report.model import Report
@@ -35,7 +36,7 @@ OF_A_RUN = frozenset(
     ("commit", "revision", "rev", "sha", "git", "pr", "build", "run", "date", "time", "version")
 )
 """Tags that say which run it is; the others say of which program."""
-OF_A_PROGRAM = frozenset(("command", "program", "recording"))
+PROGRAM_TAGS = frozenset(("command", "program", "recording"))
 """Tags whose value names the program."""
 
 
@@ -78,9 +79,28 @@ class StoredRun:
         "first run of the very same recording; null where this is the first"
     )
     program: str = defined(
-        "what runs are grouped by: tags but those of a commit, GPU, selection", default=""
+        "what runs are grouped by: command or recording (or tag program), other tags but those of a commit, GPU, "
+        "selection",
+        default="",
     )
     commit: str | None = defined("commit by its tag; null without", default=None)
+    step_basis: StepBasis = defined(
+        "what the step rests on: measured by a stopwatch, estimated without the profiler, or as recorded",
+        text="own",
+        default="recorded",
+    )
+    change_share: float | None = defined(
+        "change of the step against the program's run before it; null for the first, and where only one of them "
+        "is known without the profiler",
+        "share",
+        default=None,
+    )
+    verdict: str | None = defined(
+        "what `compare` says of that change: faster, likely_faster, no_change, likely_slower, slower, "
+        "not_comparable; null without a change, and beyond the newest 100 runs",
+        text="own",
+        default=None,
+    )
 
 
 @dataclass(frozen=True)
@@ -156,10 +176,29 @@ def stored_runs(
         "run_id DESC LIMIT ?"
     )
     rows = list(db.query(sql, [*values, -1 if last is None else last]))
+    reports = _reports(db, [row["run_id"] for row in rows])
+    about = {number: said_by(report) for number, report in reports}
     tagged: dict[int, Tags] = defaultdict(Tags)
     for row in db.query("SELECT run_id, key, value FROM tags ORDER BY run_id, key"):
         tagged[row["run_id"]][str(row["key"])] = str(row["value"])
-    return [_stored_run(row, tagged[row["run_id"]]) for row in reversed(rows)]
+    return [
+        _stored_run(row, tagged[row["run_id"]], about.get(row["run_id"], NOTHING_SAID))
+        for row in reversed(rows)
+    ]
+
+
+def _reports(db: "Database", runs: Sequence[int]) -> Iterator[tuple[int, str]]:
+    """Number and report of some runs, one at a time."""
+    asked = "SELECT run_id, json FROM reports WHERE run_id = ?"
+    for run in runs:
+        for number, report in db.execute(asked, [run]):
+            yield number, str(report)
+
+
+def report_of_run(db: "Database", run: int) -> Report:
+    """The whole report of a run that is in the history. Raises UnreadableInputError."""
+    (text,) = db.execute("SELECT json FROM reports WHERE run_id = ?", [run]).fetchone()
+    return report_from_json(str(text), f"run {run}")
 
 
 class _Advised(msgspec.Struct):
@@ -255,10 +294,11 @@ def _checked(value: Any, kind: type[Row]) -> Row:
     return checked
 
 
-def _stored_run(row: dict[str, Any], tags: Tags) -> StoredRun:
-    names = [value for key, value in tags.items() if key.lower() in OF_A_PROGRAM]
+def _stored_run(row: dict[str, Any], tags: Tags, about: Said) -> StoredRun:
+    tagged = [value for key, value in tags.items() if key.lower() in PROGRAM_TAGS]
+    names = tagged or [about.name]
     others = Tags(
-        {k: value for k, value in tags.items() if k.lower() not in OF_A_RUN | OF_A_PROGRAM}
+        {k: value for k, value in tags.items() if k.lower() not in OF_A_RUN | PROGRAM_TAGS}
     )
     program = PARTS.join(
         str(part) for part in (*names, others, row["gpu"], row["selection"]) if part
@@ -270,6 +310,7 @@ def _stored_run(row: dict[str, Any], tags: Tags) -> StoredRun:
         "tags": tags,
         "program": program,
         "commit": next((value for key, value in tags.items() if key.lower() in OF_A_RUN), None),
+        "step_basis": about.basis,
     }
     return replace(_checked(fields, StoredRun), tags=tags)
 
@@ -288,22 +329,41 @@ def store_report(
     `selection` says what the report was narrowed to, `stored_at` when it was made (None: now).
     Raises TraceAnalyzerError where the file
     cannot be written or is something else."""
+    with writing(path) as db:
+        return add_run(
+            db,
+            report,
+            tags=tags,
+            fingerprint=fingerprint,
+            selection=selection,
+            stored_at=stored_at,
+        )
+
+
+def add_run(
+    db: "Database",
+    report: Report,
+    *,
+    tags: Mapping[str, str] | None = None,
+    fingerprint: str | None = None,
+    selection: str | None = None,
+    stored_at: datetime | None = None,
+) -> int:
+    """As `store_report`, into a history that is being written."""
     moment = (stored_at or datetime.now(UTC)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     run = _run(report) | {
         "stored_at": moment,
         "fingerprint": fingerprint,
         "selection": selection,
     }
-    with writing(path) as db:
-        key: Any = db.table("runs").insert(run).last_pk
-        number = int(key)
-        rows = (
-            {"run_id": number, "key": name, "value": value} for name, value in (tags or {}).items()
-        )
-        db.table("tags").insert_all(rows)
-        db.table("metrics").insert_all({"run_id": number, **row} for row in _figures(report))
-        json = orjson.dumps(orjson.loads(render_json(report))).decode()
-        db.table("reports").insert({"run_id": number, "json": json})
+    last: Any = db.table("runs").insert(run).last_pk
+    number = int(last)
+    of_run = {"run_id": number}
+    named = (tags or {}).items()
+    db.table("tags").insert_all(of_run | {"key": key, "value": value} for key, value in named)
+    db.table("metrics").insert_all(of_run | row for row in _figures(report))
+    json = orjson.dumps(orjson.loads(render_json(report))).decode()
+    db.table("reports").insert(of_run | {"json": json})
     return number
 
 

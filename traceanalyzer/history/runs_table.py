@@ -9,20 +9,24 @@ from unicodedata import normalize
 
 from traceanalyzer.base import dataclass, regex
 from traceanalyzer.base.figures import metric
-from traceanalyzer.history.runs import OF_A_PROGRAM, FirstChange, StoredRun
+from traceanalyzer.history.programs import short_names
+from traceanalyzer.history.run_list import BASES, minutes, verdict_words
+from traceanalyzer.history.runs import PROGRAM_TAGS, FirstChange, StoredRun
 from traceanalyzer.report.html.markup import Markup, tag
 from traceanalyzer.report.html.table_parts import html_table
 
 TITLE = "Runs"
 ROWS = 300  # the last ones
-MINUTES = len("2026-01-31T18:00")
 NO_LETTER = regex(r"\W+")
 OF_TAGS = {"run": "name"}  # `run` is the number of a run in the history
 OWN_COLUMNS = (
     "run",
+    "program",
     "bottleneck",
     "step_ms",
+    "step_by",
     "change_share",
+    "verdict",
     "idle_share",
     "first_change",
     "step_with_it_ms",
@@ -31,8 +35,6 @@ OWN_COLUMNS = (
     "selection",
     "same_recording_as",
 )
-NAMES = {*OF_TAGS.values(), *OF_A_PROGRAM}
-"""Columns of tags that name a run: they stand first."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ def runs_table(
     links = {
         run.run: tag("a", "report", href=reports[run.run]) for run in shown if run.run in reports
     }
-    rows = _rows(_columns(shown, runs, changes))
+    rows = _rows(_columns(shown, changes))
     left = f"; the newest {ROWS} are shown" if len(runs) > ROWS else ""
     return html_table(
         TITLE,
@@ -79,52 +81,25 @@ def _rows(columns: Sequence[_Column]) -> list[Any]:
     return [row_type(*values) for values in zip(*(c.values for c in columns), strict=True)]
 
 
-def _columns(
-    shown: Sequence[StoredRun],
-    every: Sequence[StoredRun],
-    changes: Mapping[int, FirstChange],
-) -> list[_Column]:
+def _columns(shown: Sequence[StoredRun], changes: Mapping[int, FirstChange]) -> list[_Column]:
     tags = list(_tag_columns(shown))
-    names = [column for column in tags if column.name in NAMES]
-    others = [column for column in tags if column.name not in NAMES]
-    before = _steps_before(every)
-    advised = [changes.get(run.run) for run in shown]
+    names = [column for column in tags if column.name in OF_TAGS.values()]
+    others = [column for column in tags if column.name not in OF_TAGS.values()]
+    programs = short_names([run.program for run in shown])
     columns = [
         _Column("run", "number of the run", [run.run for run in shown]),
+        _Column(
+            "program",
+            "its command or recording, and what else sets it apart",
+            [programs[run.program] for run in shown],
+        ),
         *names,
         _Column("bottleneck", "class of the bottleneck", [run.bottleneck for run in shown]),
-        _Column(
-            "step_ms",
-            "the step without the profiler where that is known, else as recorded",
-            [run.step_ms for run in shown],
-            "ms",
-        ),
-        _Column(
-            "change_share",
-            "change of the step against the program's run before",
-            [_change(run.step_ms, before[run.run]) for run in shown],
-            "share",
-        ),
-        _Column(
-            "idle_share",
-            "share of the step without device work",
-            [run.idle_share for run in shown],
-            "share",
-        ),
-        _Column(
-            "first_change",
-            "the first change that its report advises",
-            [one.name if one else None for one in advised],
-        ),
-        _Column(
-            "step_with_it_ms",
-            "the step predicted with that change",
-            [one.step_ms if one else None for one in advised],
-            "ms",
-        ),
+        *_step_columns(shown),
+        *_advice_columns([changes.get(run.run) for run in shown]),
         *others,
         _Column("gpu", "names of the GPUs", [run.gpu for run in shown]),
-        _Column("when", "when it was stored, UTC", [_minutes(run.stored_at) for run in shown]),
+        _Column("when", "when it was stored, UTC", [minutes(run.stored_at) for run in shown]),
         _Column("selection", "options that narrowed the report", [run.selection for run in shown]),
         _Column(
             "same_recording_as",
@@ -133,6 +108,57 @@ def _columns(
         ),
     ]
     return _told_once([column for column in columns if not column.is_empty])
+
+
+def _step_columns(shown: Sequence[StoredRun]) -> list[_Column]:
+    """The step, what it rests on, and how it changed."""
+    return [
+        _Column(
+            "step_ms",
+            "the step without the profiler where that is known, else as recorded",
+            [run.step_ms for run in shown],
+            "ms",
+        ),
+        _Column(
+            "step_by",
+            "what says the step: a stopwatch, an estimate, or the recording",
+            [BASES[run.step_basis] if run.step_ms is not None else None for run in shown],
+        ),
+        _Column(
+            "change_share",
+            "change of the step against the program's run before",
+            [run.change_share for run in shown],
+            "share",
+        ),
+        _Column(
+            "verdict",
+            "what `compare` says of that change",
+            [verdict_words(run) for run in shown],
+        ),
+        _Column(
+            "idle_share",
+            "share of the step without device work",
+            [run.idle_share for run in shown],
+            "share",
+        ),
+    ]
+
+
+def _advice_columns(advised: Sequence[FirstChange | None]) -> list[_Column]:
+    """What each report advises first, and the step with it."""
+    return [
+        _Column(
+            "first_change",
+            "the first change that its report advises",
+            [change.name if change else None for change in advised],
+        ),
+        _Column(
+            "step_with_it_ms",
+            "the step predicted with that change",
+            [change.step_ms if change else None for change in advised],
+            "ms",
+        ),
+    ]
 
 
 def _told_once(columns: Sequence[_Column]) -> list[_Column]:
@@ -147,9 +173,11 @@ def _told_once(columns: Sequence[_Column]) -> list[_Column]:
 
 
 def _tag_columns(runs: Sequence[StoredRun]) -> Iterator[_Column]:
-    """A column for each tag that some run has, in the order of first use."""
+    """A column for each tag that some run has, in the order of first use; those that name the
+    program are its name."""
     taken = set(OWN_COLUMNS)
-    for key in dict.fromkeys(key for run in reversed(runs) for key in run.tags):
+    used = dict.fromkeys(key for run in reversed(runs) for key in run.tags)
+    for key in [key for key in used if key.lower() not in PROGRAM_TAGS]:
         name = OF_TAGS.get(key, _identifier(key))
         while name in taken:
             name += "_"
@@ -165,22 +193,3 @@ def _identifier(key: str) -> str:
         return name
     prefixed = f"tag_{name}"
     return prefixed if prefixed.isidentifier() else "tag"
-
-
-def _steps_before(runs: Sequence[StoredRun]) -> dict[int, float | None]:
-    """The step of the program's run before each run."""
-    before: dict[int, float | None] = {}
-    last: dict[str, float | None] = {}
-    for run in runs:
-        before[run.run] = last.get(run.program)
-        last[run.program] = run.step_ms
-    return before
-
-
-def _change(step_ms: float | None, before_ms: float | None) -> float | None:
-    return step_ms / before_ms - 1 if step_ms is not None and before_ms else None
-
-
-def _minutes(moment: str) -> str:
-    """A moment to the minute, in one piece."""
-    return moment[:MINUTES].replace("T", " ")

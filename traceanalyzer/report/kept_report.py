@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from traceanalyzer.analysis.joined.knowledge import Knowledge
+from traceanalyzer.base.files import reads_apart
 from traceanalyzer.diagnosis.part_of_run import Selection
 from traceanalyzer.ingest.cache.answers import answered_once, is_answered
 from traceanalyzer.ingest.cache.pages import CachedPage, answered_page, keep_page, text_of_page
@@ -106,6 +107,25 @@ def left_report(page: CachedPage, top: int) -> Report | None:
         if top <= left.rows:
             return with_rows(_made_from(bytes(left.report)), top)
     return None
+
+
+def report_once(paths: Sequence[str], top: int = TOP_ROWS) -> Report:
+    """The report of recordings of one run: the one that was left, else made and left. Raises what
+    reading and measuring do."""
+    page = page_of_report(paths, None, None)
+    left = None if page is None else left_report(page, top)
+    if left is not None:
+        return left
+    from traceanalyzer.diagnosis.question import Query
+    from traceanalyzer.ingest import load
+
+    with reads_apart():
+        asked = Query(load(paths))
+        report = whole_report(asked, top)
+        is_alone = not any(trace.is_companion or trace.compile_logs for trace in asked.run.traces)
+        if page is not None and is_alone and not asked.run.failures:
+            leave_report(page, report, rows_of(asked, top))
+    return with_rows(report, top)
 
 
 class _LeftReport(msgspec.Struct, forbid_unknown_fields=True):

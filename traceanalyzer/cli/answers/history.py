@@ -12,18 +12,22 @@ import click
 
 from traceanalyzer.base import regex
 from traceanalyzer.cli.io.formats import TABLE_FORMATS, Output
-from traceanalyzer.cli.options import Hidden, command, output_options, redact_options, tag_option
+from traceanalyzer.cli.options import (
+    Hidden,
+    command,
+    output_options,
+    reading_options,
+    redact_options,
+    tag_option,
+)
 from traceanalyzer.diagnosis.finding import BottleneckClass
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
 
-    from traceanalyzer.history.runs import StoredRun
     from traceanalyzer.report.printed import PrintedRows, Result
 
 AGO = regex(r"(\d{1,6})([dhm])")
-SHOWN = ("run", "tags", "bottleneck", "step_ms", "idle_share", "stored_at")
-"""Columns of the list of runs that people are shown first."""
 UNITS = {"d": "days", "h": "hours", "m": "minutes"}
 
 
@@ -71,6 +75,7 @@ def _moment(_: click.Context, __: click.Parameter, text: str | None) -> str | No
     "--metrics", "listed", is_flag=True, help="List the names of the metrics that there are."
 )
 @redact_options()
+@reading_options
 @output_options((*TABLE_FORMATS, "html"))
 def history(
     database: Path, name: str | None, listed: bool, hidden: Hidden, output: Output, **filters: Any
@@ -104,11 +109,11 @@ def _stored(folder: Path, database: Path) -> dict[int, str]:
     """Analyze a folder's runs into a history that lasts as long as the command, saying what was left
     out; the pages of the runs that have one."""
     from traceanalyzer.cli.io.output import warn
-    from traceanalyzer.cli.io.progress import working
+    from traceanalyzer.cli.io.progress import counting
     from traceanalyzer.history.folder import stored_folder
 
-    with working("Analyzing"):
-        stored = stored_folder(folder, database)
+    with counting("Analyzing", "recordings") as progress:
+        stored = stored_folder(folder, database, progress)
     for text in stored.left_out:
         warn(f"left out: {text}")
     return stored.reports
@@ -126,6 +131,7 @@ def _pages(reports: dict[int, str], output: Output) -> dict[int, str]:
 def _made(
     db: "Database", name: str | None, listed: bool, output: Output, filters: dict[str, Any]
 ) -> "Result":
+    from traceanalyzer.comparison.series.over_runs import with_changes
     from traceanalyzer.history.page import DRAWN, MetricPage, RunsPage
     from traceanalyzer.history.runs import (
         MetricName,
@@ -143,22 +149,16 @@ def _made(
     runs = stored_runs(db, **filters)
     if name:
         return MetricPage(metric_series(db, name, runs))
-    rows = replace(_rows("runs", runs, StoredRun, output), columns=_columns(runs))
+    runs = with_changes(db, runs, stored_runs(db) if any(filters.values()) else runs)
+    rows = _rows("runs", runs, StoredRun, output)
     if output.format != "html":
         return RunsPage(rows, runs, [])
     series = known_series(db, DRAWN, runs)
     return RunsPage(rows, runs, series, changes=first_changes(db, runs[-ROWS:]))
 
 
-def _columns(runs: "list[StoredRun]") -> list[str]:
-    """Those that people are shown: few runs are narrowed, or made of a recording that was there."""
-    rare = ("gpu", "selection", "same_recording_as")
-    used = [name for name in rare if any(getattr(run, name) is not None for run in runs)]
-    return [*SHOWN, *used]
-
-
 def _rows(name: str, rows: list[Any], row_type: type[Any], output: Output) -> "PrintedRows":
-    from traceanalyzer.history.page import NO_RUN
+    from traceanalyzer.history.run_list import NO_RUN
     from traceanalyzer.report.printed import PrintedRows
 
     if output.format == "csv" and "tags" in row_type.__dataclass_fields__:

@@ -20,6 +20,7 @@ be a list of numbers."""
 SEARCH_FROM = 8  # rows from which a table can be searched
 PRINTED_COLUMNS = 8  # as the style sheet has it: more cannot be read on paper
 MAX_CELL = 200  # characters of a cell's text: names of kernels reach 10,000
+SHORT_CELL = len("2026-01-31 18:00")  # characters to which a text stays on one line
 LONG_CELL = 24  # characters from which a column of texts gets room
 FIGURE_CHARACTERS = 32  # longer than a figure with its threshold: a text
 MAX_FULL_NAME = 600  # characters of a name in full, shown for the cell under the pointer
@@ -142,7 +143,10 @@ def _cell(column: ShownColumn, kind: str | None, index: int, row: Any) -> Markup
 def _kind(column: ShownColumn) -> str | None:
     if not column.is_text:
         return "number"
-    return "long" if max(map(len, column.cells)) > LONG_CELL else None
+    longest = max(map(len, column.cells))
+    if longest > LONG_CELL:
+        return "long"
+    return "short" if longest <= SHORT_CELL else None
 
 
 def definition_list(pairs: Sequence[tuple[str, str]]) -> Markup:

@@ -1,0 +1,1 @@
+"""Several runs of one program, one after the other."""
