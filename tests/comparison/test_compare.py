@@ -191,6 +191,7 @@ def test_the_json_has_everything_under_plain_names():
         "gpu_factor",
         "ranks",
         "unprofiled",
+        "recorded_apart",
     }
     change = said["changes"][0]
     assert (change["part"], change["class"], change["kind"]) == ("idle", "sync", "less_idle")

@@ -4,13 +4,15 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Literal
 
-from traceanalyzer.analysis.tables.step_parts import StepPart
+from traceanalyzer.analysis.tables.step_parts import BUDGET, StepPart
 from traceanalyzer.comparison.matching import MOSTLY, How, Link, LinkGroup, match_parts, part_name
-from traceanalyzer.comparison.model import Change, Detail
-from traceanalyzer.comparison.speed import SAME_CALLS
+from traceanalyzer.comparison.model import Change, Detail, Difference, PartDifference, StepChange
+from traceanalyzer.comparison.side_by_side.recorders import ANY_CAUSE
+from traceanalyzer.comparison.speed import SAME_CALLS, is_other_count
 from traceanalyzer.comparison.work import WHOLE, BothSteps, StepWork, figures
 from traceanalyzer.report.format import shorten
 
+ORDER = (*BUDGET, WHOLE)
 KINDS = {
     How.POSITION: "replaced",
     How.OPERATOR: "other_shapes",
@@ -103,6 +105,8 @@ def _by_sign(difference: float, more: str, less: str) -> str:
 
 def _title(group: LinkGroup, kind: str, steps: BothSteps) -> str:
     if group.part == "idle":
+        if group.label == ANY_CAUSE:
+            return f"{PHRASES[kind]}{_counted(steps)}"
         return (
             f"{PHRASES[kind]}, "
             f"{IDLE_TITLES.get(group.label, group.label)}{_waited_for(group, steps)}"
@@ -131,6 +135,17 @@ def _waited_for(group: LinkGroup, steps: BothSteps) -> str:
     difference = sum(link.difference_ms for link in group.links)
     mostly = abs(largest.difference_ms) >= MOSTLY * abs(difference)
     return f" ({_what(group, largest)})" if call and mostly else ""
+
+
+def _counted(steps: BothSteps) -> str:
+    """In brackets what causes idle time, in numbers: launches and waits where these differ."""
+    counts = {"launches": steps.launches, "waits": steps.waits}
+    found = [
+        f"{what} {a:.4g} → {b:.4g}"
+        for what, (a, b) in counts.items()
+        if a is not None and b is not None and is_other_count(a, b)
+    ]
+    return f" ({', '.join(found)}{steps.each})" if found else ""
 
 
 def _from_to(group: LinkGroup, kind: str, each: str) -> str:
@@ -200,3 +215,36 @@ def _sides(link: Link, column: Literal["dtypes", "kernel", "shapes"]) -> str:
     """What the parts of both sides have there."""
     sides = ([getattr(part, column) or "?" for part in side] for side in (link.a, link.b))
     return " → ".join(", ".join(dict.fromkeys(names)) for names in sides)
+
+
+def step_change(parts: tuple[list[StepPart], list[StepPart]], steps: BothSteps) -> StepChange:
+    """The step that consists of these parts, on both sides."""
+    a, b = map(StepWork.of, parts)
+    return StepChange(
+        step=Difference(**figures(a, b, steps)),
+        changes=changes_between(*parts, steps),
+        budget=_budget(*parts, steps),
+    )
+
+
+def _budget(a: list[StepPart], b: list[StepPart], steps: BothSteps) -> list[PartDifference]:
+    """Parts of the budget, and after `idle` its causes."""
+    every = (*a, *b)
+    causes = [(p.part, p.cls) for p in every if p.part == "idle" and p.cls != ANY_CAUSE]
+    keys = dict.fromkeys([*((p.part, None) for p in every), *causes])
+
+    def place_of(key: tuple[str, str | None]) -> tuple[int, bool]:
+        part, cls = key
+        return ORDER.index(part), cls is not None
+
+    rows = []
+    for part, cls in sorted(keys, key=place_of):
+        x, y = (_work_of(side, part, cls) for side in (a, b))
+        name = part if cls is None else f"{part}.{cls}"
+        rows.append(PartDifference(**figures(x, y, steps), name=name))
+    return rows
+
+
+def _work_of(parts: list[StepPart], part: str, cls: str | None) -> StepWork:
+    """A part of the budget, of one class where one is given."""
+    return StepWork.of(p for p in parts if p.part == part and cls in (None, p.cls))

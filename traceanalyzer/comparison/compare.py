@@ -4,9 +4,8 @@ from dataclasses import replace
 from operator import attrgetter
 
 from traceanalyzer.analysis.memory.measure import Site
-from traceanalyzer.analysis.tables.step_parts import BUDGET, StepPart
 from traceanalyzer.base import MEMORY
-from traceanalyzer.comparison.changes import changes_between, order_of_change
+from traceanalyzer.comparison.changes import changes_between, step_change
 from traceanalyzer.comparison.conditions import INPUT_SHAPES, RANK, are_unlike, conditions_between
 from traceanalyzer.comparison.evidence import evidence_of
 from traceanalyzer.comparison.judge import Judged, judge
@@ -16,7 +15,6 @@ from traceanalyzer.comparison.model import (
     Comparison,
     Condition,
     Difference,
-    PartDifference,
     Predicted,
     Side,
     StepChange,
@@ -28,14 +26,16 @@ from traceanalyzer.comparison.side_by_side.by_row import (
     outcomes_between,
     rows_between,
 )
+from traceanalyzer.comparison.side_by_side.recorders import (
+    are_of_two_tools,
+    idle_as_one,
+    recorded_apart,
+    timed_by_log,
+)
 from traceanalyzer.comparison.unit import Unit, of_one, side_of, unit_of
-from traceanalyzer.comparison.without_profiler import parts_without_profiler
+from traceanalyzer.comparison.without_profiler import change_without_profiler
 from traceanalyzer.comparison.work import (
-    WHOLE,
-    BothSteps,
-    StepWork,
     both_steps,
-    figures,
     parts_of_both,
 )
 from traceanalyzer.diagnosis.finding import Recommendation
@@ -43,7 +43,6 @@ from traceanalyzer.report.format import figure
 from traceanalyzer.report.memory.model import LineChange, line_changes
 from traceanalyzer.report.model import TOP_ROWS, Report
 
-ORDER = (*BUDGET, WHOLE)
 SIGN_AGAINST = {"faster": 1, "likely_faster": 1, "slower": -1, "likely_slower": -1}
 """The sign of the differences that speak against a verdict."""
 LEAST_SHARE = 0.01  # changes below this share of the step are not worth a sentence
@@ -56,19 +55,21 @@ def compare_reports(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -
     """What changed from A to B. Raises EmptyRecordingError where one of them has neither steps nor
     device work."""
     unit = unit_of(a, b)
+    two_tools = are_of_two_tools(a, b)
+    if two_tools:
+        a = timed_by_log(a)
+        b = timed_by_log(b)
     a = of_one(a, unit.of_a)
     b = of_one(b, unit.of_b)
     sides = (side_of(a, names[0]), side_of(b, names[1]))
-    parts = parts_of_both(a, b, (sides[0].step_ms, sides[1].step_ms))
+    known = parts_of_both(a, b, (sides[0].step_ms, sides[1].step_ms))
+    parts = (idle_as_one(known[0]), idle_as_one(known[1])) if two_tools else known
     total = both_steps(a, b, parts, unit.each)
-    step = _step(parts, total)
-    changes = changes_between(*parts, total)
+    recorded = step_change(parts, total)
     conditions = conditions_between(a, b)
     ranks = ranks_between(a, b)
-    evidence = evidence_of(a, b, parts, step.a_ms, ranks)
-    metrics = metrics_between(a, b)
-    each = per_unit(a, b)
-    judged = judge(a, b, step, evidence, unit.per, unlike=are_unlike(conditions))
+    evidence = evidence_of(a, b, parts, recorded.step.a_ms, ranks)
+    judged = judge(a, b, recorded.step, evidence, unit.per, unlike=are_unlike(conditions))
     comparison = Comparison(
         a=sides[0],
         b=sides[1],
@@ -79,59 +80,25 @@ def compare_reports(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -
         host_factor=evidence.host.factor if evidence.host else None,
         gpu_factor=evidence.gpu.factor if evidence.gpu else None,
         headline="",
-        step=step,
+        step=recorded.step,
         conditions=conditions,
-        changes=changes,
-        budget=_budget(*parts, total),
-        metrics=metrics,
-        per_unit=each,
+        changes=recorded.changes,
+        budget=recorded.budget,
+        metrics=metrics_between(a, b),
+        per_unit=per_unit(a, b),
         outcomes=outcomes_between(a, b),
         batches=batch_changes(a.tables.get("iterations", []), b.tables.get("iterations", [])),
-        rows=rows_between(a, b, step.a_ms),
-        predicted=predicted_for(a, b, sides, changes),
-        notes=_notes(a, b, step),
+        rows=rows_between(a, b, recorded.step.a_ms),
+        predicted=predicted_for(a, b, sides, changes_between(*known, total)),
+        notes=_notes(a, b, recorded.step),
         ranks=None if ranks is None else ranks.under(judged.word),
         memory=_memory(a.tables.get("memory", []), b.tables.get("memory", [])),
+        recorded_apart=recorded_apart(a, b),
     )
     if comparison.basis == "unprofiled" and unit == Unit():
-        comparison = replace(
-            comparison, unprofiled=_without_profiler(a, b, parts, comparison.budget)
-        )
+        unprofiled = change_without_profiler(a, b, known, recorded.budget, two_tools=two_tools)
+        comparison = replace(comparison, unprofiled=unprofiled)
     return replace(comparison, headline=_headline(a, b, comparison, judged))
-
-
-def _without_profiler(
-    a: Report,
-    b: Report,
-    parts: tuple[list[StepPart], list[StepPart]],
-    recorded: list[PartDifference],
-) -> StepChange | None:
-    """The step without the profiler in the same parts; None where a side does not know them."""
-    of_a = parts_without_profiler(a, parts[0])
-    of_b = parts_without_profiler(b, parts[1])
-    if of_a is None or of_b is None:
-        return None
-    total = both_steps(a, b, (of_a, of_b), Unit().each)
-    found = StepChange(
-        step=_step((of_a, of_b), total),
-        changes=changes_between(of_a, of_b, total),
-        budget=_budget(of_a, of_b, total),
-    )
-    return _no_surer(found, recorded)
-
-
-def _no_surer(found: StepChange, recorded: list[PartDifference]) -> StepChange:
-    """Idle time is estimated from the recorded one: what is noise there is not sure here."""
-    noise = {part.name for part in recorded if part.significant is False}
-    changes = [
-        replace(change, significant=False) if f"{change.part}.{change.cls}" in noise else change
-        for change in found.changes
-    ]
-    budget = [
-        replace(part, significant=False) if part.name in noise and "idle" in part.name else part
-        for part in found.budget
-    ]
-    return StepChange(found.step, sorted(changes, key=order_of_change), budget)
 
 
 def _headline(a: Report, b: Report, found: Comparison, judged: Judged) -> str:
@@ -172,7 +139,7 @@ def _lost_loss(a: Report, b: Report) -> str:
 def _ask_for_samples(conditions: list[Condition]) -> str:
     """How to compare steps of other batches; empty where shapes are alike."""
     if any(condition.name == INPUT_SHAPES for condition in conditions):
-        return "Try --samples A,B."
+        return "--samples 8,64 (of a step of A and of B) compares the time for each sample."
     return ""
 
 
@@ -184,7 +151,8 @@ def _largest(found: StepChange, verdict: Word, conditions: list[Condition]) -> s
     sentences = []
     for change in found.changes:
         is_large = abs(change.difference_ms) >= least_ms and change.difference_ms * against <= 0
-        if change.significant is not False and is_large:
+        is_sure = change.significant or (change.significant is None and verdict != "no_change")
+        if is_sure and is_large:
             sentences.append(f"Largest part: {change.title}, {change.difference_ms:+.3g} ms.")
             break
     sentences += [f"A is {c.a}; B is {c.b}." for c in conditions if c.name == RANK]
@@ -213,11 +181,6 @@ def _of_memory(a: Report, b: Report) -> str:
     return " ".join(found)
 
 
-def _step(parts: tuple[list[StepPart], list[StepPart]], steps: BothSteps) -> Difference:
-    a, b = map(StepWork.of, parts)
-    return Difference(**figures(a, b, steps))
-
-
 def _memory(a: list[Site], b: list[Site]) -> list[LineChange]:
     """Lines of both tables; of a line that one of them has not, only where that table ends with
     less than it takes."""
@@ -237,29 +200,6 @@ def _memory(a: list[Site], b: list[Site]) -> list[LineChange]:
 def _least_listed(sites: list[Site]) -> int:
     """Bytes of which a line may be missing from a table."""
     return sites[-1].bytes if len(sites) >= TOP_ROWS else 0
-
-
-def _budget(a: list[StepPart], b: list[StepPart], steps: BothSteps) -> list[PartDifference]:
-    """Parts of the budget, and after `idle` its causes."""
-    every = (*a, *b)
-    causes = [(p.part, p.cls) for p in every if p.part == "idle"]
-    keys = dict.fromkeys([*((p.part, None) for p in every), *causes])
-
-    def place_of(key: tuple[str, str | None]) -> tuple[int, bool]:
-        part, cls = key
-        return ORDER.index(part), cls is not None
-
-    rows = []
-    for part, cls in sorted(keys, key=place_of):
-        x, y = (_work_of(side, part, cls) for side in (a, b))
-        name = part if cls is None else f"{part}.{cls}"
-        rows.append(PartDifference(**figures(x, y, steps), name=name))
-    return rows
-
-
-def _work_of(parts: list[StepPart], part: str, cls: str | None) -> StepWork:
-    """A part of the budget, of one class where one is given."""
-    return StepWork.of(p for p in parts if p.part == part and cls in (None, p.cls))
 
 
 def _notes(a: Report, b: Report, step: Difference) -> list[str]:

@@ -7,12 +7,15 @@ from collections.abc import Callable, Iterable, Iterator
 from traceanalyzer.base import dataclass
 from traceanalyzer.comparison.matching import MOSTLY, How, Link, match_parts
 from traceanalyzer.comparison.model import Condition
+from traceanalyzer.comparison.side_by_side.recorders import recorder_of
 from traceanalyzer.comparison.work import of_part
 from traceanalyzer.report.format import shorten
 from traceanalyzer.report.model import Report
 from traceanalyzer.trace import Condition as Stated
 
 INPUT_SHAPES = "input shapes"
+RECORDER = "recorder"
+OPTIONS_DIFFER = "recorder's options"
 RANK = "rank"  # which rank the figures are of
 SHOWN_LENGTH = 60  # characters of an example
 OTHER_TOOL = "host-side times and the profiler's own cost differ by the tool, not by the program"
@@ -39,6 +42,8 @@ class KnownCondition:
 def conditions_between(a: Report, b: Report) -> list[Condition]:
     """All differences, those that make the two incomparable first."""
     found = [*_known(a, b), *_stated(a, b), *_shapes(a, b)]
+    if any(c.name == RECORDER for c in found):  # says more than its options
+        found = [c for c in found if c.name != OPTIONS_DIFFER]
     return sorted(found, key=lambda c: (not c.incomparable, c.name == INPUT_SHAPES))
 
 
@@ -62,8 +67,8 @@ def _conditions() -> tuple[KnownCondition, ...]:
         KnownCondition("number of processes", _processes, OTHER_WORLD, incomparable=True),
         KnownCondition("steps", _steps, NO_STEPS, incomparable=True),
         KnownCondition("mode (training or inference)", _mode, OTHER_WORK, incomparable=True),
-        KnownCondition("recorder", _recorder, OTHER_TOOL),
-        KnownCondition("recorder's options", _options, OTHER_OPTIONS),
+        KnownCondition(RECORDER, recorder_of, OTHER_TOOL),
+        KnownCondition(OPTIONS_DIFFER, _options, OTHER_OPTIONS),
         KnownCondition(RANK, _rank, "each side's figures are of the rank that the others wait for"),
         KnownCondition("damage", _damage, "times of a damaged recording may miss work"),
     )
@@ -79,10 +84,6 @@ def _steps(report: Report) -> str:
 
 def _mode(report: Report) -> str:
     return getattr(report.metrics.program, "mode", None) or ""
-
-
-def _recorder(report: Report) -> str:
-    return "+".join(sorted({item.kind for item in report.inputs}))
 
 
 def _damage(report: Report) -> str:

@@ -10,6 +10,11 @@ from traceanalyzer.analysis.tables.step_parts import StepPart
 from traceanalyzer.base import dataclass, ratio
 from traceanalyzer.comparison.metrics import figures_by_path
 from traceanalyzer.comparison.side_by_side.by_rank import RanksChange
+from traceanalyzer.comparison.side_by_side.recorders import (
+    are_both_timed,
+    are_of_two_tools,
+    hosts_compare,
+)
 from traceanalyzer.comparison.speed import (
     APART,
     SAME_CALLS,
@@ -33,6 +38,8 @@ differed by a quarter."""
 LEAST_STRETCH = 0.03
 """Stretches of host work that changed by less than this share of the step: some are now above, now
 below 0.1 ms."""
+LEAST_COMMON = 0.1
+"""Share of either host's time that calls of both must be to tell the hosts' speed."""
 EVERY_STEP = 0.9  # stretches in fewer steps than this are hiccups
 
 
@@ -50,6 +57,7 @@ class SpeedEvidence:
     known: bool
     """Whether both hosts were recorded in parts: without, changed work cannot be told in time."""
     is_same_work: bool  # whether nothing changed in certain places
+    is_other_tool: bool = False  # whether two recorders made the recordings
     on_ranks: float = 0.0
     """How much later a rank became whose own work is not compared: that shows in the step, too."""
 
@@ -92,8 +100,14 @@ def evidence_of(
 ) -> SpeedEvidence:
     """What is known of both, the device work by `parts`, and of their `ranks`; `step_ms` is A's."""
     gpu = _gpu_change(*parts)
-    known = bool(a.host_parts and b.host_parts)
-    host = _host_change(a, b, step_ms) if known else _host_by_idle(*parts, step_ms)
+    is_other_tool = are_of_two_tools(a, b)
+    known = bool(a.host_parts and b.host_parts) and not is_other_tool
+    if known:
+        host = _host_change(a, b, step_ms)
+    elif is_other_tool and not are_both_timed(a, b):
+        host = HostChange(None, [])
+    else:
+        host = _host_by_idle(*parts, step_ms)
     changed = gpu.differences_ms or host.differences_ms
     dispatch_ms = sum(part.dispatch_ms for part in b.host_parts)
     other_ms = sum(part.stretch_ms for part in b.host_parts)
@@ -108,6 +122,7 @@ def evidence_of(
         known=known,
         is_same_work=not changed and not on_ranks and (known or _same_counts(a, b)),
         on_ranks=on_ranks,
+        is_other_tool=is_other_tool,
     )
 
 
@@ -180,6 +195,7 @@ class HostSide:
     sync_ms: float
     stretch_ms: float
     allocate_ms: float
+    dispatch_ms: float
 
     @classmethod
     def of(cls, report: Report) -> "HostSide":
@@ -195,6 +211,7 @@ class HostSide:
             sync_ms=getattr(idle, "sync", 0.0),
             stretch_ms=sum(p.stretch_ms for p in parts if p.stretches >= EVERY_STEP),
             allocate_ms=getattr(metrics.host, "allocate_ms", 0.0),
+            dispatch_ms=sum(part.dispatch_ms for part in parts),
         )
 
     def is_recorded_as(self, other: "HostSide") -> bool:
@@ -209,12 +226,7 @@ def _host_change(a: Report, b: Report, step_ms: float) -> HostChange:
     named = x.has_operators and y.has_operators
     pairs = paired(x.parts, y.parts, lambda p: (named and p.op, p.call))
     timed = [(mine[0], theirs[0]) for mine, theirs in pairs if _is_timed(mine, theirs)]
-    speed = speed_of(
-        [
-            Ratio(theirs.dispatch_us / mine.dispatch_us, min(mine.dispatch_ms, theirs.dispatch_ms))
-            for mine, theirs in timed
-        ]
-    )
+    speed = _host_speed(timed, x, y) if named and hosts_compare(a, b) else None
     factor = (speed or Speed()).factor
     differences = []
     for own, theirs in ((_work(mine), _work(theirs)) for mine, theirs in pairs):
@@ -227,6 +239,20 @@ def _host_change(a: Report, b: Report, step_ms: float) -> HostChange:
     if x.is_recorded_as(y):
         differences += _python(timed, least_ms)
     return HostChange(speed, differences)
+
+
+def _host_speed(timed: list[tuple[HostPart, HostPart]], a: HostSide, b: HostSide) -> Speed | None:
+    """How much longer B's host takes for the operators that both call alike; None where these are
+    too little of either host's time. Launch calls alone tell none: what comes before them may be
+    other work."""
+    ratios = [
+        Ratio(theirs.dispatch_us / mine.dispatch_us, min(mine.dispatch_ms, theirs.dispatch_ms))
+        for mine, theirs in timed
+        if mine.op
+    ]
+    common_ms = sum(each.weight for each in ratios)
+    enough = all(common_ms >= LEAST_COMMON * side.dispatch_ms for side in (a, b))
+    return speed_of(ratios) if enough else None
 
 
 def _work(parts: list[HostPart]) -> StepWork:

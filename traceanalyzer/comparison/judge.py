@@ -18,6 +18,8 @@ SUPPORT = 0.25
 UNEXPLAINED = 0.1
 """A change of the step of as much, at A's speed of host and GPU, is not called none: the recordings
 of one rank that does the same work cannot tell a faster loader, or another rank, from a machine."""
+OTHER_TOOLS = 0.25
+"""Estimates of the step of one program, recorded by two recorders, differ by up to a quarter."""
 LEAST_TOLD = 0.005  # changed work that is a smaller share of the step is not worth a word
 WORDS: dict[Word, str] = {
     "faster": "Faster",
@@ -29,6 +31,9 @@ WORDS: dict[Word, str] = {
 }
 SETTLE = "Record 20 steps of both, one after the other, to be sure."
 SAME_WORK = "Both do the same GPU work (operators, shapes, kernels, launches, waits)"
+SAME_GPU_WORK = "Both do the same GPU work (kernels, launches, copies, waits)"
+ONE_ESTIMATED = "an estimate may be off by as much; time both by a stopwatch to be sure"
+TIME_BOTH = "Time both without a profiler (`traceanalyzer collect timing`) to be sure."
 NOT_TOLD = (
     "input, other ranks, the host or the machine made the difference, and this rank's recordings do "
     "not tell which. Record both again, one after the other, and compare the other ranks."
@@ -46,6 +51,8 @@ class Times:
     b_ms: float
     fair_ms: float  # B's at the speed of A's host and GPU
     source: str  # `measured`, `estimated` or `recorded`
+    is_other_tool: bool = False  # whether two recorders made the recordings
+    source_told: str = ""  # in words
 
     @property
     def basis(self) -> Basis:
@@ -93,13 +100,15 @@ def judge(
 def times_of(a: Report, b: Report, step: Difference, evidence: SpeedEvidence) -> Times:
     """The best that is known of the step of both."""
     before, after = (r.metrics.unprofiled_step_time_ms for r in (a, b))
-    # of two recorders the host's speed is what each of them cost it
-    alike = {item.kind for item in a.inputs} == {item.kind for item in b.inputs}
     if not before or not after:
-        return Times(step.a_ms, step.b_ms, _at_speed_of_a(b, step.b_ms, evidence), "recorded")
-    fair = _at_speed_of_a(b, after, evidence) if alike else after
-    measured = all(r.metrics.unprofiled_source == "measured" for r in (a, b))
-    return Times(before, after, fair, "measured" if measured else "estimated")
+        fair = _at_speed_of_a(b, step.b_ms, evidence)
+        return Times(step.a_ms, step.b_ms, fair, "recorded", evidence.is_other_tool)
+    # of two recorders the host's speed is what each of them cost it
+    fair = after if evidence.is_other_tool else _at_speed_of_a(b, after, evidence)
+    sources = [str(r.metrics.unprofiled_source) for r in (a, b)]
+    source = "measured" if set(sources) == {"measured"} else "estimated"
+    told = source if sources[0] == sources[1] else f"A {sources[0]}, B {sources[1]}"
+    return Times(before, after, fair, source, evidence.is_other_tool, told)
 
 
 def _at_speed_of_a(b: Report, step_ms: float, evidence: SpeedEvidence) -> float:
@@ -127,6 +136,13 @@ def word_of(
     they are of other kinds."""
     if unlike:
         return "not_comparable"
+    if evidence.is_other_tool and times.source != "measured":
+        return _of_estimates(times, evidence, could_see)
+    return _of_one_kind(times, step, evidence, could_see)
+
+
+def _of_one_kind(times: Times, step: Difference, evidence: SpeedEvidence, could_see: float) -> Word:
+    """The verdict on steps that were timed alike."""
     found = _found(times, step, evidence)
     if found and min(times.seen) * max(times.seen) > 0:
         is_sure = times.source == "measured" or bool(step.significant)
@@ -137,6 +153,17 @@ def word_of(
     if len(times.seen) == 2 and min(abs(change) for change in times.seen) > could_see:
         return _changed(faster=times.seen[0] < 0, sure=False)
     return "not_comparable" if times.seen or could_see > SEEN else "no_change"
+
+
+def _of_estimates(times: Times, evidence: SpeedEvidence, could_see: float) -> Word:
+    """The verdict on steps that no stopwatch timed, of two recorders."""
+    change = times.changes[0]
+    is_large = abs(change) > could_see
+    if times.source == "recorded" or (is_large and evidence.is_same_work):
+        return "not_comparable"
+    if is_large:
+        return _changed(faster=change < 0, sure=False)
+    return "no_change" if evidence.is_same_work else "not_comparable"
 
 
 def is_unexplained(times: Times) -> bool:
@@ -164,6 +191,8 @@ def _found(times: Times, step: Difference, evidence: SpeedEvidence) -> list[floa
 def resolution(b: Report, times: Times, step: Difference, evidence: SpeedEvidence) -> float:
     """The least change of the step that would have been seen, a share: what steps and hosts vary
     by."""
+    if evidence.is_other_tool and times.source != "measured":
+        return OTHER_TOOLS
     by_steps = 0.0 if times.source == "measured" else _half_interval(step)
     host = evidence.host or Speed()
     slower, _ = _slopes(b)
@@ -189,9 +218,12 @@ def sentence(word: Word, times: Times, step: Difference, per: str, *, unlike: bo
     recorded = from_to(step.a_ms, step.b_ms, per)
     if not without:
         return f"{verdict}: {change}."
-    if change == recorded:
-        return f"{verdict} with and{without}: {change}, {times.source}."
-    text = f"{verdict}{without}: {change}, {times.source}; with the profiler {recorded}"
+    if change == recorded and not times.is_other_tool:
+        return f"{verdict} with and{without}: {change}, {times.source_told}."
+    text = f"{verdict}{without}: {change}, {times.source_told}"
+    if times.is_other_tool:  # which slow the step by amounts of their own
+        return f"{text}."
+    text += f"; with the profiler {recorded}"
     if times.source == "measured" and word == "no_change" and step.significant:
         text += "; what was recorded makes the difference"
     return f"{text}."
@@ -207,12 +239,10 @@ def reason(word: Word, times: Times, evidence: SpeedEvidence, could_see: float, 
     """Why the verdict is not what the times say, or what would settle it; empty where they speak
     for themselves."""
     raw, fair = times.changes
-    if word == "no_change":  # whose is a change that is not the program's?
-        machines = _machines(evidence, raw)
-        if not times.seen or not (evidence.is_same_work or machines):
-            return ""
-        other = f"What differs in their work is {evidence.most:.1%} of the time"
-        return f"{SAME_WORK if evidence.most < LEAST_TOLD else other}: {machines or UNKNOWN_CAUSE}."
+    if evidence.is_other_tool and times.source != "measured":
+        return _reason_of_estimates(word, times, evidence)
+    if word == "no_change":
+        return _reason_of_none(times, evidence)
     if word == "not_comparable" and is_unexplained(times) and evidence.most < SEEN:
         return f"{SAME_WORK}: {NOT_TOLD}"
     machines = _machines(evidence, 0.0)
@@ -226,6 +256,26 @@ def reason(word: Word, times: Times, evidence: SpeedEvidence, could_see: float, 
     if word.startswith("likely"):
         sentences.append(f"Noise is {could_see:.0%}. {SETTLE}")
     return " ".join(sentences)
+
+
+def _reason_of_estimates(word: Word, times: Times, evidence: SpeedEvidence) -> str:
+    """What steps that no stopwatch timed tell, of two recorders."""
+    if times.source == "recorded":
+        return f"Each recorder makes the step longer by its own amount. {TIME_BOTH}"
+    same = f"{SAME_GPU_WORK}. " if evidence.is_same_work else ""
+    if word == "no_change" and not times.seen:
+        return same.strip()
+    return f"{same}Estimates from two recorders differ by up to {OTHER_TOOLS:.0%}. {TIME_BOTH}"
+
+
+def _reason_of_none(times: Times, evidence: SpeedEvidence) -> str:
+    """Whose a change is that is not the program's; empty where there is none."""
+    machines = _machines(evidence, times.changes[0])
+    if not times.seen or not (evidence.is_same_work or machines):
+        return ""
+    other = f"What differs in their work is {evidence.most:.1%} of the time"
+    unknown = UNKNOWN_CAUSE if times.source == times.source_told else ONE_ESTIMATED
+    return f"{SAME_WORK if evidence.most < LEAST_TOLD else other}: {machines or unknown}."
 
 
 def _gpu_factor(evidence: SpeedEvidence) -> float:

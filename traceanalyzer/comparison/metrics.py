@@ -72,6 +72,8 @@ def _syncs(report: Report) -> list[SyncRow] | None:
     """The syncs of the rank that the report speaks of; None where it has no table of them."""
     rows: list[SyncRow] | None = report.tables.get("syncs")
     ranks: list[RankRow] = report.tables.get("ranks", [])
+    if report.metrics.launches_per_step is None:
+        return None  # a log of step times records no calls
     if rows is None or len(ranks) < 2:
         return rows
     spoken = {row.rank for row in rows if row.unprofiled_idle_ms is not None} or {ranks[0].rank}

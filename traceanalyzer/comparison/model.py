@@ -8,6 +8,7 @@ from traceanalyzer.base import dataclass, metric
 from traceanalyzer.comparison.noise import RUN_NOISE_SHARE
 from traceanalyzer.comparison.side_by_side.by_rank import RanksChange
 from traceanalyzer.comparison.side_by_side.by_row import BatchChange, Outcome, RowChange
+from traceanalyzer.comparison.side_by_side.recorders import RecordedApart
 from traceanalyzer.report.memory.model import LineChange
 
 Word = Literal["faster", "likely_faster", "no_change", "likely_slower", "slower", "not_comparable"]
@@ -210,6 +211,8 @@ class Comparison:
     """Loss, gradient norm and peak memory, where both sides logged them in the same steps."""
     ranks: RanksChange | None = None
     """All ranks of both, where either side has several."""
+    recorded_apart: RecordedApart | None = None
+    """What compares and what does not, where the two were not recorded alike."""
     unprofiled: StepChange | None = None
     """The step without the profiler; `step`, `changes` and `budget` are of the recorded one. None
     where the verdict is of the recorded step, or a side does not say what its own is made of."""

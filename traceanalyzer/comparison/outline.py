@@ -223,14 +223,13 @@ def _answer(comparison: Comparison) -> Verdict:
     ]
     step = comparison.step
     promise = comparison.predicted
-    more = []
-    if step.low_ms is not None:
-        more = [
-            (
-                f"Recorded steps differ by {signed_number(step.difference_ms)} ms (95% interval "
-                f"{interval(step)})."
-            )
-        ]
+    apart = comparison.recorded_apart
+    more = [] if apart is None else [apart.sentence]
+    if step.low_ms is not None and not (apart and apart.is_other_tool):
+        more.append(
+            f"Recorded steps differ by {signed_number(step.difference_ms)} ms (95% interval "
+            f"{interval(step)})."
+        )
     if promise is not None and not any(c.incomparable for c in comparison.conditions):
         more.append(_kept(promise))
     return Verdict(comparison.headline, [*sides, *more])
@@ -352,6 +351,13 @@ def _figures(comparison: Comparison) -> list[FigureRow]:
     known = {m.name: m for m in comparison.metrics}
     shown = [known[name] for name in SHOWN_METRICS if name in known]
     differing = [m for m in shown if _differs(m.a, m.b)]
+    if comparison.recorded_apart is not None:
+        left_out = tuple(comparison.recorded_apart.left_out)
+        differing = [
+            m
+            for m in differing
+            if m.a is not None and m.b is not None and not m.name.startswith(left_out)
+        ]
     return [FigureRow.of(m.name, m.a, m.b, m.unit) for m in differing]
 
 

@@ -69,6 +69,7 @@ class BothSteps(NamedTuple):
         tuple[float, ...], tuple[float, ...]
     ]  # their times in batches of steps, as `Work` has them
     launches: tuple[float | None, float | None] = (None, None)  # launch calls a step
+    waits: tuple[float | None, float | None] = (None, None)  # calls a step that wait for the GPU
     each: str = " a step"  # what calls are counted in
 
 
@@ -79,8 +80,15 @@ def both_steps(
     return BothSteps(
         batches=(StepWork.of(parts[0]).batch_ms, StepWork.of(parts[1]).batch_ms),
         launches=(a.metrics.launches_per_step, b.metrics.launches_per_step),
+        waits=(_waits(a), _waits(b)),
         each=each,
     )
+
+
+def _waits(report: Report) -> float | None:
+    """Calls a step that wait for the GPU; None where they were not recorded."""
+    rows = report.tables.get("syncs")
+    return sum(row.calls for row in rows) if rows and report.step_parts else None
 
 
 def parts_of_both(
@@ -190,4 +198,9 @@ def _whole(report: Report, step_ms: float) -> list[StepPart]:
     batches = min(len(rows), MAX_BATCHES)
     bounds = [i * len(rows) // batches for i in range(batches + 1)] if batches else []
     batch_ms = [fmean(rows[i:j]) for i, j in pairwise(bounds)]
-    return [StepPart(WHOLE, WHOLE, None, None, None, None, 0.0, step_ms, batch_ms)]
+    return whole_step(step_ms, batch_ms)
+
+
+def whole_step(step_ms: float, batch_ms: list[float] | None = None) -> list[StepPart]:
+    """A step that nothing divides, with its times in batches of steps where these are known."""
+    return [StepPart(WHOLE, WHOLE, None, None, None, None, 0.0, step_ms, batch_ms or [])]

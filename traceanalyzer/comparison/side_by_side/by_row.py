@@ -16,6 +16,9 @@ from traceanalyzer.report.model import TOP_ROWS, Report
 
 TIMES = {"ops": "device_self_ms", "modules": "device_ms", "kernels": "total_ms"}
 """Tables, and the column of device time that is compared."""
+NEEDED = {"ops": "ops", "modules": "stacks", "kernels": "device"}
+"""What has to be collected for a table to be of all that ran."""
+STEP_MARK = "ProfilerStep"  # a mark of the whole step is no operator
 SHOWN = 15
 OUTCOMES = {
     "loss": ("Loss", ""),
@@ -44,7 +47,9 @@ class RowChange:
 
 def rows_between(a: Report, b: Report, step_ms: float) -> dict[str, list[RowChange]]:
     """What changed in each table, the largest difference first."""
-    found = ((table, _changes(table, a, b, LEAST_SHARE * step_ms)) for table in TIMES)
+    both = [table for table in TIMES if _sums(table, a) and _sums(table, b)]
+    # what one of the two did not record is not what it did not do
+    found = ((table, _changes(table, a, b, LEAST_SHARE * step_ms)) for table in both)
     return {table: rows for table, rows in found if rows}
 
 
@@ -96,7 +101,13 @@ class CallTime:
 def _sums(table: str, report: Report) -> dict[str, CallTime]:
     """Calls and device time of a step by name."""
     found: dict[str, CallTime] = {}
+    collected = {name for item in report.inputs for name in item.collected or NEEDED.values()}
+    if NEEDED.get(table, "device") not in collected:
+        return found
+    steps = {row.name for row in report.tables.get("steps", [])}
     for row in report.tables.get(table, []):
+        if row.name in steps or row.name.startswith(STEP_MARK):
+            continue
         sums = found.get(row.name, CallTime())
         ms = sums.ms + getattr(row, TIMES[table])
         found[row.name] = CallTime(sums.calls + row.calls, ms)
