@@ -224,8 +224,9 @@ def _answer(comparison: Comparison) -> Verdict:
     step = comparison.step
     promise = comparison.predicted
     apart = comparison.recorded_apart
-    more = [] if apart is None else [apart.sentence]
-    if step.low_ms is not None and not (apart and apart.is_other_tool):
+    two_tools = apart is not None and apart.is_other_tool
+    more = [apart.sentence] if apart is not None and two_tools else []
+    if step.low_ms is not None and not two_tools:
         more.append(
             f"Recorded steps differ by {signed_number(step.difference_ms)} ms (95% interval "
             f"{interval(step)})."
