@@ -9,9 +9,18 @@ from functools import partial
 from typing import Any
 
 from traceanalyzer.base import dataclass, plural
+from traceanalyzer.fleet.hang.findings import (
+    HangFinding,
+    HangStep,
+    culprit_words,
+    hang_findings,
+    hang_steps,
+    why,
+)
 from traceanalyzer.fleet.hang.model import (
     SITUATIONS,
     STOPPED_GPU,
+    GroupState,
     Hang,
     HangCulprit,
     Inputs,
@@ -22,6 +31,8 @@ from traceanalyzer.report.document import (
     Document,
     Drawing,
     Facts,
+    Item,
+    Items,
     Paragraph,
     Part,
     Section,
@@ -42,6 +53,8 @@ SHOWN_CULPRITS = 3  # of a terminal's one screen
 SHOWN_GROUPS = 3
 SHOWN_NOTES = 2
 SHOWN_STEPS = 3
+NO_FINDING = "No finding."
+NOTHING_TO_DO = "Nothing to do."
 MOST_COLUMNS = 256  # of the matrix: more ranks share one, which shows the worst of them
 MOST_PURPOSES = 40
 COLOURS = {
@@ -81,7 +94,7 @@ def hang_headline(hang: Hang) -> str:
         sentence += f" {_who_issued_what(hang)}"
     rest = [culprit for culprit in hang.culprits if culprit.kind != verdict.kind]
     for culprit in rest[:2]:
-        sentence += f" Rank {culprit.rank}, too: {_why(culprit)}."
+        sentence += f" Rank {culprit.rank}, too: {why(culprit)}."
     return sentence
 
 
@@ -106,22 +119,7 @@ def _shortened(issued: str) -> str:
 
 def hang_next_steps(hang: Hang) -> list[str]:
     """What to run now."""
-    found = []
-    for kind in dict.fromkeys(one.kind for one in hang.culprits):
-        same = [one for one in hang.culprits if one.kind == kind]
-        hosts = sorted(filter(None, {culprit.host for culprit in same}))
-        where = ranks_text(culprit.rank for culprit in same)
-        if hosts:
-            where += f" on {', '.join(hosts[:3])}"
-        found.append(SITUATIONS[kind]["run"].format(where=where, operation=same[0].operation))
-    situation = SITUATIONS[hang.situation]
-    if not found:
-        found.append(
-            situation.get("run", "").format(
-                where=ranks_text(hang.verdict.suspects), operation=hang.verdict.collective or None
-            )
-        )
-    return list(filter(None, (*found, situation.get("decides"))))
+    return [step.line for step in hang_steps(hang)]
 
 
 def more_next_time(hang: Hang) -> list[str]:
@@ -181,11 +179,13 @@ class HangPage(Result):
     @property
     def printed(self) -> Printed:
         """One screen in a terminal; all of it, with the matrix of ranks and groups, on a page."""
-        screen = Document(TITLE, _screen(self.hang, full=self.full))
+        screen = None if self.full else Document(TITLE, _screen(self.hang))
+        headline = hang_headline(self.hang)
         return Printed(
-            Document(hang_headline(self.hang), _sections(self.hang)),
+            Document(headline, _sections(self.hang, _waiting_lines(self.hang))),
             values(self.hang),
             screen=screen,
+            page=Document(headline, _sections(self.hang, _waiting_table(self.hang))),
         )
 
 
@@ -196,6 +196,8 @@ def values(hang: Hang) -> dict[str, Any]:
     return {
         "verdict": verdict | {"headline": hang_headline(hang)},
         **{name: getattr(hang, name) for name in same},
+        "findings": hang_findings(hang),
+        "recommendations": hang_steps(hang),
         "next": hang_next_steps(hang),
         "next_time": more_next_time(hang),
         "notes": list(notes(hang)),
@@ -230,60 +232,86 @@ def answer_parts(hang: Hang) -> list[Part | None]:
     return [Verdict(hang_headline(hang)), Facts.of(*facts)]
 
 
-def _screen(hang: Hang, *, full: bool) -> list[Section]:
-    """Who stopped, who waits, what to run now; all of them where it is full."""
+def _screen(hang: Hang) -> list[Section]:
+    """Who stopped, who waits, what to run now: the first of them."""
     standing = [group for group in hang.groups if group.stands_at]
-    waiting = [
-        f"{group.group}: {group.waiting} of {group.ranks} at {group.stands_at}"
-        + (f", held up by {group.held_up_by}" if group.held_up_by else "")
-        for group in standing[: None if full else SHOWN_GROUPS]
-    ]
+    waiting = [_who_waits(group) for group in standing[:SHOWN_GROUPS]]
     if len(standing) > len(waiting):
         waiting.append(f"{len(standing) - len(waiting):,} more groups wait (--full, -o hang.html).")
     sections = [Section(TITLE, answer_parts(hang), untitled=True)]
     if len(hang.culprits) > 1:
-        each = [_culprit(one) for one in hang.culprits[: None if full else SHOWN_CULPRITS]]
+        each = [_culprit(one) for one in hang.culprits[:SHOWN_CULPRITS]]
         sections.append(Section("Culprits", [Bullets(each)], is_minor=True))
     if waiting:
         sections.append(Section("Who waits", [Bullets(waiting)], is_minor=True))
-    shown = [
-        Paragraph(text, "yellow") for text in list(notes(hang))[: None if full else SHOWN_NOTES]
-    ]
-    steps = hang_next_steps(hang)[: None if full else SHOWN_STEPS]
+    shown = [Paragraph(text, "yellow") for text in list(notes(hang))[:SHOWN_NOTES]]
+    steps = hang_next_steps(hang)[:SHOWN_STEPS]
     sections.append(Section("Next", [Bullets(steps, ">"), *shown], is_minor=True))
-    more = more_next_time(hang) if full else []
-    if more:
-        sections.append(Section("To know more next time", [Bullets(more)], is_minor=True))
     return sections
 
 
-def _why(culprit: HangCulprit) -> str:
-    """Why a rank is a culprit, in words."""
-    return SITUATIONS[culprit.kind]["why"]
-
-
 def _culprit(culprit: HangCulprit) -> str:
-    where = f" on {culprit.host}" if culprit.host else ""
     last = f"; last issued {culprit.issued_last}" if culprit.issued_last else ""
-    return (
-        f"rank {culprit.rank}{where}: {_why(culprit)} at {culprit.operation} of "
-        f"{culprit.group}{last}"
-    )
+    return f"{culprit_words(culprit)}{last}"
 
 
-def _sections(hang: Hang) -> list[Section]:
-    texts = more_next_time(hang)
-    matrix = Drawing(partial(_matrix, hang))
-    culprits = [replace(culprit, kind=_why(culprit)) for culprit in hang.culprits]
-    next_time: list[Part | None] = ["To know more next time:", Bullets(texts)] if texts else []
-    found = (
-        (True, Section(TITLE, [*answer_parts(hang), *notes(hang)])),
-        (culprits, Section("Culprits", [Table(culprits)])),
-        (True, Section("Next", [Bullets(hang_next_steps(hang)), *next_time])),
-        (hang.mismatches, Section("Operations that differ", [Table(hang.mismatches)])),
-        (hang.groups, Section("Groups", [matrix, Table(hang.groups)])),
-    )
-    return [section for holds, section in found if holds]
+def _who_waits(group: GroupState) -> str:
+    """Where a group stands, how many of it wait, and for whom."""
+    by = f", held up by {group.held_up_by}" if group.held_up_by else ""
+    return f"{group.group}: {group.waiting} of {group.ranks} at {group.stands_at}{by}"
+
+
+def _sections(hang: Hang, waiting: Sequence[Part]) -> list[Section]:
+    """Summary, metrics, findings and recommendations; `waiting` are the groups that wait."""
+    findings = [_finding(finding) for finding in hang_findings(hang)]
+    steps = [_advice(step) for step in hang_steps(hang)]
+    next_time = more_next_time(hang)
+    return [
+        Section("Summary", answer_parts(hang)),
+        Section("Metrics", [Facts.of(*_figures(hang)), Drawing(partial(_matrix, hang))]),
+        Section("Groups that wait", waiting, is_minor=True),
+        Section("Findings", [Items(findings) if findings else NO_FINDING]),
+        Section("Recommendations", [Items(steps) if steps else NOTHING_TO_DO]),
+        Section("To know more next time", [Bullets(next_time)], is_minor=True),
+        Section("Notes", [Bullets(list(notes(hang)))]),
+    ]
+
+
+def _waiting_lines(hang: Hang) -> list[Part]:
+    """The groups that wait, a line each: names of groups are long."""
+    return [Bullets([_who_waits(group) for group in hang.groups if group.stands_at])]
+
+
+def _waiting_table(hang: Hang) -> list[Part]:
+    """The groups that wait, to be sorted and searched."""
+    return [Table([group for group in hang.groups if group.stands_at])]
+
+
+def _figures(hang: Hang) -> list[tuple[str, str]]:
+    """How many ranks and groups there are, and how many of them wait."""
+    inputs = hang.inputs
+    recorded = inputs.expected - len(hang.silent)
+    waiting = sum(1 for group in hang.groups if group.stands_at)
+    behind = [
+        (name, f"{len(ranks):,} {plural('rank', len(ranks))}")
+        for name, ranks in (("CPU behind", hang.cpu_behind), ("GPU behind", hang.gpu_behind))
+    ]
+    return [
+        ("ranks that left entries", f"{recorded:,} of {inputs.expected:,}"),
+        ("ranks that wait", f"{hang.verdict.victims:,}"),
+        ("groups that wait", f"{waiting:,} of {len(hang.groups):,}"),
+        *behind,
+    ]
+
+
+def _finding(finding: HangFinding) -> Item:
+    evidence = [(one.metric, f"{one.value}", one.where) for one in finding.evidence]
+    how_sure = "nothing else explains it" if finding.sure else "likely"
+    return Item(finding.title, [(f"{how_sure} · {finding.id}", "")], evidence=evidence)
+
+
+def _advice(step: HangStep) -> Item:
+    return Item(step.action, details=[step.command] if step.command else [])
 
 
 def _matrix(hang: Hang) -> Markup | None:

@@ -56,7 +56,7 @@ class GroupState:
     stands_at: str | None = metric("first operation that is not complete on all of its ranks")
     waiting: int = metric("ranks that have issued it and not completed it")
     held_up_by: str | None = metric(
-        "ranks that have not issued it, left no dump, or have not come to it"
+        "ranks that have not issued it, left no dump, have not come to it, or have not completed what a peer has"
     )
     completed: int | None = metric(
         "last collective that all ranks with a dump completed (sequence number)"
@@ -338,7 +338,8 @@ def _groups(flight: Flight, waits: Sequence[Wait], found: Iterable[Blame]) -> It
 
 
 def _group(group: FlightGroup, at: Wait, progress: Sequence[GroupProgress]) -> GroupState:
-    blockers = (*at.absent, *at.unknown) or at.earlier or at.elsewhere
+    behind = at.waiting if at.passed and at.both_sided else ()
+    blockers = (*at.absent, *at.unknown) or at.earlier or at.elsewhere or behind
     return GroupState(
         group=group.label,
         ranks=len(group.ranks) or len(progress),
