@@ -262,6 +262,12 @@ class Recommendation:
         """The predicted step time with its range."""
         return self.predicted_step_ms, self.low_ms, self.high_ms
 
+    @property
+    def gain_is_known(self) -> bool:
+        """Whether it is predicted what it leads to: a step, as much work, or a step with others."""
+        known = (self.predicted_speedup, self.as_much_work, self.together)
+        return any(one is not None for one in known)
+
 
 @dataclass(frozen=True)
 class Summary:

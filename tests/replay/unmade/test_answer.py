@@ -8,6 +8,7 @@ import pytest
 
 from tests.analyzed import measurements
 from tests.recorded import CASES, recording
+from traceanalyzer.diagnosis.remedies.advice import advise
 from traceanalyzer.diagnosis.unmade import known_of
 from traceanalyzer.replay.unmade.answer import Known, Unmade, predicted
 from traceanalyzer.replay.unmade.question import Question, QuestionError, question_of
@@ -64,6 +65,13 @@ def test_a_step_of_the_gpu_goes_with_the_batch() -> None:
     hours = made.step_ms / 1e3 / 3600
     assert made.price_per_million_tokens == pytest.approx(2.0 * hours / (16 * 2048) * 1e6)
     assert made.bottleneck.startswith("GPU")
+
+
+def test_advice_of_a_larger_batch_is_the_same_prediction() -> None:
+    name = "kineto/gpt_large_batch.base"
+    advice = {one.remedy.id: one for one in advise(measurements(recording(name)).critical)}
+    double = advice["larger_batch"].prediction
+    assert double.step_ms == pytest.approx(asked(name, batch="2x").step_ms / 2, rel=0.01)
 
 
 def test_another_gpu_changes_what_the_memory_limits() -> None:

@@ -65,3 +65,11 @@ def test_a_cache_goes_with_the_length_of_a_decode() -> None:
     key = Tensor((8, 4, 1025, 64), FLOAT)
     assert resizer(8, 2048, decode).tensor(key).shape == (8, 4, 2050, 64)
     assert resizer(16, decode.context, decode).tensor(key).shape == (16, 4, 1025, 64)
+
+
+def test_rows_that_a_router_picks_go_with_the_batch() -> None:
+    routed = Dimensions(8192, routed=frozenset({1036}))
+    assert resizer(16384, None, routed).tensor(Tensor((1036, 768), FLOAT)).shape == (2072, 768)
+    stacked = Tensor((50, 1036, 768), FLOAT)
+    assert resizer(16384, None, routed).tensor(stacked).shape == (50, 2072, 768)
+    assert resizer(16384, None, routed).tensor(Tensor((1000, 768), FLOAT)).shape == (1000, 768)

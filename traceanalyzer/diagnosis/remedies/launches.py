@@ -10,7 +10,7 @@ from traceanalyzer.analysis.algebra import where_changed
 from traceanalyzer.analysis.groups.input_loading import small_copies
 from traceanalyzer.analysis.tables.shape_rows import shape_changes
 from traceanalyzer.base import NS_PER_MS
-from traceanalyzer.diagnosis.finding import Words
+from traceanalyzer.diagnosis.finding import GPU_BUSY, Words
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.host import PREPARED
 from traceanalyzer.diagnosis.remedies.program import program, reduced_by_hooks, tape_of
@@ -33,6 +33,10 @@ from traceanalyzer.replay.changes.recompute import recomputed
 from traceanalyzer.replay.changes.syncs.syncs import follows_pageable_copy, is_read
 from traceanalyzer.replay.changes.unsorted_gradients import sorted_gradients
 from traceanalyzer.replay.tape import Tape
+from traceanalyzer.replay.unmade.larger_batch import (
+    with_larger_batch,
+    with_larger_batch_at_full_cost,
+)
 from traceanalyzer.trace import I32, I64, Bool, distinct
 
 CAPTURED = scenario_of("cuda_graph", captured, pessimistic=captured_but_work)
@@ -72,6 +76,26 @@ ENLARGED = scenario_of(
     pessimistic=enlarged_at_full_cost,
     least=1.0 / GREATER_BATCH,
 )
+DOUBLE = 2
+BY_SHAPES = {
+    times: scenario_of(
+        "larger_batch",
+        with_larger_batch(times),
+        "assumes_by_shapes",
+        {"times": times},
+        pessimistic=with_larger_batch_at_full_cost(times),
+        least=1.0 / times,
+    )
+    for times in (GREATER_BATCH, DOUBLE)
+}
+LEAST_OF_BATCH = 0.05
+"""Another batch size changes what is learnt: less is not worth it."""
+PESSIMISTIC_BATCH = 0.2
+"""Full cost is hardly ever what a larger batch has: of 41 predictions of steps whose pace the GPU
+sets, sealed before they were timed, all gained at least half of what was said."""
+BUSY_SHARE = 0.75
+"""Share of the step that the GPU must work for its own work to be what a larger batch is for: what
+the host does with results grows with them."""
 LEAST_IDLE = 0.3
 """Share of the step that the GPU must idle for launches: less is not worth another batch size."""
 
@@ -222,20 +246,38 @@ def _mostly_sorts(m: Measurements, tape: Tape) -> bool:
     return sorting_ns >= SORTING_SHARE * m.step.step_ms * NS_PER_MS
 
 
-@remedy("larger_batch", "launch")
+@remedy("larger_batch", "launch", LEAST_OF_BATCH, PESSIMISTIC_BATCH)
 def larger_batch(m: Measurements) -> Offer | None:
-    """Where the GPU is idle because the CPU cannot launch fast enough, a model multiplies matrices
-    (else nothing shows that there is a batch), and the program has memory to spare as far as the
-    recording shows."""
-    idle = m.step.idle
+    """Where the GPU is idle because the CPU cannot launch fast enough, or is busy with work of
+    which a part is the same for any batch; a model multiplies matrices (else nothing shows that
+    there is a batch), and the program has memory to spare as far as the recording shows."""
     tape = tape_of(m)
-    known = program(m)
-    if idle is None or idle.launch < LEAST_IDLE * m.step.step_ms or tape is None:
+    if tape is None or not _has_room(m, tape):
         return None
-    spared = (
-        recomputed(tape).any() or repeated_reductions(tape).any()
-    )  # so that less is kept: memory is short
-    if not tape.source.linked.is_matrix[tape.row].any() or known.fsdp or spared:
+    launches = m.step.idle is not None and m.step.idle.launch >= LEAST_IDLE * m.step.step_ms
+    which = "train" if program(m).training else "serve"
+    if launches:
+        by_shapes = BY_SHAPES[GREATER_BATCH]
+        known = by_shapes.change(tape) is not None
+        how = words("larger_batch", which, times=GREATER_BATCH)
+        return Offer(how, by_shapes if known else ENLARGED, changes_work=True)
+    return _twice_the_batch(m, tape, which)
+
+
+def _has_room(m: Measurements, tape: Tape) -> bool:
+    """Whether a model multiplies matrices, and nothing shows that memory is short: no parameters
+    are sharded, no activations calculated twice, no gradients added up over parts of a batch."""
+    spared = recomputed(tape).any() or repeated_reductions(tape).any()
+    multiplies = tape.source.linked.is_matrix[tape.row].any()
+    return bool(multiplies) and not program(m).fsdp and not spared
+
+
+def _twice_the_batch(m: Measurements, tape: Tape, which: str) -> Offer | None:
+    """Where the GPU is busy, and shapes tell what its own work takes at another batch."""
+    budget = m.step.budget
+    double = BY_SHAPES[DOUBLE]
+    busy = budget is not None and budget.compute >= BUSY_SHARE * m.step.step_ms
+    if not busy or double.change(tape) is None:
         return None
-    how = words("larger_batch", "train" if known.training else "serve", times=GREATER_BATCH)
-    return Offer(how, ENLARGED, changes_work=True)
+    how = words("larger_batch", f"double_{which}")
+    return Offer(how, double, changes_work=True, against=(GPU_BUSY, "compute"))

@@ -6,6 +6,7 @@ Attention states both: its queries are [batch, heads, length, features]. What th
 first."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -34,6 +35,7 @@ LINEAR = regex(r"^aten::linear$")
 MATMUL = regex(r"^aten::(matmul|addmm|mm)$")
 ADDED = regex(r"^aten::addmm$")
 """Takes what it adds first."""
+MATRIX = 2
 SEQUENCE = 3
 """Dimensions of a batch of sequences of features."""
 HEADS = 4
@@ -52,6 +54,9 @@ class Dimensions:
     # what is kept of each sequence from passes before (a decode's cache); the length is then of it
     cached: frozenset[int] = frozenset()
     basis: str = ""
+    # rows of layers that are no whole number of samples: what a router, a mask or a capacity leaves
+    # of them
+    routed: frozenset[int] = frozenset()
 
     @property
     def is_decode(self) -> bool:
@@ -83,6 +88,14 @@ def dimensions_of(rated: Rated, batch_now: int | None = None) -> Dimensions:
     if not found:
         raise QuestionError(NO_SHAPES)
     parameters = rated.joined.memo(parameters_of)
+    dimensions = _of_operators(found, parameters, batch_now)
+    return replace(dimensions, routed=_routed(found, parameters, dimensions.batch))
+
+
+def _of_operators(
+    found: list[Operator], parameters: Parameters, batch_now: int | None
+) -> Dimensions:
+    """Batch and length as the first operators, attention or the user says."""
     root = next(_roots(found, parameters), None)
     attention = [shapes for shapes in _attention(found) if shapes]
     if batch_now is not None:
@@ -92,6 +105,23 @@ def dimensions_of(rated: Rated, batch_now: int | None = None) -> Dimensions:
     if root is None:
         raise QuestionError(NO_BATCH)
     return _with_cache(_settled(root, attention), attention)
+
+
+def _routed(found: list[Operator], parameters: Parameters, batch: int) -> frozenset[int]:
+    """Rows that layers multiply with their weights, where they are no whole number of samples and
+    no size of a parameter."""
+    rows = {size for operator in found for size in _rows_of_layer(operator, parameters)}
+    return frozenset(size for size in rows if size % batch and size not in parameters.sizes)
+
+
+def _rows_of_layer(operator: Operator, parameters: Parameters) -> Iterator[int]:
+    """The rows of data that a product takes with a layer's weights; none for other operators."""
+    tensors = [one for one in operator.typed if isinstance(one, Tensor)]
+    if not MATMUL.match(operator.name) or len(tensors) < 2:
+        return
+    data, weight = tensors[-2:]
+    if len(data.shape) == MATRIX and parameters.has(weight) and not parameters.has(data):
+        yield data.shape[0]
 
 
 def forward_nodes(rated: Rated) -> I64:

@@ -71,7 +71,7 @@ def planned(tape: Tape, plan: RunPlan) -> PlannedTape:
     changed = tape
     spread = np.zeros(len(tape.row))
     if resizer is not None:
-        check_answerable(tape, loads, _what(resizer.sizes))
+        check_answerable(tape, loads, resizer.sizes, _what(resizer.sizes))
         changed = _loaded(tape.retimed(resized_ns(tape, loads, limits_now)), plan.loading)
         changed = with_sorted_gradients(changed, resizer)
         doublings = np.abs(np.log2(np.maximum(loads.growth, 1e-6)))

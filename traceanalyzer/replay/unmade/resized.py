@@ -77,7 +77,13 @@ class Sizes:
                     return size // tokens * self.batch * (self.length + shift)
         if size % self.now.batch == 0:
             return size // self.now.batch * self.batch
-        return None
+        return self.routed(size)
+
+    def routed(self, size: int) -> int | None:
+        """What becomes of rows that are some of the samples or tokens; None for other sizes."""
+        if size not in self.now.routed:
+            return None
+        return max(round(size * self.batch_ratio * self.length_ratio), 1)
 
 
 @dataclass(frozen=True)
@@ -158,6 +164,8 @@ class Resizer:
                 long = True
             elif long and axis == order[1] and size == self.sizes.now.batch:
                 shape[axis] = self.sizes.batch
+            elif first is None and axis == order[1]:
+                shape[axis] = self.sizes.routed(size) or size
         return tuple(shape)
 
     def _outer(self, tensor: Tensor, axis: int) -> int | None:

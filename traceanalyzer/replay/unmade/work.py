@@ -18,17 +18,25 @@ from traceanalyzer.base import dataclass, regex
 from traceanalyzer.replay.patterns.parameters import OF_LISTS
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.replay.unmade.question import QuestionError
-from traceanalyzer.replay.unmade.resized import Resizer
+from traceanalyzer.replay.unmade.resized import Resizer, Sizes
 from traceanalyzer.trace import F64, I32, I64, Bool, CopyKind
 
 MOST_UNKNOWN = 0.2
 """Share of the device's time without shapes above which nothing is predicted."""
+MOST_STANDING = 0.2
+"""Share of the device's time above which nothing is predicted where products take it whose sizes
+stay as the batch changes: weights alone are seldom multiplied for so long, so that the batch stands
+in a size that looks like a parameter's."""
 LEAST_CHANGED = 0.02
 """Share of the device's time that must go with the sizes asked for."""
 NOTHING_SCALES = "hardly any device work goes with {what}: its size is not in the recorded shapes"
 UNKNOWN_WORK = (
     "{share:.0%} of the device's time belongs to operators without recorded shapes (CUDA graphs, "
     "compiled code, other libraries): what it would take at other sizes is not known"
+)
+STANDING_PRODUCTS = (
+    "{share:.0%} of the device's time is products whose recorded sizes do not go with the batch: "
+    "what they would take with another one is not known"
 )
 FLAT = 2
 """Dimensions below which a message is a bucket of gradients, whose size is the parameters'."""
@@ -136,7 +144,7 @@ def _of_calls(tape: Tape, rows: I64, resizer: Resizer) -> tuple[OpLoad, OpLoad]:
     return now, then
 
 
-def check_answerable(tape: Tape, loads: Loads, what: str) -> None:
+def check_answerable(tape: Tape, loads: Loads, sizes: Sizes, what: str) -> None:
     """Raises QuestionError where too little is known, or nothing goes with the sizes."""
     time = tape.duration.astype(np.float64)
     counted = ~(tape.communication | tape.copy)
@@ -147,6 +155,10 @@ def check_answerable(tape: Tape, loads: Loads, what: str) -> None:
     changed = counted & (np.abs(loads.growth - 1.0) > 1e-6)
     if not total or float(time[changed].sum()) < LEAST_CHANGED * total:
         raise QuestionError(NOTHING_SCALES.format(what=what))
+    products = tape.source.linked.is_matrix[tape.row] & ~tape.in_optimizer
+    standing = float(time[counted & products & ~changed].sum())
+    if sizes.batch_ratio != 1.0 and standing > MOST_STANDING * total:
+        raise QuestionError(STANDING_PRODUCTS.format(share=standing / total))
 
 
 def called_ranges(tape: Tape) -> I64:

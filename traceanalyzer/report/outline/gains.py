@@ -219,7 +219,7 @@ def on_first_screen(report: Report) -> list[Recommendation]:
     return [
         one
         for one in report.recommendations
-        if is_worth_showing(one) and not (one.id == GPU_BUSY and one.predicted_speedup is None)
+        if is_worth_showing(one) and (one.gain_is_known or one.id != GPU_BUSY)
     ]
 
 

@@ -93,15 +93,21 @@ def joined(
 
 def enlarged(tape: Tape, times: float = GREATER_BATCH) -> Tape:
     """A batch so many times as large; the time of as many samples as before."""
+    duration = np.rint(tape.duration * growth(tape, times)).astype(np.int64)
+    return per_sample(replace(tape, duration=duration), times)
+
+
+def per_sample(tape: Tape, times: float) -> Tape:
+    """The time of as many samples as now, of a step that does so many times as many: what brings
+    them is that of now."""
     share = 1.0 / times
-    shared = ("dispatch", "work", "reading", "latency", "gap")
-    duration = np.rint(tape.duration * growth(tape, times) * share).astype(np.int64)
+    shared = ("duration", "dispatch", "work", "reading", "latency", "gap")
     times_left = {name: np.rint(getattr(tape, name) * share) for name in shared}
     left = {name: time.astype(np.int64) for name, time in times_left.items()}
     tail = tape.tail._replace(
         dispatch=round(tape.tail.dispatch * share), work=round(tape.tail.work * share)
     )
-    return replace(tape, **left, duration=duration, tail=tail)
+    return replace(tape, **left, tail=tail)
 
 
 def enlarged_at_full_cost(tape: Tape, times: float = GREATER_BATCH) -> Tape:

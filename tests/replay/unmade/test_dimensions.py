@@ -1,0 +1,53 @@
+"""What goes with the batch in a model whose router sends rows to experts."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.analysis.causes.test_gaps import Program
+from tests.diagnosis.test_remedies import GEMM, program, within
+from traceanalyzer.replay.recorded import make_tape
+from traceanalyzer.replay.tape import Tape
+from traceanalyzer.replay.unmade.dimensions import Dimensions, dimensions_of
+from traceanalyzer.replay.unmade.larger_batch import with_larger_batch
+from traceanalyzer.replay.unmade.made import RunPlan, planned
+from traceanalyzer.replay.unmade.question import QuestionError
+from traceanalyzer.replay.unmade.resized import Sizes
+
+TOKENS = 8192
+FLOATS = '["float","float","float"]'
+
+
+def experts(p: Program, rows: int) -> None:
+    """A layer of all tokens, then one of those that go to an expert."""
+    for count, us in ((TOKENS, 20), (rows, 200)):
+        shapes = f"[[1536],[{count},768],[768,1536]]"
+        columns = {"shapes": shapes, "dtypes": p.code(FLOATS)}
+        within(p, "aten::addmm", lambda p, us=us: p.spend(10).launch(GEMM, us), **columns)
+
+
+def tape_of(rows: int) -> Tape:
+    tape = make_tape(program(lambda p: experts(p, rows)).rated)
+    assert tape is not None
+    return tape
+
+
+def doubled(tape: Tape) -> RunPlan:
+    now = dimensions_of(tape.source)
+    return RunPlan(Sizes(now, 2 * now.batch, None))
+
+
+def test_rows_that_are_no_whole_number_of_samples_go_with_the_batch() -> None:
+    tape = tape_of(1036)
+    assert dimensions_of(tape.source) == Dimensions(
+        TOKENS, None, basis=f"input [{TOKENS}, 768] of the first linear layer", routed={1036}
+    )
+    part = planned(tape, doubled(tape))
+    assert (part.tape.duration > 1.7 * tape.duration).all()
+
+
+def test_a_batch_is_not_answered_where_most_products_stay() -> None:
+    tape = tape_of(1536)  # as many rows as the layer has features
+    with pytest.raises(QuestionError, match="products whose recorded sizes"):
+        planned(tape, doubled(tape))
+    assert with_larger_batch(2)(tape) is None

@@ -1,0 +1,61 @@
+"""A larger batch: the time of as many samples as now, where the shapes say what goes with the
+batch."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from traceanalyzer.analysis.roofline.rated import Rated
+from traceanalyzer.replay.changes.loops.repetition import per_sample
+from traceanalyzer.replay.tape import Change, Tape
+from traceanalyzer.replay.unmade.dimensions import Dimensions, dimensions_of
+from traceanalyzer.replay.unmade.made import RunPlan, planned
+from traceanalyzer.replay.unmade.question import QuestionError
+from traceanalyzer.replay.unmade.resized import Sizes
+
+
+def with_larger_batch(times: int) -> Change:
+    """Kernels take what their work at the larger batch does, by the curve that `whatif --batch`
+    has; None where the recording does not tell what goes with the batch."""
+
+    def change(tape: Tape) -> Tape | None:
+        return _per_sample_of_larger(tape, times, full_cost=False)
+
+    return change
+
+
+def with_larger_batch_at_full_cost(times: int) -> Change:
+    """A larger batch whose kernels take as many times as long as they have more to do: what is
+    shared is the host's time, and the work that does not go with the batch."""
+
+    def change(tape: Tape) -> Tape | None:
+        return _per_sample_of_larger(tape, times, full_cost=True)
+
+    return change
+
+
+def _per_sample_of_larger(tape: Tape, times: int, *, full_cost: bool) -> Tape | None:
+    now = tape.source.memo(batch_of)
+    if now is None:
+        return None
+    plan = RunPlan(Sizes(now, now.batch * times, now.context))
+    try:
+        part = planned(tape, plan)
+    except QuestionError:
+        return None
+    larger = part.tape
+    if full_cost and len(larger.row) == len(tape.row):
+        growth = np.maximum(part.loads.growth, 1.0)
+        at_full_cost = np.rint(tape.duration * growth).astype(np.int64)
+        larger = larger.retimed(np.maximum(at_full_cost, larger.duration))
+    loading = np.rint(larger.loading / times).astype(np.int64)
+    tail = larger.tail._replace(loading=round(larger.tail.loading / times))
+    return per_sample(replace(larger, loading=loading, tail=tail), times)
+
+
+def batch_of(rated: Rated) -> Dimensions | None:
+    """The recorded batch; None where it cannot be told."""
+    try:
+        return dimensions_of(rated)
+    except QuestionError:
+        return None
