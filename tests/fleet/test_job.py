@@ -386,7 +386,9 @@ def test_a_rank_costs_the_same_wherever_it_stands():
     assert job.culprits[0].gain_ms == job.worst[0].gain_ms == job.changes[0].gain_ms == 1.5
     assert job.recorded_ms == pytest.approx(9.0)
     text = screen_of(job)
-    assert "as fast as the median: 3 ms a step of the 9 ms recorded" in text
+    assert "without rank 2: 1.5 ms shorter" in text
+    assert "as fast as the median: 3 ms shorter, of the 9 ms as recorded" in text
+    assert "ms a step" not in text, "a gain reads as a step"
     assert "of the slowdown" not in text
 
 
@@ -395,6 +397,45 @@ def test_the_screen_has_the_budget_and_the_advice():
     assert "Of each 9 ms step: compute 3 ms (75%), idle 1 ms (25%: launch 25%)." in text
     assert "4.00 → 3.00 ms per step [fix_straggler]  Fix rank 2." in text
     assert "recorded" not in text
+
+
+def test_a_host_that_nobody_recorded_is_not_named():
+    ranks = [replace(one, devices=4) for one in all_reduces({5: 3}, ranks=8)]
+    job = job_answer(chosen(ranks))
+    assert job.culprits[0].host is None
+    text = screen_of(job)
+    assert "node" not in text
+    assert "on the host of rank 5: nvidia-smi" in text
+
+
+def test_a_host_gains_what_its_rank_does_once():
+    ranks = all_reduces({5: 3}, ranks=8)
+    named = [
+        replace(one, digest=replace(one.digest, host=f"h{i // 4}")) for i, one in enumerate(ranks)
+    ]
+    job = job_answer(chosen(named))
+    assert "without host h1" in [change.what for change in job.changes]
+    assert "without host h1" not in [change.what for change in gains_shown(job)]
+    assert "on h1: nvidia-smi" in screen_of(job)
+
+
+def test_all_of_a_job_has_four_parts_and_the_rank_with_what_it_rests_on():
+    text = job_page(job_answer(chosen(all_reduces({2: 3})))).markdown()
+    places = [
+        text.index(f"## {part}")
+        for part in ("Summary", "Metrics", "Findings", "Recommendations", "Next")
+    ]
+    assert places == sorted(places)
+    assert "### 1. Rank 2: its kernels take longer for the same work" in text
+    assert "| costs a step | 3 ms (3 to 3) |" in text
+    assert "| comes last | 100% | of the steps |" in text
+    assert "median: 3 ms shorter (3 to 3)\n" in text, "all of the slowdown is all of it"
+    assert "Check the GPU of rank 2" in text
+
+
+def test_a_healthy_job_is_not_sent_to_a_rank():
+    text = screen_of(job_answer(chosen(all_reduces({}))))
+    assert "-o fleet.html    # all ranks and steps" in text
 
 
 def test_three_percent_of_a_few_ranks_are_none():

@@ -266,9 +266,10 @@ def _culprit(job: JobRanks, rank: int, gain_ms: float) -> JobCulprit:
         pattern = "recurring"
     elif int((late > late.sum() / 4).sum()) <= 1:
         pattern = "once"
+    hosts, assumed = job.hosts
     return JobCulprit(
         rank=digest.rank if digest.rank is not None else rank,
-        host=job.hosts[0][rank],
+        host=None if assumed else hosts[rank],
         stage=job.stages[rank],
         cause=None,
         gain_ms=gain_ms,

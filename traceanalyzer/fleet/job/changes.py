@@ -117,9 +117,10 @@ def _links_of(culprit: JobCulprit) -> str:
 
 def _worst_places(job: JobRanks) -> Iterator[tuple[str, list[int]]]:
     """The host, and the rack, whose ranks come last by most together, of several with more than a
-    rank; and these."""
+    rank; and these. A host that is assumed is no place to go to."""
     gain_ms = [row.gain_ms or 0.0 for row in job.compared.rows]
-    for what, of_rank in (("host", job.hosts[0]), ("rack", job.racks)):
+    hosts, assumed = job.hosts
+    for what, of_rank in (("host", [] if assumed else hosts), ("rack", job.racks)):
         ranks = _by_name(of_rank)
         if len(ranks) > 1 and max(map(len, ranks.values())) > 1:
             worst = max(ranks, key=lambda name: sum(gain_ms[i] for i in ranks[name]))

@@ -1,13 +1,16 @@
 """A job as a document: one screen for who is on call, all of it as Markdown and as a page."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
+from pathlib import PurePath
 from typing import Any
 
 from traceanalyzer.base import MinorNote, digits, plural
-from traceanalyzer.fleet.job.changes import WORST, WORST_SHARE
+from traceanalyzer.fleet.job.changes import ALIKE, MEDIAN, WORST, WORST_SHARE
 from traceanalyzer.fleet.job.model import (
+    WORDS,
+    Cause,
     Heat,
     Job,
     JobChange,
@@ -16,7 +19,7 @@ from traceanalyzer.fleet.job.model import (
     ends_of,
 )
 from traceanalyzer.fleet.pipeline.document import slowdown_facts
-from traceanalyzer.report.brief import LONGEST_OF_MORE, brief
+from traceanalyzer.report.brief import LONGEST, LONGEST_OF_MORE, brief
 from traceanalyzer.report.document import (
     Bullets,
     Document,
@@ -36,6 +39,19 @@ from traceanalyzer.report.printed import Printed
 TITLE = "Fleet"
 SHOWN_CHANGES = 5  # of a terminal's one screen
 SHOWN_ADVICE = 2
+DO: Mapping[Cause | None, str] = {
+    "slow_gpu": "Check the GPU {of_rank}: clocks, temperature, other processes",
+    "more_work": "Even out the work: look for what more the program {of_rank} does",
+    "slow_host": "Look at the CPU {of_rank}: its load, the cores it may use, slow Python",
+    "input": "Look at the loader {of_rank}: its storage, its workers",
+    "slow_link": "Check the links {of_rank}: nccl-tests between its host and another",
+    "heavy_stage": "Move layers from the stage {of_rank} to the others",
+    None: "Record the step {of_rank} with Python stacks: its digest does not tell why it is late",
+}
+"""What to do about a cause where the recordings are not here."""
+PLACES = ("without host ", "without rack ")
+WIDEST = (MEDIAN, ALIKE)
+"""What the slowdown is measured by: all of it, which says nothing."""
 NO_FINDING = "No finding."
 NO_ADVICE = "No known remedy is predicted to help."
 SHOWN_FILES = 2
@@ -96,9 +112,14 @@ def _screen(job: Job) -> list[Section]:
     advice = _advice_of(job)
     found = [
         Section(TITLE, [_answer(job)], untitled=True),
-        Section("What the job gains", [Bullets(gains)] if gains else [], is_minor=True),
         Section("What to change", [Bullets(advice)] if advice else [], is_minor=True),
-        Section("Worst ranks", [_worst(job.worst)] if job.culprits else [], is_minor=True),
+        Section(_gains_title(job), [Bullets(gains)] if gains else [], is_minor=True),
+        # Of a single rank the sentences above say all of it.
+        Section(
+            "Worst ranks",
+            [_worst(job.worst)] if job.culprits and len(job.worst) > 1 else [],
+            is_minor=True,
+        ),
         Section("Next", [Bullets(job_next_steps(job), ">"), *notes], is_minor=True),
     ]
     return [one for one in found if one.parts]
@@ -106,33 +127,56 @@ def _screen(job: Job) -> list[Section]:
 
 def _advice_of(job: Job) -> list[str]:
     """What to change, a line each; none where nothing was analyzed."""
+    longest = [LONGEST, *[LONGEST_OF_MORE] * (SHOWN_ADVICE - 1)]
     lines = [
-        f"{one.gain} [{one.id}]  {brief(one.action, LONGEST_OF_MORE)}"
-        for one in job.recommendations[:SHOWN_ADVICE]
+        f"{advice.gain} [{advice.id}]  {brief(advice.action, most)}"
+        for advice, most in zip(job.recommendations, longest, strict=False)
     ]
-    return lines or ([NO_ADVICE] if job.budget else [])
+    if lines or job.budget:
+        return lines or [NO_ADVICE]
+    return [_by_cause(culprit) for culprit in job.culprits[:1]]
+
+
+def _by_cause(culprit: JobCulprit) -> str:
+    """What to do about a rank of which only the digest is here."""
+    of_rank = "of the job" if culprit.rank is None else f"of rank {culprit.rank}"
+    saves = f"{digits(culprit.gain_ms)} ms of each step to gain"
+    return f"{DO[culprit.cause].format(of_rank=of_rank)} ({saves})"
 
 
 def gains_shown(job: Job) -> list[JobChange]:
-    """What the job would gain: the worst 3 % of its ranks are none where that is less than one."""
+    """What the job would gain: the worst 3 % of its ranks are none where that is less than one, and a
+    place that gains what its rank alone does is not said twice."""
     enough = job.ranks.read * WORST_SHARE >= 1.0
-    return [one for one in job.changes if enough or one.what != WORST]
+    shown: list[JobChange] = []
+    for change in job.changes:
+        is_said = any(_gains_alike(change, other) for other in shown)
+        if not is_said and (enough or change.what != WORST):
+            shown.append(change)
+    return shown
+
+
+def _gains_alike(change: JobChange, other: JobChange) -> bool:
+    """Whether a host or a rack gains what something before it does."""
+    is_place = change.what.startswith(PLACES)
+    return is_place and digits(change.gain_ms) == digits(other.gain_ms)
 
 
 def _gain(job: Job, change: JobChange) -> str:
-    text = f"{change.what}: {digits(change.gain_ms)} ms a step"
+    """What a step gets shorter by, and of which step."""
+    text = f"{change.what}: {digits(change.gain_ms)} ms shorter"
     if job.recorded_ms is not None and change is not job.changes[0]:
-        return f"{text} of the {digits(job.recorded_ms)} ms recorded"
+        return f"{text}, of the {digits(job.recorded_ms)} ms as recorded"
     ends = ends_of(change)
     if ends:
         text += f" ({ends})"
-    if change.explains is not None and job.recorded_ms is None:
+    if change.explains is not None and job.recorded_ms is None and change.what not in WIDEST:
         text += f", {change.explains:.0%} of the slowdown"
     return text
 
 
 def _worst(rows: Sequence[JobCulprit]) -> TextTable:
-    headers = ["rank", "host", "stage", "gain ms", "90 % range", "last in", "cause"]
+    headers = ["rank", "host", "stage", "costs a step, ms", "90 % range", "last in", "cause"]
     is_right = [True, False, True, True, False, True, False]
     texts = [
         [
@@ -164,10 +208,20 @@ def _of_known_columns(
 
 def job_next_steps(job: Job) -> list[str]:
     """What to do now."""
-    steps = [f"traceanalyzer analyze {one.path}" for one in (job.culprits or job.worst)[:1]]
-    if job.culprits and job.culprits[0].cause == "slow_gpu" and job.culprits[0].host:
-        steps.append(f"on {job.culprits[0].host}: nvidia-smi -q -d CLOCK,PERFORMANCE")
-    return steps or ["traceanalyzer analyze ... -o fleet.html shows all ranks"]
+    if not job.culprits:
+        return [f"traceanalyzer fleet {_folder(job)} -o fleet.html    # all ranks and steps"]
+    worst = job.culprits[0]
+    steps = [f"traceanalyzer analyze {worst.path}"]
+    if worst.cause == "slow_gpu":
+        where = f"on {worst.host}" if worst.host else f"on the host of rank {worst.rank}"
+        steps.append(f"{where}: nvidia-smi -q -d CLOCK,PERFORMANCE")
+    return steps
+
+
+def _folder(job: Job) -> str:
+    """The folder that the ranks are in; three dots where there is none in common."""
+    folders = {str(PurePath(row.path).parent) for row in job.worst}
+    return folders.pop() if len(folders) == 1 else "..."
 
 
 def gone(job: Job) -> list[str]:
@@ -200,12 +254,12 @@ def _sections(job: Job) -> list[Section]:
     # Where nobody is named, nothing is painted as if it were.
     darkest = 0.0 if job.culprits else DARKEST_SHARE * (job.summary.step_ms or 0.0)
     missing = gone(job)
-    shown = gains_shown(job)
+    gains = [_gain(job, change) for change in gains_shown(job)]
     facts = [("ranks read", f"{ranks.read:,} of {ranks.expected:,}"), ("step", _basis(job))]
     facts += [("slowdown", f"{job.slowdown.s:.2f}x")] if job.slowdown.s is not None else []
     metrics = (
         (job.budget, Section("Where the step goes", [Table(job.budget)])),
-        (shown, Section(_gains_title(job), [Table(shown)])),
+        (gains, Section(_gains_title(job), [Bullets(gains)])),
         (
             job.pipeline,
             Section("Pipeline", [slowdown_facts(job.pipeline) if job.pipeline else None]),
@@ -222,7 +276,7 @@ def _sections(job: Job) -> list[Section]:
         Section("Summary", [_answer(job), Bullets(missing) if missing else None]),
         Section("Metrics", [Facts.of(*facts)]),
         *(replace(section, is_minor=True) for holds, section in metrics if holds),
-        Section("Findings", [Table(job.culprits) if job.culprits else NO_FINDING]),
+        Section("Findings", [_culprits(job) if job.culprits else NO_FINDING]),
         *([Section("Worst ranks", [Table(job.worst)], is_minor=True)] if more else []),
         Section("Recommendations", [_recommended(job)]),
         Section("Next", [Bullets(job_next_steps(job))]),
@@ -230,21 +284,41 @@ def _sections(job: Job) -> list[Section]:
     ]
 
 
-def _recommended(job: Job) -> Items | str | None:
-    """What to change, with what it gains; nothing where nothing was analyzed."""
+def _recommended(job: Job) -> Items | str:
+    """What to change, with what it gains; by the cause alone where nothing was analyzed."""
     items = [
         Item(one.action, [(f"{one.gain}; id: {one.id}", "green")]) for one in job.recommendations
     ]
-    if items:
-        return Items(items, noun="recommendations")
-    return NO_ADVICE if job.budget else None
+    if not items and not job.budget:
+        items = [Item(_by_cause(culprit)) for culprit in job.culprits[:1]]
+    return Items(items, noun="recommendations") if items else NO_ADVICE
+
+
+def _culprits(job: Job) -> Items:
+    """The ranks that hold up the job, with what they cost and how that is known."""
+    return Items([_culprit(job, culprit) for culprit in job.culprits], noun="ranks")
+
+
+def _culprit(job: Job, culprit: JobCulprit) -> Item:
+    on = f" on {culprit.host}" if culprit.host else ""
+    who = "The job" if culprit.rank is None else f"Rank {culprit.rank}{on}"
+    ends = ends_of(culprit)
+    cost = f"{digits(culprit.gain_ms)} ms"
+    evidence = [("costs a step", f"{cost} ({ends})" if ends else cost, "")]
+    evidence.append(("comes last", f"{culprit.steps_share:.0%}", "of the steps"))
+    since = f"since {culprit.since}" if culprit.since else ""
+    evidence.append(("pattern", culprit.pattern, since))
+    if culprit.stage is not None:
+        evidence.append(("stage", f"{culprit.stage}", "of the pipeline"))
+    evidence.append(("recording", culprit.path, ""))
+    return Item(f"{who}: {WORDS[culprit.cause]}", evidence=evidence)
 
 
 def _gains_title(job: Job) -> str:
-    """What the changes are of, where that is not the step of the answer."""
-    if job.recorded_ms is None:
-        return "What the job gains"
-    return f"What the job gains of the {digits(job.recorded_ms)} ms step as recorded"
+    """What the changes are of."""
+    step_ms = job.summary.step_ms if job.recorded_ms is None else None
+    of_step = f" of {digits(step_ms)} ms" if step_ms else ""
+    return f"How much shorter each step{of_step} gets"
 
 
 def _basis(job: Job) -> str:
