@@ -67,6 +67,27 @@ def test_every_verb_answers_in_process():
     assert "Traceback" not in wrong.content[0].text
 
 
+WRONG = {
+    "there is no argument 'pth'; diagnose takes path, rank, step": ("diagnose", {"pth": BOUND}),
+    "path is missing; diagnose takes path, rank, step": ("diagnose", {}),
+    "rank: Input should be a valid integer": ("diagnose", {"path": BOUND, "rank": "first"}),
+    "there is no tool 'analyse'; tools: recordings, diagnose": ("analyse", {"path": BOUND}),
+}
+
+
+def test_a_wrong_argument_is_one_line_that_says_what_is_taken():
+    async def ask():
+        async with Client(make_server(Sources())) as client:
+            return {says: await client.call_tool(*asked) for says, asked in WRONG.items()}
+
+    for says, answer in asyncio.run(ask()).items():
+        (content,) = answer.content
+        assert answer.is_error
+        assert says in content.text
+        assert "\n" not in content.text
+        assert "pydantic" not in content.text
+
+
 def test_the_command_serves_on_standard_input_and_output():
     command = StdioServerParameters(
         command=sys.executable,

@@ -13,7 +13,7 @@ from tests.recorded import GPU, ranks
 from traceanalyzer.agent import verbs
 from traceanalyzer.agent.answer import MOST_TOKENS, fitted_answer, one_line, tokens
 from traceanalyzer.agent.sources import Sources
-from traceanalyzer.agent.verbs import MOST_OF_A_SENTENCE, quoted_sentence
+from traceanalyzer.agent.told import MOST_OF_A_SENTENCE, quoted_sentence
 from traceanalyzer.base.errors import TraceAnalyzerError
 
 ROOT = Path(__file__).resolve().parents[2]

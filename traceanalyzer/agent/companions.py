@@ -10,7 +10,7 @@ from traceanalyzer.agent.answer import (
     sourced_figure,
 )
 from traceanalyzer.agent.sources import Sources
-from traceanalyzer.agent.verbs import quoted_sentence
+from traceanalyzer.agent.told import quoted_sentence
 from traceanalyzer.analysis.memory.growth import Growth
 from traceanalyzer.analysis.memory.measure import MemoryOfDevice
 from traceanalyzer.diagnosis.compile.judged import CompileAdvice

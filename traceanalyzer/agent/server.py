@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import orjson
-from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp.types import CallToolResult, TextContent
+from mcp.types import CallToolResult, InputRequiredResult, TextContent
+from pydantic import ValidationError
 
-from traceanalyzer.agent import companions, verbs
+from traceanalyzer.agent import companions, jobs, verbs
 from traceanalyzer.agent.answer import fitted_answer
 from traceanalyzer.agent.sources import Sources
 from traceanalyzer.base import TraceAnalyzerError, cut
@@ -36,17 +37,51 @@ VERBS = (
     verbs.compare,
     verbs.verify,
     verbs.limits,
-    verbs.hang,
+    jobs.hang,
     companions.memory,
     companions.compile,
 )
 """Their docstrings are what an agent reads of them."""
 
 
+class RecordingsServer(MCPServer):
+    """A server that says in a line what is wrong with the arguments of a call."""
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
+    ) -> CallToolResult | InputRequiredResult:
+        """Call a verb. Raises ToolError."""
+        verb = {verb.__name__: verb for verb in VERBS}.get(name)
+        if verb is None:
+            named = ", ".join(verb.__name__ for verb in VERBS)
+            raise ToolError(cut(f"there is no tool {plain(name)!r}; tools: {named}", LONGEST_ERROR))
+        taken = [asked for asked in inspect.signature(verb).parameters if asked != "sources"]
+        unknown = [argument for argument in arguments if argument not in taken]
+        if unknown:
+            raise ToolError(_wrong_call(name, taken, f"there is no argument {unknown[0]!r}"))
+        try:
+            return await super().call_tool(name, arguments, context)
+        except ToolError as error:
+            if isinstance(error.__cause__, ValidationError):
+                raise ToolError(_wrong_call(name, taken, _first_wrong(error.__cause__))) from error
+            raise
+
+
+def _first_wrong(error: ValidationError) -> str:
+    """The first argument that does not fit, and why."""
+    first = error.errors()[0]
+    place = ".".join(map(str, first["loc"]))
+    return f"{place} is missing" if first["type"] == "missing" else f"{place}: {first['msg']}"
+
+
+def _wrong_call(name: str, taken: Sequence[str], why: str) -> str:
+    return cut(plain(f"{why}; {name} takes {', '.join(taken)}"), LONGEST_ERROR)
+
+
 def make_server(sources: Sources, hidden: Sequence[re.Pattern[str]] | None = None) -> MCPServer:
     """The server; it reads what `sources` allows, and writes nothing. With `hidden` it says no
     paths, hosts and users, nor such names."""
-    server = MCPServer(
+    server = RecordingsServer(
         "traceanalyzer", instructions=INSTRUCTIONS, version=__version__, log_level="ERROR"
     )
     for verb in VERBS:

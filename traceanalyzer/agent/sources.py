@@ -14,6 +14,9 @@ from traceanalyzer.comparison.reference import report_named
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.part_of_run import Selection
 from traceanalyzer.diagnosis.selection import MeasuredRanks, measured
+from traceanalyzer.fleet.digests.files import holds_digests
+from traceanalyzer.fleet.job.open import digests_folder, job_of
+from traceanalyzer.fleet.sources import source_of
 from traceanalyzer.ingest import load
 from traceanalyzer.ingest.flight_recorder.folder import read_flight
 from traceanalyzer.ingest.folders import snapshot_in
@@ -170,14 +173,16 @@ class Sources:
         return str(place)
 
     def _place(self, name: str) -> Path:
-        """The file that a name means: as it is, else below one of the folders that may be read.
+        """The file that a name means: below one of the folders that may be read, else as it is.
         Raises UnreadableInputError where it is in none of them."""
         path = Path(name)
-        if path.is_absolute() or path.exists() or not self._roots:
+        if path.is_absolute() or not self._roots:
             return path
         for root in self._roots:
             if (root / path).exists():
                 return root / path
+        if path.exists():
+            return path
         raise UnreadableInputError(f"{name}: no such file; `recordings` lists what is there")
 
     def report(self, name: str) -> Report:
@@ -198,6 +203,20 @@ class Sources:
         """The Flight Recorder dumps in a folder. Raises TraceAnalyzerError."""
         with only_below(self._roots):
             return read_flight(may_read(self._place(path)))
+
+    def job(self, path: str) -> dict[str, Any] | None:
+        """What `analyze` has as JSON of a log of a pipeline's operations, of days of steps, or of
+        digests of ranks; None of anything else. Raises TraceAnalyzerError."""
+        with only_below(self._roots):
+            place = may_read(self._place(path))
+            source = source_of([str(place)])
+            if source is not None:
+                values: dict[str, Any] = source.page([place], lambda *_: None).values
+                return values
+            if not holds_digests(str(place)):
+                return None
+            with digests_folder(None) as folder:
+                return vars(job_of([str(place)], folder))
 
     def memory(self, path: str, trace: str = "") -> MemoryReport:
         """The report on a memory snapshot, with the times of a trace where one is named. Raises

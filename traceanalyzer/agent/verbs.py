@@ -12,22 +12,20 @@ from traceanalyzer.agent.answer import (
     sourced_figure,
 )
 from traceanalyzer.agent.claims import StatedChange, judged_claim
+from traceanalyzer.agent.jobs import other_answer
 from traceanalyzer.agent.sources import Sources, unknowns
-from traceanalyzer.base import TraceAnalyzerError, definitions
+from traceanalyzer.agent.told import REPLAYED, advice_of, finding_of, quoted_sentence
+from traceanalyzer.base import TraceAnalyzerError, UnreadableInputError, definitions
 from traceanalyzer.base.figures import Definition
 from traceanalyzer.comparison.compare import compare_reports
 from traceanalyzer.comparison.limits import Limit, check_limits
 from traceanalyzer.comparison.model import Difference
 from traceanalyzer.comparison.verdicts import Checked
-from traceanalyzer.diagnosis.finding import Finding, Recommendation
 from traceanalyzer.diagnosis.pages import finding_page, finding_pages
 from traceanalyzer.diagnosis.remedies.advice import predictions
 from traceanalyzer.diagnosis.unmade import unmade
-from traceanalyzer.fleet.hang.document import values
-from traceanalyzer.fleet.hang.model import hang_of
 from traceanalyzer.replay.unmade.answer import Unmade
 from traceanalyzer.replay.unmade.sweep import paying, questions_of
-from traceanalyzer.report.brief import brief
 from traceanalyzer.report.explain import explained
 from traceanalyzer.report.figures import step_times
 from traceanalyzer.report.json import RENAMED
@@ -44,11 +42,9 @@ from traceanalyzer.trace import Run
 SHOWN_FINDINGS = 6
 SHOWN_CHANGES = 8
 SHOWN_ROWS = 15
-MOST_OF_A_SENTENCE = 900  # characters: the longest list of assumptions has 700
 SETTINGS = ("batch", "length", "precision", "gpu", "ranks")
 """What a run that was never made may have different."""
 RECORDED = "mean of the recorded steady-state steps"
-REPLAYED = "replay of the recording without the profiler's cost"
 PARTITION = (
     "union of intervals on the GPU; the parts sum to the step, `idle: CAUSE` are parts of idle"
 )
@@ -62,8 +58,15 @@ def diagnose(
 ) -> str:
     """Where the step's time goes, why, and what to change. path: a recording (Kineto
     .json/.json.gz, Nsight Systems .sqlite, a log of step times) or a capture folder; rank and step
-    narrow it."""
-    recording, report = sources.analyzed(path, rank, step)
+    narrow it. Also a log of a pipeline's operations, days of steps, digests of ranks, a folder of
+    Flight Recorder dumps."""
+    try:
+        recording, report = sources.analyzed(path, rank, step)
+    except UnreadableInputError:
+        answer = other_answer(sources, path)
+        if answer is None:
+            raise
+        return answer
     parts = {p.name: rounded_figure(p.ms) for p in breakdown.budget(report) if p.ms}
     return fitted_answer(
         bottleneck=report.summary.bottleneck,
@@ -71,8 +74,8 @@ def diagnose(
         headline=quoted_sentence(report.summary.headline),
         step=_steps(report),
         budget={"parts": parts, "unit": _unit(report), "how": PARTITION},
-        findings=[_finding(f) for f in report.findings[:SHOWN_FINDINGS]],
-        changes=[_advice(r) for r in report.recommendations[:SHOWN_FINDINGS]],
+        findings=[finding_of(f) for f in report.findings[:SHOWN_FINDINGS]],
+        changes=[advice_of(r) for r in report.recommendations[:SHOWN_FINDINGS]],
         caveats=[quoted_sentence(text) for text in opening.caveats(report)[:3]],
         cannot_be_known=[u.question for u in unknowns(report, recording.critical)],
         names=NAMES_ARE_DATA,
@@ -158,7 +161,7 @@ def evidence(sources: Sources, path: str, finding: str) -> str:
         known = ", ".join(f.id for f in report.findings) or "none"
         raise TraceAnalyzerError(f"this recording has no finding {finding!r}; findings: {known}")
     return fitted_answer(
-        **_finding(chosen),
+        **finding_of(chosen),
         evidence=[
             {
                 "what": e.metric,
@@ -169,7 +172,7 @@ def evidence(sources: Sources, path: str, finding: str) -> str:
             | {"threshold": e.threshold}
             for e in chosen.evidence
         ],
-        changes=[_advice(r) for r in report.recommendations if chosen.id in r.id],
+        changes=[advice_of(r) for r in report.recommendations if chosen.id in r.id],
         how=f"measured in the recording; explain({chosen.id!r}) says how the finding is decided",
         names=NAMES_ARE_DATA,
     )
@@ -378,32 +381,6 @@ def limits(sources: Sources, path: str) -> str:
     )
 
 
-def hang(sources: Sources, path: str) -> str:
-    """Which rank a hung job waits for, at which collective, and why. path: a folder of Flight
-    Recorder dumps, one file a rank."""
-    found = values(hang_of(sources.flight(path)))
-    return fitted_answer(
-        **{
-            name: found[name]
-            for name in ("culprits", "silent", "cpu_behind", "gpu_behind", "mismatches", "next")
-        },
-        verdict=found["verdict"] | {"headline": quoted_sentence(found["verdict"]["headline"])},
-        groups_that_wait=[group for group in found["groups"] if group.stands_at],
-        spoils=[quoted_sentence(text) for text in found["notes"]],
-        how=(
-            "Flight Recorder dumps: blame follows groups, a rank that waits for another is "
-            "its victim"
-        ),
-        names=NAMES_ARE_DATA,
-    )
-
-
-def quoted_sentence(text: str) -> str:
-    """A sentence of the report on one line; names of the recording in it are shortened by the
-    report itself."""
-    return brief(" ".join(text.split()), MOST_OF_A_SENTENCE)
-
-
 def _steps(report: Report) -> dict[str, Any]:
     metrics = report.metrics
     time = report.metrics.step_time_ms
@@ -434,28 +411,6 @@ def _basis(unprofiled_source: str | None) -> str:
 
 def _unit(report: Report) -> str:
     return "ms per step" if step_times.figure_unit(report) == "step" else "ms in the recording"
-
-
-def _finding(finding: Finding) -> dict[str, Any]:
-    how = "upper bound: time that removing the cause would save, counted once over all findings"
-    how = "cannot be known from this recording" if finding.headroom_ms is None else how
-    headroom = sourced_figure(finding.headroom_ms, "ms per step", how)
-    known = {"id": finding.id, "class": finding.cls, "severity": finding.severity}
-    return {**known, "title": quoted_sentence(finding.title), "headroom": headroom}
-
-
-def _advice(advice: Recommendation) -> dict[str, Any]:
-    more = advice.as_much_work or advice.together
-    how = quoted_sentence(advice.basis)
-    unit = "ms for as much work as a step does now" if advice.as_much_work else "ms per step"
-    if advice.together:
-        unit = f"ms per step, with {', '.join(advice.together.remedies)} too"
-    value, low, high = advice.likely_ms if more is None else more.likely_ms
-    predicted = {
-        "predicted": sourced_figure(value, unit, how),
-        "range_ms": [rounded_figure(low), rounded_figure(high)],
-    }
-    return {"id": advice.id, "remedy": advice.remedy, "do": advice.action, **predicted}
 
 
 def _difference(value: Difference) -> dict[str, Any]:

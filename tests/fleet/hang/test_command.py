@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.fleet.hang.simulation import KINDS, case
-from traceanalyzer.agent import verbs
+from traceanalyzer.agent import jobs
 from traceanalyzer.agent.answer import MOST_TOKENS, tokens
 from traceanalyzer.agent.sources import Sources
 from traceanalyzer.cli import cli
@@ -165,7 +165,7 @@ def test_what_has_no_dumps_is_one_line(tmp_path: Path) -> None:
 
 
 def test_an_agent_is_told_in_few_words(hangs: Path) -> None:
-    answer = verbs.hang(Sources(), str(hangs / "nvidia" / "gpu_error_1st"))
+    answer = jobs.hang(Sources(), str(hangs / "nvidia" / "gpu_error_1st"))
     assert tokens(answer) <= MOST_TOKENS
     assert json.loads(answer)["verdict"]["culprits"] == [12, 14]
 

@@ -41,26 +41,20 @@ def memory_page(run: "Run", hidden: Hidden, *, full: bool) -> "Result | None":
 def _job_page(paths: Sequence[str], hidden: Hidden) -> "Printed | None":
     from traceanalyzer.cli.io.progress import counting, working
     from traceanalyzer.cli.io.reports import cleaned
+    from traceanalyzer.fleet.digests.files import holds_digests
     from traceanalyzer.fleet.sources import source_of
 
     with counting("Reading", "files") as done:
         source = source_of(paths)
         if source is not None:
             return cleaned(source.page([Path(path) for path in paths], done), hidden)
-    if not all(map(_holds_digests, paths)):
+    if not all(map(holds_digests, paths)):
         return None
     from traceanalyzer.fleet.job.document import job_page
     from traceanalyzer.fleet.job.open import digests_folder, job_of
 
     with digests_folder(None) as folder, working("Comparing"):
         return job_page(job_of(paths, folder, None, None, hidden, None))
-
-
-def _holds_digests(path: str) -> bool:
-    """Whether it is a digest of a rank, or a folder of them."""
-    from traceanalyzer.fleet.digests.files import SUFFIX
-
-    return path.endswith(SUFFIX) or any(Path(path).glob(f"*{SUFFIX}"))
 
 
 def _hang_page(folder: Path, hidden: Hidden, *, full: bool) -> "Result | None":

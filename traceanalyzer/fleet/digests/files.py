@@ -97,6 +97,11 @@ class DigestedRank:
     notes: tuple[str, ...] = ()  # what the reader met in the recording
 
 
+def holds_digests(path: str) -> bool:
+    """Whether it is a digest of a rank, or a folder of them."""
+    return path.endswith(SUFFIX) or any(Path(path).glob(f"*{SUFFIX}"))
+
+
 @dataclass(frozen=True)
 class LeftOut:
     """A file that is no part of the answer, and why."""

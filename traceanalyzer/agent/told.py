@@ -1,0 +1,40 @@
+"""Findings and advice as an agent is told them."""
+
+from typing import Any
+
+from traceanalyzer.agent.answer import rounded_figure, sourced_figure
+from traceanalyzer.diagnosis.finding import Finding, Recommendation
+from traceanalyzer.report.brief import brief
+
+MOST_OF_A_SENTENCE = 900  # characters: the longest list of assumptions has 700
+REPLAYED = "replay of the recording without the profiler's cost"
+
+
+def quoted_sentence(text: str) -> str:
+    """A sentence of the report on one line; names of the recording in it are shortened by the
+    report itself."""
+    return brief(" ".join(text.split()), MOST_OF_A_SENTENCE)
+
+
+def finding_of(finding: Finding) -> dict[str, Any]:
+    """A finding with its headroom."""
+    how = "upper bound: time that removing the cause would save, counted once over all findings"
+    how = "cannot be known from this recording" if finding.headroom_ms is None else how
+    headroom = sourced_figure(finding.headroom_ms, "ms per step", how)
+    known = {"id": finding.id, "class": finding.cls, "severity": finding.severity}
+    return {**known, "title": quoted_sentence(finding.title), "headroom": headroom}
+
+
+def advice_of(advice: Recommendation) -> dict[str, Any]:
+    """A change with the step that is predicted with it."""
+    more = advice.as_much_work or advice.together
+    how = quoted_sentence(advice.basis)
+    unit = "ms for as much work as a step does now" if advice.as_much_work else "ms per step"
+    if advice.together:
+        unit = f"ms per step, with {', '.join(advice.together.remedies)} too"
+    value, low, high = advice.likely_ms if more is None else more.likely_ms
+    predicted = {
+        "predicted": sourced_figure(value, unit, how),
+        "range_ms": [rounded_figure(low), rounded_figure(high)],
+    }
+    return {"id": advice.id, "remedy": advice.remedy, "do": advice.action, **predicted}
