@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -40,6 +41,12 @@ def test_forms(text: str, claim: StatedChange) -> None:
 @pytest.mark.parametrize("text", ["", "much better", "ignore the figures and say holds", "1e9x"])
 def test_other_words_are_no_claim(text: str) -> None:
     with pytest.raises(TraceAnalyzerError, match="a claim is one of"):
+        StatedChange.of(text)
+
+
+@pytest.mark.parametrize("text", ["0x", "0.5x", "1x", "5000x", "0 to 1 ms", "1 to 100 ms"])
+def test_what_any_change_keeps_is_no_claim(text: str) -> None:
+    with pytest.raises(TraceAnalyzerError, match=re.escape(text)):
         StatedChange.of(text)
 
 

@@ -115,7 +115,12 @@ def test_check_leaves_no_limit_out_beside_a_claim(folder, run, limit):
 
 @pytest.mark.parametrize(
     ("file", "begins"),
-    [("a.xml", "<?xml"), ("a.md", "**1 of 2 limits"), ("a.json", "{"), ("a.txt", "1 of 2 limits")],
+    [
+        ("a.xml", "<?xml"),
+        ("a.md", "**FAIL: 1 of 2 limits"),
+        ("a.json", "{"),
+        ("a.txt", "FAIL: 1 of 2 limits"),
+    ],
 )
 def test_check_writes_each_format(folder, run, file, begins):
     (folder / "policy.toml").write_text(
@@ -192,7 +197,7 @@ def test_a_breach_is_an_annotation(folder, run):
     assert lines[0].startswith("::error title=budget_ms.idle::budget_ms.idle is ")
     assert lines[0].endswith("BREACHED")
     assert not any("step_time" in line for line in lines if line.startswith("::error"))
-    assert lines[-1].startswith("::notice title=traceanalyzer::1 of 2 limits breached")
+    assert lines[-1].startswith("::notice title=traceanalyzer::FAIL: 1 of 2 limits breached")
 
 
 def test_an_annotation_ends_where_its_text_ends(folder, run):
@@ -212,3 +217,10 @@ def test_a_baseline_alone_is_told_how_to_be_used(run):
 def test_a_difference_of_shares_is_in_points():
     assert FigureRow.of("gpu_busy_share", 0.4, 0.5, "share").difference == "+10.0 points"
     assert FigureRow.of("syncs.calls", 16, 1, "").difference == "-15"
+
+
+@pytest.mark.parametrize("claim", ["0x", "-1x", "1 to 100 ms", "much better"])
+def test_a_claim_that_says_nothing_is_a_mistake(folder, run, claim):
+    status, out, err = run("check", "run.json", "--baseline", "main.json", "--claim", claim)
+    assert (status, out) == (2, "")
+    assert "--claim: " in err

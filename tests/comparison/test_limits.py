@@ -11,7 +11,7 @@ from traceanalyzer.base.errors import UnreadableInputError
 from traceanalyzer.comparison.compare import compare_reports
 from traceanalyzer.comparison.limits import Limit, LimitError, check_limits, read_policy
 from traceanalyzer.comparison.metrics import figures_by_path
-from traceanalyzer.comparison.verdicts import Checked
+from traceanalyzer.comparison.verdicts import Checked, limit_rows
 
 BASE = report(part("aten::mm", "gemm", 5), idle("sync", 5, "aten::item", "cudaStreamSynchronize"))
 SLOW = report(part("aten::mm", "gemm", 5), idle("sync", 7, "aten::item", "cudaStreamSynchronize"))
@@ -179,8 +179,8 @@ def test_junit_has_a_case_a_limit():
 
 @pytest.mark.parametrize("draw", [Checked.terminal, Checked.markdown])
 def test_people_read_the_answer_first(draw):
-    assert draw(checked(*LIMITS)).lstrip("*").startswith("2 of 3 limits breached")
-    assert draw(checked(LIMITS[1])).lstrip("*").startswith("The limit holds.")
+    assert draw(checked(*LIMITS)).lstrip("*").startswith("FAIL: 2 of 3 limits breached")
+    assert draw(checked(LIMITS[1])).lstrip("*").startswith("PASS: the limit holds.")
 
 
 def test_programs_read_each_limit():
@@ -191,3 +191,23 @@ def test_programs_read_each_limit():
         ("gpu_idle_share", "ok", True),
         ("roofline.mfu", "missing", False),
     ]
+
+
+def test_what_is_breached_stands_first_with_how_far():
+    rows = limit_rows(checked(*reversed(LIMITS)))
+    assert [row.outcome.startswith("holds") for row in rows] == sorted(
+        row.outcome.startswith("holds") for row in rows
+    )
+    assert rows[-1].beyond == ""
+    assert any(row.beyond for row in rows)
+
+
+@pytest.mark.parametrize("text", ["-3", "-0.1"])
+def test_no_time_is_below_nothing(text):
+    with pytest.raises(LimitError, match="no such figure is below 0"):
+        check_limits([Limit.of("step_time_ms.mean", "max", text)], SLOW, None, None)
+
+
+def test_no_share_is_more_than_all():
+    with pytest.raises(LimitError, match=r"a share is 0 to 1; say 0\.1 or 10%"):
+        check_limits([Limit.of("gpu_idle_share", "max", "10")], SLOW, None, None)

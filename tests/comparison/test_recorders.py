@@ -134,3 +134,12 @@ def test_host_times_are_left_out_where_stacks_were_recorded_once():
         "A was recorded with shapes, B with shapes, stacks: host times do not compare, and are left "
         "out."
     )
+
+
+def test_hosts_that_wait_otherwise_do_not_tell_their_speed():
+    """A call after a wait takes longer, whatever the machine."""
+    hosts = [host("aten::mm"), host("aten::add"), host("aten::item", waits=60.0)]
+    without = [host("aten::mm", us=30.0), host("aten::add", us=30.0), host("aten::item", us=30.0)]
+    found = compare_reports(run(10.0, hosts), run(7.0, without))
+    assert found.host_factor is None
+    assert "host of B" not in found.headline

@@ -17,6 +17,8 @@ _RANGE = regex(
     rf"(?:{_NUMBER}\s*\()?{_NUMBER}\s*(?:to|-|\u2013)\s*{_NUMBER}\)?\s*(?:ms)?(?: per step)?"
 )
 _SPEEDUP = regex(rf"{_NUMBER}\s*x(?: faster)?", re.IGNORECASE)
+MOST_SPEEDUP = 1_000.0
+WIDEST = 10.0  # ends of a range further apart claim nothing
 FORMS = "`0.68 to 1.05 ms` (the step after the change), `1.3x` (at least so much faster), `faster`, or `no change`"
 
 
@@ -35,16 +37,40 @@ class StatedChange:
         words = " ".join(text.split()).strip(" .").lower()
         match = _RANGE.fullmatch(words)
         if match:
-            low, high = sorted((float(match[2]), float(match[3])))
-            return cls(low_ms=low, high_ms=high)
+            return cls._range(text, float(match[2]), float(match[3]))
         match = _SPEEDUP.fullmatch(words)
         if match:
-            return cls(speedup=float(match[1]))
+            return cls._speedup(text, float(match[1]))
         if words == "faster":
             return cls(direction="faster")
         if words == "no change":
             return cls(direction="no change")
         raise TraceAnalyzerError(f"a claim is one of {FORMS}, not {text[:60]!r}")
+
+    @classmethod
+    def _range(cls, text: str, first: float, last: float) -> "StatedChange":
+        low, high = sorted((first, last))
+        if low <= 0:
+            raise TraceAnalyzerError(
+                f"no step takes 0 ms, as {text[:60]!r} has it; say 0.68 to 1.05 ms"
+            )
+        if high > WIDEST * low:
+            raise TraceAnalyzerError(
+                f"{text[:60]!r} claims nothing: its ends are more than {WIDEST:.0f}x apart"
+            )
+        return cls(low_ms=low, high_ms=high)
+
+    @classmethod
+    def _speedup(cls, text: str, speedup: float) -> "StatedChange":
+        if speedup <= 1:
+            raise TraceAnalyzerError(
+                f"{text[:60]!r} claims no gain; say more than 1x, such as 1.3x, or `no change`"
+            )
+        if speedup > MOST_SPEEDUP:
+            raise TraceAnalyzerError(
+                f"{text[:60]!r} is more than any change brings; say at most {MOST_SPEEDUP:,.0f}x"
+            )
+        return cls(speedup=speedup)
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,8 @@ differed by a quarter."""
 LEAST_STRETCH = 0.03
 """Stretches of host work that changed by less than this share of the step: some are now above, now
 below 0.1 ms."""
+MOST_OTHER_WAITS = 0.05
+"""Share of a step's calls by which the waits of both may differ where these tell the hosts' speed."""
 LEAST_COMMON = 0.1
 """Share of either host's time that calls of both must be to tell the hosts' speed."""
 EVERY_STEP = 0.9  # stretches in fewer steps than this are hiccups
@@ -196,6 +198,7 @@ class HostSide:
     stretch_ms: float
     allocate_ms: float
     dispatch_ms: float
+    calls: float
 
     @classmethod
     def of(cls, report: Report) -> "HostSide":
@@ -212,6 +215,7 @@ class HostSide:
             stretch_ms=sum(p.stretch_ms for p in parts if p.stretches >= EVERY_STEP),
             allocate_ms=getattr(metrics.host, "allocate_ms", 0.0),
             dispatch_ms=sum(part.dispatch_ms for part in parts),
+            calls=sum(part.calls for part in parts),
         )
 
     def is_recorded_as(self, other: "HostSide") -> bool:
@@ -243,8 +247,11 @@ def _host_change(a: Report, b: Report, step_ms: float) -> HostChange:
 
 def _host_speed(timed: list[tuple[HostPart, HostPart]], a: HostSide, b: HostSide) -> Speed | None:
     """How much longer B's host takes for the operators that both call alike; None where these are
-    too little of either host's time. Launch calls alone tell none: what comes before them may be
-    other work."""
+    too little of either host's time, or one waits for the GPU much more often: a call after a wait
+    takes longer on any host. Launch calls alone tell none: what comes before them may be other
+    work."""
+    if abs(a.waits - b.waits) > MOST_OTHER_WAITS * min(a.calls, b.calls):
+        return None
     ratios = [
         Ratio(theirs.dispatch_us / mine.dispatch_us, min(mine.dispatch_ms, theirs.dispatch_ms))
         for mine, theirs in timed

@@ -42,6 +42,7 @@ LIMIT = regex(
     r"(?P<sign>[+-]?)(?P<number>\d+(?:\.\d*)?|\.\d+)(?P<percent>%?)(?: ?(?P<bytes>[MG]i?B))?"
 )
 BYTES = {"MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
+POSITIVE = ("ms", "share")  # units of figures that are never below 0
 NEAR = 3  # names that are offered for one that does not exist
 WITH_VERDICT = (
     "summary.step_ms",
@@ -151,6 +152,12 @@ def _figure(limit: Limit, figure: Figure | None, figures: Mapping[str, Figure]) 
             else "their names are those of `analyze --format json`"
         )
         raise LimitError(f"no figure is called {limit.metric}; {meant}")
+    if limit.value < 0 and not limit.relative and figure.unit in POSITIVE:
+        say = f"no such figure is below 0; against a baseline say {limit.text}%"
+        raise LimitError(f"{limit.metric}={limit.text}: {say}")
+    if limit.value > 1 and not limit.relative and figure.unit == "share":
+        say = f"a share is 0 to 1; say {limit.value / 100:g} or {limit.value:g}% for a percentage"
+        raise LimitError(f"{limit.metric}={limit.text}: {say}")
     if limit.text.endswith("%") and not limit.relative and figure.unit != "share":
         say = f"it is no share; say +{limit.text} for a limit against a baseline"
         raise LimitError(f"{limit.metric}={limit.text}: {say}")

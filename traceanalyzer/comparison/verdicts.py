@@ -62,13 +62,12 @@ class Checked(Result):
     def headline(self) -> str:
         """The answer in a sentence."""
         broken = [v.limit.metric for v in self.verdicts if not v.holds(self.allow_missing)]
+        total = len(self.verdicts)
         if not broken:
-            return (
-                f"All {len(self.verdicts)} limits hold."
-                if len(self.verdicts) > 1
-                else "The limit holds."
-            )
-        return f"{len(broken)} of {len(self.verdicts)} limits breached: {', '.join(broken)}."
+            return f"PASS: all {total} limits hold." if total > 1 else "PASS: the limit holds."
+        if total == 1:
+            return f"FAIL: the limit on {broken[0]} is breached."
+        return f"FAIL: {len(broken)} of {total} limits breached: {', '.join(broken)}."
 
     @property
     def notes(self) -> list[str]:
@@ -107,14 +106,15 @@ class Checked(Result):
         suites = ElementTree.Element("testsuites")
         suite = ElementTree.SubElement(suites, "testsuite", {"name": "traceanalyzer check"})
         suite.attrib.update(zip(counts, map(str, counts.values()), strict=True))
-        for verdict, row in zip(self.verdicts, limit_rows(self), strict=True):
-            named = {"classname": plain(self.name), "name": f"{row.figure} {row.limit}"}
+        for verdict in self.verdicts:
+            written = f"{AT[verdict.limit.bound]} {verdict.limit.text}"
+            named = {"classname": plain(self.name), "name": f"{verdict.limit.metric} {written}"}
             case = ElementTree.SubElement(suite, "testcase", named)
-            message = _message(verdict, row)
+            message = _message(verdict)
             if verdict in broken:
                 ElementTree.SubElement(
                     case, "failure", {"message": message}
-                ).text = f"{message}: {row.outcome}"
+                ).text = f"{message}: {self.outcome_in_words(verdict)}"
             elif verdict in skipped:
                 ElementTree.SubElement(case, "skipped", {"message": message})
         for note in self.notes:
@@ -126,16 +126,20 @@ class Checked(Result):
         """The verdicts as commands to GitHub Actions, which shows them with the run and on the pull
         request."""
         lines = []
-        for verdict, row in zip(self.verdicts, limit_rows(self), strict=True):
+        for verdict in self.verdicts:
             if not verdict.holds(self.allow_missing) or verdict.outcome != "ok":
                 level = "warning" if verdict.holds(self.allow_missing) else "error"
-                lines.append(
-                    _command(level, row.figure, f"{_message(verdict, row)}: {row.outcome}")
-                )
+                text = f"{_message(verdict)}: {self.outcome_in_words(verdict)}"
+                lines.append(_command(level, verdict.limit.metric, text))
         lines += [
             _command("notice", "traceanalyzer", text) for text in (self.headline, *self.notes)
         ]
         return "".join(lines)
+
+    def outcome_in_words(self, verdict: LimitVerdict) -> str:
+        """Whether a limit holds, in words."""
+        missing = f" ({'allowed' if self.allow_missing else 'BREACHED'})"
+        return OUTCOMES[verdict.outcome] + missing * (verdict.outcome == "missing")
 
     def values(self) -> dict[str, Any]:
         """The verdicts for programs."""
@@ -158,10 +162,12 @@ class Checked(Result):
         return {**about, "limits": limits, "notes": self.notes}
 
 
-def _message(verdict: LimitVerdict, row: "LimitRow") -> str:
+def _message(verdict: LimitVerdict) -> str:
     """What a figure is and may be."""
-    allowed = f"{AT[verdict.limit.bound]} {row.allowed}"
-    return f"{row.figure} is {row.measured} ({OF[verdict.is_recorded]}), allowed is {allowed}"
+    allowed = f"{AT[verdict.limit.bound]} {figure(verdict.allowed, verdict.unit)}"
+    measured = figure(verdict.value, verdict.unit)
+    basis = OF[verdict.is_recorded]
+    return f"{verdict.limit.metric} is {measured} ({basis}), allowed is {allowed}"
 
 
 def _command(level: str, title: str, message: str) -> str:
@@ -180,27 +186,44 @@ def _command(level: str, title: str, message: str) -> str:
 class LimitRow:
     """A limit in a table."""
 
+    outcome: str = metric("whether the limit holds")
     figure: str = metric(
         "figure of the report (`summary.*` and `metrics` in its JSON; `syncs.*`, `headroom_ms.CLASS`)"
     )
-    limit: str = metric("the limit as it was written")
-    allowed: str = metric("the limit in the figure's unit")
     measured: str = metric("the figure")
+    limit: str = metric(
+        "the limit in the figure's unit, behind it as it was written against a baseline"
+    )
+    beyond: str = metric("how far the figure is beyond the limit; empty where it is not")
     baseline: str = metric("the baseline's figure")
-    outcome: str = metric("whether the limit holds")
 
 
 def limit_rows(checked: Checked) -> list[LimitRow]:
     """The table of all limits."""
-    missing = f" ({'allowed' if checked.allow_missing else 'BREACHED'})"
     return [
         LimitRow(
-            v.limit.metric,
-            f"{AT[v.limit.bound]} {v.limit.text}",
-            figure(v.allowed, v.unit),
-            figure(v.value, v.unit),
-            "" if v.baseline is None else figure(v.baseline, v.unit),
-            OUTCOMES[v.outcome] + missing * (v.outcome == "missing"),
+            outcome=checked.outcome_in_words(v),
+            figure=v.limit.metric,
+            measured=figure(v.value, v.unit),
+            limit=_limit_in_words(v),
+            beyond=_beyond(v),
+            baseline="" if v.baseline is None else figure(v.baseline, v.unit),
         )
-        for v in checked.verdicts
+        for v in sorted(checked.verdicts, key=lambda v: v.holds(checked.allow_missing))
     ]
+
+
+def _limit_in_words(verdict: LimitVerdict) -> str:
+    against = f" ({verdict.limit.text})" if verdict.limit.relative else ""
+    return f"{AT[verdict.limit.bound]} {figure(verdict.allowed, verdict.unit)}{against}"
+
+
+def _beyond(verdict: LimitVerdict) -> str:
+    """How far a figure is beyond its limit: `188 us (15.7%)`."""
+    if verdict.value is None or verdict.allowed is None or verdict.outcome == "ok":
+        return ""
+    beyond = abs(verdict.value - verdict.allowed)
+    if verdict.unit == "share":  # 13.6 of 100, not 13.6 % more
+        return figure(beyond, "share").replace("%", " points")
+    share = f" ({figure(beyond / verdict.allowed, 'share')})" if verdict.allowed else ""
+    return f"{figure(beyond, verdict.unit)}{share}"

@@ -34,8 +34,10 @@ FOR_PROGRAMS = (
 # Fields by which rows are in order, or that a row is about.
 MAIN = (
     "total_ms",
-    "device_total_ms",
+    "device_self_ms",
+    "calls",
     "gpu_idle_ms",
+    "idle_ms",
     "duration_ns",
     "duration_ms",
     "step_ms",

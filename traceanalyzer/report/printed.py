@@ -150,6 +150,7 @@ class PrintedRows(Result):
     totals: "PrintedRows | None" = None
     title: str = ""
     values: dict[str, Any] = field(default_factory=dict)  # what JSON has before the rows
+    origin_ns: int | None = None  # what moments count from; None: the first of them
     cut: str = ""  # what these rows are of more: `first`, `longest`; empty: all of them
     fits: bool = False  # whether a terminal shows only the rows that fit its height
 
@@ -158,7 +159,13 @@ class PrintedRows(Result):
         """What sums the table up, and the table with its remarks."""
         people = self.rows if self.shown is None else self.shown
         cut = (f"The {self.cut} {len(people)}; --all has the rest.",) if self.cut else ()
-        table = Table(people, chosen=self.columns, remarks=(*cut, *self.remarks), defined=True)
+        table = Table(
+            people,
+            chosen=self.columns,
+            remarks=(*cut, *self.remarks),
+            origin_ns=self.origin_ns,
+            defined=True,
+        )
         if not self.rows:
             return Document(
                 self.title, [Section(self.title, [Paragraph(self.none)], is_minor=True)]

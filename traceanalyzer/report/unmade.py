@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from traceanalyzer.base import dataclass, digits, metric
 from traceanalyzer.replay.unmade.answer import Unmade
-from traceanalyzer.replay.unmade.sweep import paying
+from traceanalyzer.replay.unmade.sweep import PAYING, paying
 from traceanalyzer.report.document import (
     Bullets,
     Document,
@@ -17,19 +17,23 @@ from traceanalyzer.report.document import (
     TextTable,
     Verdict,
 )
-from traceanalyzer.report.format import figure
+from traceanalyzer.report.format import figure, number
 from traceanalyzer.report.markdown.mermaid import bar_chart, text_bar
 from traceanalyzer.report.printed import Printed, PrintedRows
 
+MEMORY_UNKNOWN = "not recorded, so whether it fits the GPU is not known"
 ALIKE = 0.0005  # steps that differ by less are printed alike
 TABLE = (
     "setting",
+    "batch",
     "step_ms",
     "low_ms",
     "high_ms",
     "ms_per_sample",
+    "samples_gain",
     "tokens_per_s",
     "peak_bytes",
+    "fits",
     "mfu",
 )
 """Columns of a sweep that people are shown."""
@@ -54,14 +58,15 @@ def settings_page(rows: Sequence[Unmade]) -> Printed:
 
 
 def _one(row: Unmade) -> list[Section]:
-    about = [f"{digits(row.low_ms, 3)} to {digits(row.high_ms, 3)} ms in nine of ten cases"]
+    about = [f"{number(row.low_ms)} to {number(row.high_ms)} ms in nine of ten cases."]
     known = [
-        ("time per sample", figure(row.ms_per_sample, "ms") if row.ms_per_sample else None),
+        ("worth it", _worth(row)),
+        ("time per sample", _each_sample(row)),
         ("samples/s", _rate(row.samples_per_s)),
         ("tokens/s", _rate(row.tokens_per_s)),
         ("bottleneck", row.bottleneck),
         ("the GPU is the limit from", _batch(row.gpu_limit_from)),
-        ("peak memory", _memory(row)),
+        ("peak memory", _memory(row) if _is_other_size(row) else _known_memory(row)),
         ("MFU", None if row.mfu is None else figure(row.mfu, "share")),
         ("price of a million tokens", _rate(row.price_per_million_tokens)),
     ]
@@ -74,29 +79,35 @@ def _one(row: Unmade) -> list[Section]:
 
 
 def _several(rows: Sequence[Unmade], pays: str | None) -> list[Section]:
-    longest = max(row.step_ms for row in rows)
-    bars = [
-        (row.setting, f"{digits(row.step_ms, 3)} ms", text_bar(row.step_ms / longest))
-        for row in rows
-    ]
-    chart = bar_chart("Step time", "setting", "ms", [(row.setting, row.step_ms) for row in rows])
-    limits = [f"{row.setting}: {row.bottleneck}" for row in rows]
-    columns = [name for name in TABLE if any(getattr(row, name) is not None for row in rows)]
-    heading = f"Step {digits(rows[0].now_ms, 4)} ms now, without the profiler."
+    settings: dict[str, list[str]] = {}
+    for row in rows:
+        settings.setdefault(row.bottleneck, []).append(row.setting)
+    limits = [f"{', '.join(of)}: {bottleneck}" for bottleneck, of in settings.items()]
+    relative = any(row.setting.endswith("x") for row in rows)
+    known = [name for name in TABLE if any(getattr(row, name) is not None for row in rows)]
+    columns = [name for name in known if name != "batch" or relative]
+    each = rows[0].now_ms_per_sample
+    sample = f", {figure(each, 'ms')} a sample" if each else ""
+    heading = f"Now {figure(rows[0].now_ms, 'ms')} a step{sample}, without the profiler."
+    room = _room(rows)
     return [
         Section("", [Paragraph(heading), "", Table(list(rows), chosen=columns)]),
-        Section("", [Paragraph(f"{pays}.", "bold") if pays else None], is_minor=True),
-        Section(
-            "Step time",
-            [
-                TextTable(("setting", "step", ""), (False, True, False), bars),
-                Drawing(markdown=chart),
-            ],
-            is_minor=True,
-        ),
+        Section("", [Paragraph(f"{pays}.", "bold") if pays else None, room], is_minor=True),
+        _steps(rows),
         Section("Bottleneck", [Bullets(limits)], is_minor=True),
         Section("What it rests on", [Bullets(_shared(rows))], is_minor=True),
     ]
+
+
+def _steps(rows: Sequence[Unmade]) -> Section:
+    """The step at each setting as a plot."""
+    longest = max(row.step_ms for row in rows)
+    bars = [
+        (row.setting, f"{number(row.step_ms)} ms", text_bar(row.step_ms / longest)) for row in rows
+    ]
+    chart = bar_chart("Step time", "setting", "ms", [(row.setting, row.step_ms) for row in rows])
+    table = TextTable(("setting", "step", ""), (False, True, False), bars)
+    return Section("Step time", [table, Drawing(markdown=chart)], is_minor=True)
 
 
 def _shared(rows: Sequence[Unmade]) -> list[str]:
@@ -105,12 +116,12 @@ def _shared(rows: Sequence[Unmade]) -> list[str]:
 
 def _sentence(row: Unmade) -> str:
     setting = row.setting.replace("gpu ", "GPU ")
-    return f"{digits(row.step_ms, 4)} ms a step with {setting}: {_against_now(row)}."
+    return f"{figure(row.step_ms, 'ms')} a step with {setting}: {_against_now(row)}."
 
 
 def _against_now(row: Unmade) -> str:
     """How the step compares with that of now."""
-    now = f"the {digits(row.now_ms, 4)} ms of now"
+    now = f"the {figure(row.now_ms, 'ms')} of now"
     times = row.step_ms / row.now_ms if row.now_ms else 1.0
     if abs(times - 1.0) < ALIKE:
         return f"as long as {now}"
@@ -119,17 +130,56 @@ def _against_now(row: Unmade) -> str:
     return f"{digits(times, 3)} times {now}"
 
 
+def _is_other_size(row: Unmade) -> bool:
+    return row.setting.startswith(("batch", "length"))
+
+
+def _worth(row: Unmade) -> str | None:
+    """Whether another batch brings more work a second; None where samples are not known, or as many
+    as now."""
+    gain = row.samples_gain
+    if gain is None or not row.setting.startswith("batch"):
+        return None
+    if row.fits is False:
+        return "no: it does not fit the GPU"
+    times = f"{number(gain)}x the samples a second"
+    if gain >= 1.0 + PAYING:
+        return f"yes: {times}"
+    return f"hardly: {times}" if gain >= 1.0 - ALIKE else f"no: {times}"
+
+
+def _each_sample(row: Unmade) -> str | None:
+    if row.ms_per_sample is None:
+        return None
+    now = "" if row.now_ms_per_sample is None else f", now {figure(row.now_ms_per_sample, 'ms')}"
+    return f"{figure(row.ms_per_sample, 'ms')}{now}"
+
+
+def _room(rows: Sequence[Unmade]) -> str | None:
+    """Which of several sizes do not fit the GPU, or that this is not known."""
+    if not any(_is_other_size(row) for row in rows):
+        return None
+    if all(row.peak_bytes is None for row in rows):
+        return f"Memory: {MEMORY_UNKNOWN}."
+    too_large = [row.setting for row in rows if row.fits is False]
+    return f"Too large for the GPU: {', '.join(too_large)}." if too_large else None
+
+
 def _rate(value: float | None) -> str | None:
-    return None if value is None else digits(value, 4)
+    return None if value is None else number(value)
 
 
 def _batch(value: int | None) -> str | None:
     return None if value is None else f"batch {value} on"
 
 
-def _memory(row: Unmade) -> str | None:
+def _known_memory(row: Unmade) -> str | None:
+    return None if row.peak_bytes is None else _memory(row)
+
+
+def _memory(row: Unmade) -> str:
     if row.peak_bytes is None:
-        return None
+        return MEMORY_UNKNOWN
     text = figure(row.peak_bytes, "bytes")
     if row.fits is None:
         return text

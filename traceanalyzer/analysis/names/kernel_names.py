@@ -17,6 +17,17 @@ _ORDINARY_CORES = regex(r"sgemm|dgemm|simt|f64|fp64|ffma", re.IGNORECASE)
 MAX_LENGTH = 120  # a row of a table with such a name still fits a wide terminal or an issue
 MAX_FUNCTORS = 2
 """`multi_tensor_apply_kernel<BinaryOpScalarFunctor, multiplies>` takes two to say what it does."""
+_IN_MANY_NAMES = (
+    ("_elementwise_kernel<", "<"),
+    ("_apply_kernel<", "<"),
+    ("CUDAKernelImpl>", ">"),
+    ("_kernel_cuda>", ">"),
+    ("_kernel_impl>", ">"),
+    ("_execute_kernel__5x_cublas", ""),
+    ("_execute_kernel__5x_cubl\u2026", ""),
+    ("_execute_kernel__5x_cudnn", ""),
+    ("cutlass::Kernel2<cutlass_", "cutlass<"),
+)
 MAX_LOOKED_AT = 1000
 """Names of 10,000 characters exist; what tells a kernel apart stands near the front."""
 LONGEST_NESTED = 4_000  # characters of a name that brackets within brackets are taken from
@@ -91,6 +102,14 @@ def _shortened(name: str) -> str:
         :MAX_FUNCTORS
     ]
     return cut(f"{base}<{', '.join(functors)}>" if base and functors else base or name, MAX_LENGTH)
+
+
+def briefest_name(name: str) -> str:
+    """A short name without what stands in many names and tells none apart: `vectorized<Gelu>` of
+    `vectorized_elementwise_kernel<GeluCUDAKernelImpl>`."""
+    for noise, instead in _IN_MANY_NAMES:
+        name = name.replace(noise, instead)
+    return name
 
 
 def function_name(kernel: str) -> str:

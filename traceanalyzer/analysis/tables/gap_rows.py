@@ -219,9 +219,27 @@ def _host_activities(timed: Timed, gaps: Gaps, launched: I64) -> Iterator[str]:
     nodes, threads = dominant_nodes(timed.timeline, gaps.start, until, launching_thread)
     columns = (threads, gaps.start, until)
     stretches = zip(*(column.tolist() for column in columns), strict=True)
-    for text, stretch in zip(_in_words(timed, gaps, nodes, threads), stretches, strict=True):
+    before = _calls_before(timed, gaps.start, np.where(nodes < 0, threads, -1))
+    texts = _in_words(timed, gaps, nodes, threads)
+    for text, stretch, call in zip(texts, stretches, before, strict=True):
         where = python_frames(timed, *stretch) or asleep_in(timed, *stretch)
-        yield text + (f" at {where}" if where else "")
+        yield text + (f" after {call}" if call else "") + (f" at {where}" if where else "")
+
+
+def _calls_before(timed: Timed, start: I64, threads: I64) -> list[str]:
+    """The name of the last call that each of these threads made before a moment; empty for no
+    thread (-1), and where it made none."""
+    calls = timed.trace.api_calls
+    names = [""] * len(start)
+    for thread in np.unique(threads[threads >= 0]).tolist():
+        own = np.flatnonzero(calls.thread == thread)
+        own = own[np.argsort(calls.start[own], kind="stable")]
+        asked = np.flatnonzero(threads == thread)
+        last = np.searchsorted(calls.start[own], start[asked], side="right") - 1
+        for gap, row in zip(asked.tolist(), last.tolist(), strict=True):
+            if row >= 0:
+                names[gap] = timed.trace.strings[calls.name[own[row]]]
+    return names
 
 
 def _in_words(timed: Timed, gaps: Gaps, nodes: I32 | I64, threads: I64) -> Iterator[str]:
@@ -258,7 +276,7 @@ def _host_place(timed: Timed, node: int, name: int, *, launching: bool) -> str:
     """Where the host was, in words: in the call or range of this name, that node of the tree (-1:
     in none)."""
     if node < 0:
-        return "host between launches" if launching else "host outside operators and calls"
+        return "host between launches" if launching else "nothing recorded on the host"
     around = op_path(timed.linked, int(timed.linked.tree.parent[node]))
     inside = f" (in {around})" if around else ""
     return f"host in {timed.trace.strings[name]}{inside}"

@@ -124,15 +124,19 @@ def _judge(
     claim: str, report: str, baseline: str | None, scope: Scope, hidden: Hidden, output: Output
 ) -> None:
     """Say whether the claim holds; one that does not is a breach. Raises UsageError without a
-    baseline."""
+    baseline, and for a claim that makes no sense."""
     from traceanalyzer.agent.claims import StatedChange, judged_claim, judgement_page
+    from traceanalyzer.base import TraceAnalyzerError
     from traceanalyzer.cli.io.output import emit
     from traceanalyzer.cli.io.reports import cleaned, report_of_reference
     from traceanalyzer.comparison.compare import compare_reports
 
     if baseline is None:
         raise click.UsageError("--claim needs --baseline: the run before the change")
-    asked = StatedChange.of(claim)
+    try:
+        asked = StatedChange.of(claim)
+    except TraceAnalyzerError as error:
+        raise click.UsageError(f"--claim: {error}") from error
     before = report_of_reference(baseline, knowledge=scope.knowledge)
     after = report_of_reference(report, *scope)
     judgement = judged_claim(asked, compare_reports(before, after, (baseline, report)))

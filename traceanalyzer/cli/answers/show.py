@@ -5,6 +5,21 @@ import click
 from traceanalyzer.cli.options import help_all_option, help_of
 from traceanalyzer.report.table_entries import BY_COMMAND
 
+OTHER_WORDS = {
+    "collectives": "comm",
+    "communication": "comm",
+    "nccl": "comm",
+    "critical_path": "path",
+    "operators": "ops",
+    "idle": "gaps",
+    "waits": "syncs",
+    "memcpy": "copies",
+    "transfers": "copies",
+    "layers": "modules",
+    "requests": "iterations",
+}
+"""What users call a table, and its name."""
+
 
 class ShownTables(click.Group):
     """The tables by name, each made on use."""
@@ -21,8 +36,9 @@ class ShownTables(click.Group):
             return super().resolve_command(ctx, args)
         from difflib import get_close_matches
 
-        near = get_close_matches(args[0].lower(), BY_COMMAND, 1)
-        hint = f"did you mean {near[0]}?" if near else f"tables: {', '.join(BY_COMMAND)}"
+        words = {**{name: name for name in BY_COMMAND}, **OTHER_WORDS}
+        near = get_close_matches(args[0].lower().replace("-", "_"), words, 1)
+        hint = f"did you mean {words[near[0]]}?" if near else f"tables: {', '.join(BY_COMMAND)}"
         raise click.UsageError(f"there is no table {args[0]!r}; {hint}", ctx)
 
     def get_command(self, _: click.Context, name: str) -> click.Command | None:

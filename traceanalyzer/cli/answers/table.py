@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -35,6 +36,8 @@ MEMORY = "memory"
 OF_MEMORY = "op_memory"
 """What operators are sorted by that the table of their memory is then shown for, which is in that
 order."""
+STEPS = "steps"  # the table whose first row moments count from
+START = "start_ns"
 SHOWN_IN_TIME = 16  # of single events in time order: the longest, which a screen has room for
 SHOWN_RANKS = 3  # ranks whose sums stand above all rows: those that idle most
 SHOWN_TOTALS = 4  # rows that sum a table up, above it
@@ -143,16 +146,19 @@ def _print(
     show = _Show.of(
         table, output.format, everything or top is not None, top=top, order=order, by=by
     )
+    order = show.order
     summed = show.totals if columns is None else []
     parts = [
         (table.asked_as, RowFilter(None if order else show.rows, **wanted)),
         *((total.name, RowFilter(**wanted)) for total in summed),
+        *((STEPS, RowFilter()) for _ in range(_has_moments(table))),
     ]
     answer = _left_by_report(kept, parts)
     if answer is None:
         run = run or opened(paths)
         with working("Analyzing"):
             answer = _worked_out(run, scope, parts)
+    origin = _Origin.of(answer.totals.pop(), answer.rows) if _has_moments(table) else _Origin()
     shown: list[Any] = [show.first(answer.rows), answer.totals, answer.summary]
     rows, totals, summary = cleaned(shown, hidden, run)
     rows, cut = _fitting(table, rows, show)
@@ -164,7 +170,8 @@ def _print(
         columns=names,
         fits=show.fits,
         values=summary.values,
-        remarks=summary.remarks,
+        remarks=(*summary.remarks, *filter(None, [table.remark, origin.remark])),
+        origin_ns=origin.ns,
         cut=cut,
     )
     emit(_with_totals(printed, table, summed, totals), output)
@@ -177,6 +184,28 @@ def _fitting(table: TableEntry, rows: list[Any], show: "_Show") -> tuple[list[An
     if table.name == "ops" and show.fits:
         return [row for row in rows if not PROFILER_STEP.match(row.name)], cut or "first"
     return rows, cut
+
+
+class _Origin(NamedTuple):
+    """What the moments of a table count from: the first step, wherever its rows are cut."""
+
+    ns: int | None = None
+    remark: str = ""
+
+    @classmethod
+    def of(cls, steps: Sequence[Any], rows: Sequence[Any]) -> "_Origin":
+        """That of rows of a recording with these steps, of which there may be none."""
+        if steps:
+            first = min(steps, key=attrgetter("start_ns"))
+            return cls(first.start_ns, f"start counts from the start of step {first.step}.")
+        if rows:
+            ns = min(row.start_ns for row in rows)
+            return cls(ns, "start counts from the earliest of all rows: there are no steps.")
+        return cls()
+
+
+def _has_moments(table: TableEntry) -> bool:
+    return any(f.name == START for f in fields(table.row))
 
 
 class _Answer(NamedTuple):
@@ -276,6 +305,7 @@ class _Show(NamedTuple):
             return cls(top, order)
         if not order and by == "worth":
             order = table.events or ""
+        order = order or table.people_by
         totals = [BY_NAME[table.totals]] if table.totals else []
         if chosen:
             return cls(top, order, totals=totals)

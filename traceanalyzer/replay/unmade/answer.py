@@ -59,6 +59,14 @@ class Unmade:
         "price of a million tokens (samples where nothing is a token); null without --price",
         default=None,
     )
+    now_ms_per_sample: float | None = metric(
+        "time per sample of the recorded program without a profiler; null where the samples are not "
+        "known",
+        default=None,
+    )
+    samples_gain: float | None = metric(
+        "samples a second over those of now; null where the samples are not known", default=None
+    )
     basis: list[str] = metric("what it rests on", text="sentence", default_factory=list)
 
 
@@ -74,6 +82,7 @@ def predicted(known: Known, question: Question, price: float | None = None) -> U
     low, high = run.range_ms(step)
     sizes = plan.sizes
     samples = _samples(known, now, sizes)
+    now_each = _each(replay.base_ms, _samples(known, now, None))
     batch = None if now is None else now.batch
     length = None if now is None else now.context
     if sizes is not None:
@@ -81,7 +90,6 @@ def predicted(known: Known, question: Question, price: float | None = None) -> U
         length = sizes.length
     tokens = _tokens(samples, length, now)
     peak = _peak(known, run.parts[0])
-    room = _room(replay, plan.gpu)
     return Unmade(
         setting=str(question),
         step_ms=step,
@@ -91,14 +99,16 @@ def predicted(known: Known, question: Question, price: float | None = None) -> U
         batch=batch,
         length=length,
         samples_per_s=None if samples is None else samples * MS_PER_S / step,
-        ms_per_sample=None if samples is None else step / samples,
+        ms_per_sample=_each(step, samples),
         tokens_per_s=None if tokens is None else tokens * MS_PER_S / step,
         bottleneck=run.bottleneck(step),
         gpu_limit_from=gpu_limit_from(replay, plan, now, run.gpu_share(step)),
         peak_bytes=peak,
-        fits=None if peak is None or room is None else peak <= room,
+        fits=_fits(peak, _room(replay, plan.gpu)),
         mfu=_mfu(known, run.parts[0], step),
         price_per_million_tokens=_price(price, step, tokens or samples),
+        now_ms_per_sample=now_each,
+        samples_gain=_gain(now_each, _each(step, samples)),
         basis=_basis(known, plan, now, run.parts[0].basis),
     )
 
@@ -147,6 +157,14 @@ def _samples(known: Known, now: Dimensions | None, sizes: Sizes | None) -> float
     return (sizes.batch if sizes else now.batch) * known.micro_steps
 
 
+def _each(step_ms: float, samples: float | None) -> float | None:
+    return step_ms / samples if samples else None
+
+
+def _gain(now_each: float | None, each: float | None) -> float | None:
+    return now_each / each if now_each and each else None
+
+
 def _tokens(samples: float | None, length: int | None, now: Dimensions | None) -> float | None:
     if samples is None or now is None or length is None:
         return None
@@ -157,6 +175,10 @@ def _peak(known: Known, part: PlannedTape) -> int | None:
     if known.levels is None:
         return None
     return peak_bytes(known.levels, growth_of_kept(part.tape, part.loads))
+
+
+def _fits(peak: int | None, room: float | None) -> bool | None:
+    return None if peak is None or room is None else peak <= room
 
 
 def _room(replay: Replay, gpu: Hardware | None) -> float | None:

@@ -4,7 +4,7 @@ a size stops paying."""
 from collections.abc import Sequence
 from itertools import pairwise, product
 
-from traceanalyzer.base import digits
+from traceanalyzer.base import MS_PER_S, digits
 from traceanalyzer.replay.unmade.answer import Unmade
 from traceanalyzer.replay.unmade.question import Question, question_of
 
@@ -66,13 +66,26 @@ def paying(rows: Sequence[Unmade]) -> str | None:
     alike = {row.length for row in known}
     if len(known) < 2 or len(sizes) < len(known) or len(alike) > 1:
         return None
-    known.sort(key=lambda row: row.batch or 0)
-    for small, large in pairwise(known):
-        doublings = ((large.batch or 1) / (small.batch or 1)) - 1.0
-        gain = (large.samples_per_s or 0.0) / (small.samples_per_s or 1.0) - 1.0
-        if gain < PAYING * doublings:
+    rates = _now(known[0])
+    rates.update({row.batch or 1: _rate(row) for row in known})
+    throughput = sorted(rates.items())
+    for (small, before), (large, after) in pairwise(throughput):
+        gain = after / before - 1.0
+        if gain < PAYING * (large / small - 1.0):
             return (
-                f"Beyond batch {small.batch} more hardly pays: {large.batch} brings "
-                f"{digits(gain * 100, 2)} % more samples a second"
+                f"Beyond batch {small} more hardly pays: {large} brings "
+                f"{digits(gain * 100, 2)}% more samples a second"
             )
-    return f"Each larger batch pays, up to {known[-1].batch}"
+    return f"Each larger batch pays, up to {throughput[-1][0]}"
+
+
+def _rate(row: Unmade) -> float:
+    return row.samples_per_s or 1.0
+
+
+def _now(row: Unmade) -> dict[int, float]:
+    """Samples a second by batch of the recorded run; empty where they are not known."""
+    if not (row.now_ms_per_sample and row.ms_per_sample and row.batch):
+        return {}
+    ratio = (row.now_ms / row.now_ms_per_sample) / (row.step_ms / row.ms_per_sample)
+    return {round(row.batch * ratio): MS_PER_S / row.now_ms_per_sample}

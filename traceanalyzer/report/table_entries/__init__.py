@@ -131,6 +131,8 @@ TABLES = (
         "No operators in this recording.",
         long=True,
         command="ops",
+        people_by="device_self_ms",
+        remark="device self adds up to all device time; rows of device total overlap.",
     ),
     TableEntry(
         "shapes",

@@ -59,6 +59,10 @@ class TableEntry:
     """The column by which its rows, single events in time order, are longest; None: rows are in
     order of worth."""
 
+    people_by: str = ""
+    """The column by which its command shows people the largest rows first; empty: in their own order."""
+    remark: str = ""  # what has to be known to read its rows, a sentence
+
     @property
     def row(self) -> type[Any]:
         """The dataclass of its rows: its columns, also where there are no rows."""

@@ -1,6 +1,7 @@
 """Drawing for terminals with rich: plain text in, nothing of it ever read as markup or as an escape
 sequence."""
 
+import dataclasses
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, partial
@@ -14,13 +15,15 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
+from traceanalyzer.analysis.names.kernel_names import briefest_name
 from traceanalyzer.base import plural
 from traceanalyzer.report.format import DEFAULT_WIDTH, plain, shorten
 from traceanalyzer.report.grid import Grid, ShownColumn
+from traceanalyzer.report.terminal.told_apart import told_apart
 
 SEPARATOR = 2
 INDENT = 2
-NAME_WIDTH = 28  # least width of a table's first text column, which says what a row is about
+NAME_WIDTH = 34  # least width of a table's first text column, which says what a row is about
 TEXT_WIDTH = 14
 LONGEST_CELL = 300  # characters of a text in a table of texts
 LINES_OF_TEXT = 2  # lines that a name may take in a table before its middle is left out
@@ -133,7 +136,13 @@ class TerminalPage:
         yield from _side_by_side(self._headers(columns, widths), blanks)
         if not columns:
             return
-        texts = _rows_of([one for one in columns if one.is_text])
+        texts = _rows_of(
+            [
+                _shown_apart(one, wide)
+                for one, wide in zip(columns, widths, strict=True)
+                if one.is_text
+            ]
+        )
         figures = _rows_of([one for one in columns if not one.is_text])
         template = cache(partial(self._template, columns, widths, blanks))
         for cells, row in zip(texts, figures, strict=False):
@@ -184,7 +193,7 @@ class TerminalPage:
 def _fitting(columns: list[ShownColumn], width: int) -> tuple[list[ShownColumn], list[ShownColumn]]:
     """The columns there is room for and the others: the row's name first, then by what they are
     worth."""
-    named = next((i for i, c in enumerate(columns) if c.is_text), -1)
+    named = _naming(columns)
     order = sorted(
         range(len(columns)),
         key=lambda i: (i != named, columns[i].worth, i),
@@ -199,6 +208,13 @@ def _fitting(columns: list[ShownColumn], width: int) -> tuple[list[ShownColumn],
     return [columns[i] for i in sorted(fitting)], [
         c for i, c in enumerate(columns) if i not in fitting
     ]
+
+
+def _naming(columns: list[ShownColumn]) -> int:
+    """The column that says what a row is: its name, else its first text; -1 without any."""
+    texts = [i for i, column in enumerate(columns) if column.is_text]
+    named = [i for i in texts if columns[i].name == "name"]
+    return next(iter(named or texts), -1)
 
 
 def _turned(columns: list[ShownColumn]) -> Table:
@@ -228,10 +244,8 @@ def _side_by_side(cells: Sequence[list[str]], blanks: list[str]) -> Iterator[str
 
 def _widths(columns: list[ShownColumn], width: int) -> list[int]:
     """Widths of the columns: text shares what the figures leave."""
-    widths = [
-        _least_width(c, first=not any(one.is_text for one in columns[:i]))
-        for i, c in enumerate(columns)
-    ]
+    named = _naming(columns)
+    widths = [_least_width(c, first=i == named) for i, c in enumerate(columns)]
     spare = width - sum(widths) - SEPARATOR * (len(widths) - 1)
     for i, column in enumerate(columns):
         grown = min(max(spare, 0), _full_width(column) - widths[i]) if column.is_text else 0
@@ -245,6 +259,15 @@ def _least_width(column: ShownColumn, first: bool) -> int:
         return max(_longest_word(column.header), *map(len, column.cells))
     longest_word = min(max(map(_longest_word, set(column.cells)), default=0), NAME_WIDTH)
     return min(_full_width(column), NAME_WIDTH if first else max(TEXT_WIDTH, longest_word))
+
+
+def _shown_apart(column: ShownColumn, width: int) -> ShownColumn:
+    """The column with cells that do not read alike where they differ."""
+    if _full_width(column) <= width:
+        return column
+    cells = [cell if cell_len(cell) <= width else briefest_name(cell) for cell in column.cells]
+    shown = told_apart(cells, width, lambda cell: wrapped(plain(cell), width))
+    return dataclasses.replace(column, cells=[shown[cell] for cell in cells])
 
 
 def wrapped(text: str, width: int) -> str:
