@@ -146,10 +146,10 @@ def _print(
     show = _Show.of(
         table, output.format, everything or top is not None, top=top, order=order, by=by
     )
-    order = show.order
+    is_reordered = bool(order) or show.order == table.people_by != ""
     summed = show.totals if columns is None else []
     parts = [
-        (table.asked_as, RowFilter(None if order else show.rows, **wanted)),
+        (table.asked_as, RowFilter(None if is_reordered else show.rows, **wanted)),
         *((total.name, RowFilter(**wanted)) for total in summed),
         *((STEPS, RowFilter()) for _ in range(_has_moments(table))),
     ]

@@ -23,7 +23,7 @@ from traceanalyzer.report.terminal.told_apart import told_apart
 
 SEPARATOR = 2
 INDENT = 2
-NAME_WIDTH = 34  # least width of a table's first text column, which says what a row is about
+NAME_WIDTH = 28  # least width of a table's first text column, which says what a row is about
 TEXT_WIDTH = 14
 LONGEST_CELL = 300  # characters of a text in a table of texts
 LINES_OF_TEXT = 2  # lines that a name may take in a table before its middle is left out
