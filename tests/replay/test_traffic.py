@@ -11,7 +11,7 @@ import pytest
 
 from tests.diagnosis.test_remedies import ADD, program, within
 from traceanalyzer.analysis.groups.passes import crossing
-from traceanalyzer.replay.changes.precision import in_16_bits
+from traceanalyzer.replay.changes.precision import USUAL, in_16_bits
 from traceanalyzer.replay.recorded import make_tape
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def test_16_bits_halve_the_traffic_of_kernels_that_are_limited_by_it() -> None:
     saved = {}
     for us in (400, 4000):
         tape = tape_of(partial(in_fp32, us=us))
-        found = in_16_bits(0.75, 0.6, 0.85)(tape)
+        found = in_16_bits(USUAL)(tape)
         assert found is not None
         saved[us] = 1 - float(found.duration.sum() / tape.duration.sum())
     assert saved[400] > 0.25
@@ -86,7 +86,7 @@ def test_kernels_that_index_each_number_are_hardly_faster_in_16_bits() -> None:
     left = {}
     for kernel in (ADD, indexing):
         tape = tape_of(partial(in_fp32, us=400, kernel=kernel))
-        found = in_16_bits(0.75, 0.6, 0.85)(tape)
+        found = in_16_bits(USUAL)(tape)
         assert found is not None
         left[kernel] = float(found.duration.max() / 400e3)
     assert left[ADD] == pytest.approx(0.6)
@@ -95,6 +95,6 @@ def test_kernels_that_index_each_number_are_hardly_faster_in_16_bits() -> None:
 
 def test_the_host_launches_casts() -> None:
     tape = tape_of(partial(in_fp32, us=2))
-    found = in_16_bits(0.75, 0.6, 0.85)(tape)
+    found = in_16_bits(USUAL)(tape)
     assert found is not None
     assert found.dispatch.sum() > 1.1 * tape.dispatch.sum()

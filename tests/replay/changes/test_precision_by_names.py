@@ -13,6 +13,7 @@ from tests.diagnosis.test_remedies import program, within
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.replay.changes.precision import (
     LEAST_OF_ORDINARY,
+    USUAL,
     in_16_bits,
     in_tf32,
     wide_products,
@@ -26,7 +27,7 @@ ORDINARY = "ampere_sgemm_128x64_tn"
 BF16 = "ampere_bf16_s16816gemm_bf16_128x64"
 COPY = "void at::native::elementwise_kernel<128, 4, at::native::direct_copy_kernel_cuda(...)>"
 ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>"
-TYPICAL = in_16_bits(0.75, 0.6, 0.85)
+TYPICAL = in_16_bits(USUAL)
 
 
 def tape_of(*kernels: str, device: str = "NVIDIA H100 80GB HBM3") -> Tape:

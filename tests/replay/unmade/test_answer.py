@@ -9,7 +9,9 @@ import pytest
 from tests.analyzed import measurements
 from tests.recorded import CASES, recording
 from traceanalyzer.diagnosis.remedies.advice import advise
+from traceanalyzer.diagnosis.remedies.kernels import IN_BF16, TF32
 from traceanalyzer.diagnosis.unmade import known_of
+from traceanalyzer.replay.scenario import Scenario
 from traceanalyzer.replay.unmade.answer import Known, Unmade, predicted
 from traceanalyzer.replay.unmade.question import Question, QuestionError, question_of
 
@@ -43,6 +45,29 @@ def test_another_format_against_the_stopwatch(name: str, precision: str, other: 
     true_ms = CASES[other]["step_ms_unprofiled"]
     assert made.step_ms == pytest.approx(true_ms, rel=0.1)
     assert made.low_ms <= true_ms <= made.high_ms
+
+
+@pytest.mark.parametrize(
+    ("name", "precision", "advised"),
+    [
+        ("kineto/gemm_fp32.base", "bf16", IN_BF16),
+        ("kineto/gemm_fp32.base", "tf32", TF32),
+        ("kineto/gemm_fp32.fix", "bf16", IN_BF16),
+    ],
+)
+def test_another_format_is_predicted_as_advice_has_it(
+    name: str, precision: str, advised: Scenario
+) -> None:
+    made = asked(name, precision=precision)
+    promised = known(name).replay.predict(advised)
+    assert (made.step_ms, made.low_ms, made.high_ms) == pytest.approx(
+        (promised.step_ms, promised.low_ms, promised.high_ms)
+    )
+
+
+def test_products_in_16_bits_are_not_predicted_in_16_bits() -> None:
+    with pytest.raises(QuestionError, match="already"):
+        asked("kineto/gpt_large_batch.base", precision="bf16")
 
 
 def test_a_batch_against_the_stopwatch() -> None:

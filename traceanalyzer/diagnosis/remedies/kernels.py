@@ -28,7 +28,10 @@ from traceanalyzer.replay.changes.kernels import channels_last as in_channels_la
 from traceanalyzer.replay.changes.preallocated import SLOW_WRITE, preallocated
 from traceanalyzer.replay.changes.precision import (
     HALF,
+    OPTIMISTIC,
+    PESSIMISTIC,
     TENSOR_EFFICIENCY,
+    USUAL,
     in_16_bits,
     in_32_bits,
     in_tf32,
@@ -82,18 +85,12 @@ preallocate = replay_decides(
 )
 TF32 = scenario_of("tf32", in_tf32, figures={"efficiency": TENSOR_EFFICIENCY})
 tf32 = replay_decides("fp32 matrices are multiplied on the ordinary cores", "compute", TF32)
-USUAL_TRAFFIC = 0.6
-"""Share of their time that kernels on fp32 activations keep: half of the bytes, and some stay in
-fp32."""
-INDEXED_TRAFFIC = 0.85
-"""Share of their time that kernels keep whose operands do not lie alike in memory: half of the
-bytes, but at 0.6 times the rate."""
 IN_BF16 = scenario_of(
     "low_precision",
-    in_16_bits(TENSOR_EFFICIENCY, USUAL_TRAFFIC, INDEXED_TRAFFIC),
+    in_16_bits(USUAL),
     figures={"efficiency": TENSOR_EFFICIENCY},
-    optimistic=in_16_bits(0.85, 0.5, 0.7),
-    pessimistic=in_16_bits(0.5, 0.8, 1.0),
+    optimistic=in_16_bits(OPTIMISTIC),
+    pessimistic=in_16_bits(PESSIMISTIC),
 )
 IN_FP32 = scenario_of(
     "low_precision",

@@ -18,7 +18,7 @@ from traceanalyzer.analysis.roofline.bounds import NO
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
 from traceanalyzer.analysis.roofline.rated import Rated
-from traceanalyzer.base import NS_PER_S, regex
+from traceanalyzer.base import NS_PER_S, dataclass, regex
 from traceanalyzer.replay.changes.casts import NARROW, with_casts
 from traceanalyzer.replay.patterns.named import kernels_named
 from traceanalyzer.replay.patterns.operators import Operator, is_shared, operators
@@ -76,28 +76,89 @@ TO_16_BITS = regex(
 CAST_BYTES = 4 + 2  # of each number that is cast: read in fp32, written in 16 bits
 
 
+@dataclass(frozen=True, eq=False)
+class KernelWork:
+    """What each op of a tape has to do; NaN where it is not known."""
+
+    flops: F64
+    bytes: F64
+    """At least."""
+    expected_bytes: F64
+    """With the traffic that such kernels cause beyond that."""
+
+
+@dataclass(frozen=True)
+class HalfWidth:
+    """How much a program gains from 16 bits."""
+
+    efficiency: float
+    """Share of the peak that products reach."""
+    traffic: float
+    """Share of their time that kernels keep that move fp32 tensors."""
+    indexed: float
+    """The same of kernels that index each number (`INDEXING`)."""
+
+
+USUAL = HalfWidth(TENSOR_EFFICIENCY, 0.6, 0.85)
+"""Half of the bytes, and some tensors stay in fp32. Where operands do not lie alike in memory, half
+of the bytes move at 0.6 times the rate."""
+OPTIMISTIC = HalfWidth(0.85, 0.5, 0.7)
+PESSIMISTIC = HalfWidth(0.5, 0.8, 1.0)
+
+
+def recorded_work(tape: Tape) -> KernelWork:
+    """What each op had to do in the recording."""
+    roofline = tape.source.roofline
+    return KernelWork(
+        roofline.flops[tape.row], roofline.bytes[tape.row], roofline.expected[tape.row]
+    )
+
+
 def in_tf32(tape: Tape) -> Tape | None:
     """Products of fp32 matrices off the tensor cores run on them, as TF32; None where there are
     none, or where the GPU's rate is not known."""
-    return _products(tape, fp32_products(tape), "tf32", TENSOR_EFFICIENCY)
+    return products_in_tf32(tape, recorded_work(tape))
+
+
+def products_in_tf32(tape: Tape, work: KernelWork) -> Tape | None:
+    """Products of fp32 matrices run as TF32, where the ops have this work."""
+    return _products(tape, fp32_products(tape), work, "tf32", TENSOR_EFFICIENCY)
 
 
 @parametric
-def in_16_bits(tape: Tape, efficiency: float, traffic: float, indexed: float) -> Tape | None:
-    """Products of fp32 matrices run in bf16 at this share of the peak, and kernels that move fp32
-    tensors forward and backward take this share of their time, those that index each number the
-    other one, but what stays in fp32 beside a parameter, which products then cast; None without
-    such products, or where the rate is not known."""
+def in_16_bits(tape: Tape, reading: HalfWidth) -> Tape | None:
+    """Products of fp32 matrices run in bf16, and kernels that move fp32 tensors forward and backward
+    become shorter (`HalfWidth`), but what stays in fp32 beside a parameter, which products then cast;
+    None without such products, or where the rate is not known."""
+    return in_half_width(tape, recorded_work(tape), reading)
+
+
+def in_half_width(tape: Tape, work: KernelWork, reading: HalfWidth) -> Tape | None:
+    """Products of fp32 matrices run in bf16, where the ops have this work."""
     chosen = wide_products(tape)
     if _named_wide(tape).any() and not _tells_formats(tape):
-        return _by_names(tape, efficiency, traffic, indexed)
-    found = _products(tape, chosen, "bf16", efficiency)
+        return _by_names(tape, reading)
+    found = _products(tape, chosen, work, "bf16", reading.efficiency)
     if found is None:
         return None
-    stays, cast = kept_in_fp32(tape)
+    _, cast = kept_in_fp32(tape)
     duration = found.duration * np.where(chosen, 1.0 + CAST_SHARE, 1.0) + tape.moving_ns(
         chosen * cast
     )
+    left = np.where(kernels_named(tape, INDEXING), reading.indexed, reading.traffic)
+    bandwidth = tape.source.linked.limit("bandwidth")[tape.row]
+    traffic_ns = work.expected_bytes / bandwidth * NS_PER_S
+    reached = traffic_ns / np.maximum(tape.duration, 1)
+    limited = np.where(np.isfinite(reached), np.clip(reached / OF_BANDWIDTH, 0.0, 1.0), 1.0)
+    less = duration * (1.0 - (1.0 - left) * limited)
+    moving = moves_narrower(tape)
+    return with_casts(tape, chosen).retimed(
+        np.minimum(np.where(moving, less, duration), tape.duration)
+    )
+
+
+def moves_narrower(tape: Tape) -> Bool:
+    """Kernels between products that move fp32 tensors, and would move 16 bits of each number."""
     # Sorts are of indices, and what adds up rows by index stays in the widest format among its
     # operands.
     other = (
@@ -105,18 +166,10 @@ def in_16_bits(tape: Tape, efficiency: float, traffic: float, indexed: float) ->
         | tape.in_optimizer
         | tape.of_classes("sort", "embedding")
     )
-    wide = isin_few(tape.source.roofline.precision[tape.row], WIDE) & (
-        tape.duration >= LONGEST_SMALL_NS
-    )
-    moving = wide & tape.compute & ~other & ~chosen & ~stays
-    left = np.where(kernels_named(tape, INDEXING), indexed, traffic)
-    traffic_ns = tape.source.roofline.expected / tape.source.linked.limit("bandwidth") * NS_PER_S
-    reached = traffic_ns[tape.row] / np.maximum(tape.duration, 1)
-    limited = np.where(np.isfinite(reached), np.clip(reached / OF_BANDWIDTH, 0.0, 1.0), 1.0)
-    less = duration * (1.0 - (1.0 - left) * limited)
-    return with_casts(tape, chosen).retimed(
-        np.minimum(np.where(moving, less, duration), tape.duration)
-    )
+    large = tape.duration >= LONGEST_SMALL_NS
+    wide = isin_few(tape.source.roofline.precision[tape.row], WIDE)
+    stays, _ = kept_in_fp32(tape)
+    return wide & large & tape.compute & ~other & ~wide_products(tape) & ~stays
 
 
 @parametric
@@ -170,7 +223,7 @@ def of_doubles(tape: Tape) -> Bool:
     return doubles & fills & tape.compute & (tape.duration >= LONGEST_SMALL_NS)
 
 
-def _by_names(tape: Tape, efficiency: float, traffic: float, indexed: float) -> Tape | None:
+def _by_names(tape: Tape, reading: HalfWidth) -> Tape | None:
     """A step in 16 bits where operators were not recorded (Nsight Systems), as far as names tell
     formats: products in TF32 take as much less as the peak is higher, those on ordinary cores no
     less than a share that their traffic may need; None where operators were recorded, or the peaks
@@ -179,14 +232,15 @@ def _by_names(tape: Tape, efficiency: float, traffic: float, indexed: float) -> 
     left = _left_by_names(tape)
     if np.isnan(left).all():
         return None
-    less = TENSOR_EFFICIENCY / efficiency * (1.0 + CAST_SHARE)
+    less = TENSOR_EFFICIENCY / reading.efficiency * (1.0 + CAST_SHARE)
     share = np.where(products, left * less, 1.0)
     narrow = kernels_named(tape, NAMED_NARROW)
     # Names of some (copies) say no format: where nothing in the recording has a narrow one they
     # move fp32, too.
     floats = kernels_named(tape, NAMED_FLOATS if narrow.any() else MOVES_DATA) & ~narrow
     moving = floats & (tape.duration >= LONGEST_SMALL_NS)
-    share = np.where(moving, np.where(kernels_named(tape, INDEXING), indexed, traffic), share)
+    of_traffic = np.where(kernels_named(tape, INDEXING), reading.indexed, reading.traffic)
+    share = np.where(moving, of_traffic, share)
     return with_casts(tape, products).retimed(tape.duration * np.minimum(share, 1.0))
 
 
@@ -243,7 +297,9 @@ def in_16_bits_already(tape: Tape) -> bool:
     return 2 * narrow_ns > int(tape.duration[matrix].sum())
 
 
-def _products(tape: Tape, chosen: Bool, precision: str, efficiency: float) -> Tape | None:
+def _products(
+    tape: Tape, chosen: Bool, work: KernelWork, precision: str, efficiency: float
+) -> Tape | None:
     """These products at a share of the peak of a precision, no faster than their traffic allows."""
     device = tape.source.trace.device_ops.device[tape.row]
     peak = np.full(len(tape.row), np.nan)
@@ -253,9 +309,9 @@ def _products(tape: Tape, chosen: Bool, precision: str, efficiency: float) -> Ta
         return None
     roofline = tape.source.roofline
     row = tape.row
-    arithmetic = roofline.flops[row] / (peak * efficiency) * NS_PER_S
+    arithmetic = work.flops / (peak * efficiency) * NS_PER_S
     width = HALF if precision == "bf16" else 1.0
-    transfer = roofline.bytes[row] * width / tape.source.linked.limit("bandwidth")[row] * NS_PER_S
+    transfer = work.bytes * width / tape.source.linked.limit("bandwidth")[row] * NS_PER_S
     # What is known by its name alone tells neither its arithmetic nor its traffic.
     left = np.full(len(row), LEAST_OF_ORDINARY)
     if precision == "bf16":

@@ -1,25 +1,34 @@
 """The ops of a tape in another number format: products on the units that calculate in it, and
 tensors of half or twice the bytes.
 
-To 16 bits it is what autocast does (`changes.precision`): products are cast, what lies between them
-stays in 16 bits until a parameter in fp32 widens it, optimizers stay as they are. Back from 16 bits
-products and the tensors between them are wide, and nothing is cast."""
+To 16 bits it is what autocast does (`changes.precision`, as the advice `low_precision` has it):
+products are cast, what lies between them stays in 16 bits until a parameter in fp32 widens it,
+optimizers stay as they are. From fp32 to TF32 it is the advice `tf32`. Back from 16 bits products and
+the tensors between them are wide, and nothing is cast."""
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra import isin_few
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.base import NS_PER_S, dataclass
-from traceanalyzer.replay.changes.casts import NARROW, with_casts, without_casts
+from traceanalyzer.replay.changes.casts import NARROW, without_casts
 from traceanalyzer.replay.changes.precision import (
-    CAST_SHARE,
-    INDEXING,
-    LONGEST_SMALL_NS,
     OF_BANDWIDTH,
+    OPTIMISTIC,
+    PESSIMISTIC,
+    USUAL,
     WIDE,
-    kept_in_fp32,
+    KernelWork,
+    fp32_products,
+    in_16_bits,
+    in_half_width,
+    in_tf32,
+    moves_narrower,
+    products_in_tf32,
+    recorded_work,
+    wide_products,
 )
-from traceanalyzer.replay.patterns.named import kernels_named
+from traceanalyzer.replay.scenario import Scenario
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.replay.unmade.curve import (
     GpuLimits,
@@ -32,17 +41,26 @@ from traceanalyzer.replay.unmade.question import QuestionError
 from traceanalyzer.replay.unmade.work import OpLoad
 from traceanalyzer.trace import F64, Bool
 
-TRAFFIC_LEFT = 0.6
-"""Share of its time that a kernel of fp32 tensors takes in 16 bits, where the memory limits it."""
-INDEXED_LEFT = 0.85
-"""Share left of one that finds each number by its index (`changes.precision.INDEXING`)."""
 TWICE = 2.0
 """Bytes of fp32 over those of 16 bits."""
 WIDE_ATTENTION = 0.28
 """Share of the ordinary cores' rate in fp32 that attention reaches in fp32 and TF32: flash kernels
 know 16 bits alone (18 to 20 TFLOP/s forward and backward on an H200, in two models)."""
 CODES = {"bf16": Precision.BF16, "fp32": Precision.FP32, "tf32": Precision.TF32}
+AS_ADVISED = {
+    "bf16": Scenario(
+        "low_precision",
+        in_16_bits(USUAL),
+        "",
+        optimistic=in_16_bits(OPTIMISTIC),
+        pessimistic=in_16_bits(PESSIMISTIC),
+    ),
+    "tf32": Scenario("tf32", in_tf32, ""),
+}
+"""Changes of the number format that advice makes, too: the same step, in the same range."""
 ALREADY = "the products are in {precision} already: nothing changes with --precision {precision}"
+IN_16_BITS = "the products are in 16 bits already: nothing changes with --precision bf16"
+NO_RATE = "this GPU's rate of products in bf16 is not known: it may have none"
 NO_PRODUCTS = "no matmuls with known number formats were recorded"
 
 
@@ -63,10 +81,11 @@ def in_format(tape: Tape, load: OpLoad, limits: GpuLimits, precision: str) -> Fo
     source = tape.source
     recorded = source.roofline.precision[tape.row]
     matrix = source.linked.is_matrix[tape.row] & tape.compute
-    products = matrix & isin_few(recorded, (*WIDE, *NARROW))
+    known = matrix & isin_few(recorded, (*WIDE, *NARROW))
+    chosen = (known & (recorded != target)) | _chosen_by_name(tape, target)
+    products = known | chosen
     if not products.any():
         raise QuestionError(NO_PRODUCTS)
-    chosen = products & (recorded != target)
     chosen_ns = float(tape.duration[chosen].sum())
     if chosen_ns < float(tape.duration[products].sum()) / 2:
         raise QuestionError(ALREADY.format(precision=precision))
@@ -74,30 +93,37 @@ def in_format(tape: Tape, load: OpLoad, limits: GpuLimits, precision: str) -> Fo
     if target not in NARROW:
         formats[tape.of_classes("attention")] = Precision.FP32
     limits_then = limits_on(tape, source.linked.gpus, formats)
-    narrow = isin_few(recorded, NARROW)
     if target in NARROW:
-        return _narrowed(tape, load, limits, limits_then, chosen)
-    return _widened(tape, load, limits, limits_then, chosen, narrow)
+        return _narrowed(tape, load, limits_then)
+    return _widened(tape, load, limits, limits_then, target, chosen)
 
 
-def _narrowed(
-    tape: Tape, load: OpLoad, limits_now: GpuLimits, limits_then: GpuLimits, chosen: Bool
-) -> Formatted:
-    half = OpLoad(load.flops, load.bytes / np.where(chosen, TWICE, 1.0), load.elements)
-    time = _products(tape, load, half, limits_now, limits_then, chosen) * np.where(
-        chosen, 1 + CAST_SHARE, 1.0
-    )
-    stays, cast = kept_in_fp32(tape)
-    time = time + tape.moving_ns(chosen * cast)
-    wide = isin_few(tape.source.roofline.precision[tape.row], WIDE)
-    large = tape.duration >= LONGEST_SMALL_NS
-    moving = wide & large & _between(tape) & ~stays
-    left = np.where(kernels_named(tape, INDEXING), INDEXED_LEFT, TRAFFIC_LEFT)
-    shorter = time * (1.0 - (1.0 - left) * _limited(tape, load, limits_now))
-    time = np.where(moving, shorter, time)
-    moved = OpLoad(load.flops, half.bytes / np.where(moving, TWICE, 1.0), load.elements)
-    narrowed = with_casts(tape, chosen).retimed(np.minimum(time, tape.duration))
-    return Formatted(narrowed, moved, limits_then, chosen | moving)
+def _chosen_by_name(tape: Tape, target: Precision) -> Bool:
+    """Products whose format only names tell, and that would be in another one."""
+    if target in NARROW:
+        return wide_products(tape)
+    if target == Precision.TF32:
+        return fp32_products(tape)
+    return np.zeros(len(tape.row), bool)
+
+
+def _narrowed(tape: Tape, load: OpLoad, limits_then: GpuLimits) -> Formatted:
+    """As the advice `low_precision` has it."""
+    chosen = wide_products(tape)
+    found = in_half_width(tape, _work(tape, load), USUAL)
+    if found is None:
+        raise QuestionError(NO_RATE if chosen.any() else IN_16_BITS)
+    shorter = chosen | moves_narrower(tape)
+    bytes_ = load.bytes / np.where(shorter, TWICE, 1.0)
+    return Formatted(found, OpLoad(load.flops, bytes_, load.elements), limits_then, shorter)
+
+
+def _work(tape: Tape, load: OpLoad) -> KernelWork:
+    """What each op has to do with this load, in the terms of a change of the number format."""
+    recorded = recorded_work(tape)
+    more = load.bytes / np.where(recorded.bytes > 0, recorded.bytes, np.nan)
+    expected = recorded.expected_bytes * np.nan_to_num(more, nan=1.0)
+    return KernelWork(load.flops, load.bytes, expected)
 
 
 def _widened(
@@ -105,13 +131,20 @@ def _widened(
     load: OpLoad,
     limits_now: GpuLimits,
     limits_then: GpuLimits,
+    target: Precision,
     chosen: Bool,
-    narrow: Bool,
 ) -> Formatted:
+    """In fp32 or TF32; what was in fp32 goes to TF32 as the advice `tf32` has it."""
+    narrow = isin_few(tape.source.roofline.precision[tape.row], NARROW)
     moving = narrow & _between(tape)
     more = np.where((chosen | moving) & narrow, TWICE, 1.0)
     moved = OpLoad(load.flops, load.bytes * more, load.elements)
     time = _products(tape, load, moved, limits_now, limits_then, chosen)
+    on_tensor_cores = (
+        products_in_tf32(tape, _work(tape, load)) if target == Precision.TF32 else None
+    )
+    if on_tensor_cores is not None:
+        time = np.where(fp32_products(tape), on_tensor_cores.duration, time)
     attended_ns = load.flops / (WIDE_ATTENTION * limits_then.peak) * NS_PER_S
     attention = chosen & narrow & tape.of_classes("attention") & np.isfinite(attended_ns)
     time = np.where(attention, start_ns(tape) + attended_ns, time)

@@ -18,6 +18,7 @@ from traceanalyzer.replay.scenarios import (
 from traceanalyzer.replay.simulate import step_times_ns
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.replay.unmade.dimensions import Dimensions
+from traceanalyzer.replay.unmade.formats import AS_ADVISED
 from traceanalyzer.replay.unmade.made import RunPlan, parts_of, with_host
 from traceanalyzer.replay.unmade.question import QuestionError
 from traceanalyzer.replay.unmade.ranks import SPREAD
@@ -30,6 +31,8 @@ MOST_BATCH = 256
 """How many times the recorded batch is looked at for where the GPU becomes the limit."""
 MATRIX_SHARE = 0.5
 """Share of the kernels' time from which products are what limits the GPU."""
+SAME = 1e-9
+"""Relative difference of two figures of one thing."""
 OWN_SPREAD = 0.06
 """How far a prediction may be off whatever changes: two runs of one program differ."""
 
@@ -49,6 +52,9 @@ class UnmadeRun:
     def range_ms(self, step: float) -> tuple[float, float]:
         """Its 90 % range: a fast host and faster kernels, a slow one and slower ones."""
         replay = self.replay
+        as_advised = self._range_as_advised(step)
+        if as_advised is not None:
+            return as_advised
         fastest = self._ms(self._on(replay.fast_host, -1.0), 1.0)
         slowest = self._ms(self._on(replay.slow_host, 1.0), PESSIMISTIC_DUTY)
         fastest += self._beyond_ms * (1.0 - SPREAD)
@@ -57,6 +63,18 @@ class UnmadeRun:
         low = step - math.hypot(max(step - fastest, 0.0), own)
         high = step + math.hypot(max(slowest - step, 0.0), own)
         return max(low, 0.0), high
+
+    def _range_as_advised(self, step: float) -> tuple[float, float] | None:
+        """The range that advice has for the same change; None where there is none for it."""
+        plan = self.plan
+        scenario = AS_ADVISED.get(plan.precision or "")
+        alone = plan.sizes is None and plan.gpu is None and plan.ranks is None
+        if scenario is None or not alone:
+            return None
+        advised = self.replay.predict(scenario)
+        if advised.step_ms is None or not math.isclose(advised.step_ms, step, rel_tol=SAME):
+            return None
+        return advised.low_ms or 0.0, advised.high_ms or step
 
     @property
     def _beyond_ms(self) -> float:
