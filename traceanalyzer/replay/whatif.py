@@ -28,7 +28,7 @@ from traceanalyzer.replay.prediction import Prediction, WhatIf
 from traceanalyzer.replay.promise_errors import errors_of
 from traceanalyzer.replay.recorded import hiccups, typical_steps
 from traceanalyzer.replay.scenario import Scenario, combined
-from traceanalyzer.replay.scenarios import COMBINED, SCENARIOS
+from traceanalyzer.replay.scenarios import COMBINED, INPUT_READY, NO_STRAGGLER, SCENARIOS
 from traceanalyzer.replay.simulate import step_times_ns
 from traceanalyzer.replay.tape import Change, Tape
 from traceanalyzer.replay.together import make_tapes
@@ -69,6 +69,8 @@ ONE_RANK = (
     "The run has {world} ranks and one of them is replayed: its collectives take as long as recorded, waiting for the "
     "others included, as if these came earlier by as much as this rank does."
 )
+IDEALS = {"fix_straggler": NO_STRAGGLER, "data_loader_workers": INPUT_READY}
+"""Changes that are part of an ideal, and so lead to no shorter step."""
 UNFAITHFUL = "the replay of the unchanged recording is too far from it"
 TOGETHER = (
     "{ranks} ranks are replayed together: a collective transfers once all of them have arrived."
@@ -299,6 +301,7 @@ class Replay:
             high = max(high, slow)
             if errors.keeps_device_work:
                 low = max(low, self._least_by_device_ms(scenario, step))
+            low = max(low, min(self._least_by_ideal_ms(scenario), step))
             if scenario.joins:
                 low = max(low, min(self._least_by_one_call_ms(scenario), step))
             with_today = max(step, on_slow)
@@ -306,6 +309,11 @@ class Replay:
             high = min(high, max(with_today, SURE_GAIN * base))
         low = max(low, self.range_ms[0] * scenario.least, 0.0)
         return low, high if scenario.may_cost else min(high, self.range_ms[1])
+
+    def _least_by_ideal_ms(self, scenario: Scenario) -> float:
+        """The lower end of the ideal that a change is part of; 0 where it is of none."""
+        ideal = IDEALS.get(scenario.id)
+        return 0.0 if ideal is None else self.predict(ideal).low_ms or 0.0
 
     def _least_by_device_ms(self, scenario: Scenario, step: float) -> float:
         """What a changed step takes at least where its device works one op at a time, as recorded;
@@ -385,6 +393,7 @@ class Replay:
             predictions = list(
                 map(self.predict, {one.id: one for one in (*SCENARIOS, *more)}.values())
             )
+            predictions = _ideals_at_least_as_good(predictions)
             predictions += self._combinations(
                 {p.id: p.step_ms for p in predictions if p.step_ms is not None}
             )
@@ -439,6 +448,26 @@ def _shorter_copies(changed: Tape, tape: Tape) -> Bool:
     if len(changed.row) != len(tape.row):
         return np.zeros(len(changed.row), bool)
     return changed.copy & (changed.duration < tape.duration)
+
+
+def _ideals_at_least_as_good(predictions: Sequence[Prediction]) -> list[Prediction]:
+    """The predictions, ideals no longer than the changes that are part of them: each has its own
+    model, and what one of them can reach the ideal can."""
+    steps = {one.id: one.step_ms for one in predictions if one.step_ms is not None}
+    parts = {ideal.id: steps[change] for change, ideal in IDEALS.items() if change in steps}
+    return [_at_most(one, parts.get(one.id)) for one in predictions]
+
+
+def _at_most(prediction: Prediction, step_ms: float | None) -> Prediction:
+    now_ms = prediction.step_ms
+    if step_ms is None or now_ms is None or now_ms <= step_ms:
+        return prediction
+    return replace(
+        prediction,
+        step_ms=step_ms,
+        low_ms=min(prediction.low_ms or step_ms, step_ms),
+        speedup=None if prediction.speedup is None else prediction.speedup * now_ms / step_ms,
+    )
 
 
 def _unknown(scenario: Scenario, why: str) -> Prediction:
