@@ -14,7 +14,7 @@ from traceanalyzer.diagnosis.finding import (
     Recommendation,
     Summary,
 )
-from traceanalyzer.diagnosis.ranking import ranked_advice, with_reason
+from traceanalyzer.diagnosis.ranking import is_for_first_screen, ranked_advice, with_reason
 
 STEP_MS = 10.0
 
@@ -79,3 +79,15 @@ def test_advice_on_findings_that_overlap_stays_with_its_own() -> None:
     )
     assert gains == [8.0, None, 0.0]
     assert _lifted(settled, gains, STEP_MS) == [8.0, None, pytest.approx(2.0)]
+
+
+def test_what_the_first_screen_has_is_first_everywhere() -> None:
+    """Faster kernels of unknown gain, and what gains 2 %, stand behind all that it shows."""
+    vague = advice("gpu-busy", "compute")
+    little = advice("little", "memory", 9.8)
+    unsure = replace(advice("unsure", "sync", 8.0), high_ms=11.0)
+    unknown = advice("undersized-kernels", "compute")
+    found = ranked_advice([vague, little, unsure, unknown], STEP_MS)
+    shown = [one for one in found if is_for_first_screen(one)]
+    assert ids(found)[:2] == ids(shown)
+    assert sorted(ids(shown)) == ["undersized-kernels", "unsure"]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from traceanalyzer.base import digits
-from traceanalyzer.diagnosis.finding import BottleneckClass, Recommendation, Summary
+from traceanalyzer.diagnosis.finding import GPU_BUSY, BottleneckClass, Recommendation, Summary
 
 WORTH_SHOWING = 1.05
 """What gains less is within the spread of hosts and clocks: it stands behind what gains more, and
@@ -60,16 +60,24 @@ def is_worth_showing(advice: Recommendation) -> bool:
     return advice.predicted_speedup is None or advice.predicted_speedup >= WORTH_SHOWING
 
 
+def is_for_first_screen(advice: Recommendation) -> bool:
+    """Whether it is worth showing and says something definite: faster kernels of no known gain are
+    what is left where nothing else is advised."""
+    vague = advice.id == GPU_BUSY and not advice.gain_is_known
+    return is_worth_showing(advice) and not vague
+
+
 Tier = tuple[bool, bool, int, float, float]
 
 
 def _tier(advice: Recommendation, alone: set[str | None]) -> Tier:
     """`alone`: the changes that are advised by themselves; what needs one of them comes after.
-    Of those that lead to the same step, as it is printed, the surest comes first."""
+    What the first
+    screen has is first everywhere. Of those that lead to the same step, as it is printed, the surest comes first."""
     needed = set() if advice.together is None else set(advice.together.remedies)
     return (
+        not is_for_first_screen(advice),
         advice.may_not_help,
-        not is_worth_showing(advice),
         UNKNOWN if needed & alone else _kind_of_gain(advice),
         _as_printed(advice.predicted_step_ms or math.inf),
         (advice.high_ms or 0.0) - (advice.low_ms or 0.0),

@@ -148,7 +148,8 @@ def _usually_against(advice: Advice, drafts: Sequence[Draft]) -> Draft | None:
     remedy = advice.remedy
     stated, cls = advice.offer.against or ("", remedy.cls)
     by_id = {draft.id: draft for draft in reversed(drafts)}
-    by_class = {draft.cls: draft for draft in reversed(drafts)}
+    # Kernels too small for the GPU need more work, not other kernels.
+    by_class = {draft.cls: draft for draft in reversed(drafts) if draft.id != UNDERSIZED}
     by_proposal = {one.name: draft for draft in reversed(drafts) for one in draft.proposals}
     on_device = by_id.get(GPU_BUSY) if remedy.cls in DEVICE_CLASSES else None
     either = (

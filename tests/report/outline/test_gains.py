@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.report.reports import full
-from traceanalyzer.diagnosis.finding import AtStart
+from traceanalyzer.analysis.groups.seen_conditions import PRODUCT_FORMATS
+from traceanalyzer.diagnosis.finding import AtStart, Evidence
 from traceanalyzer.report.figures import step_times
 from traceanalyzer.report.outline import gains
+from traceanalyzer.trace import Condition
 
 
 def test_headroom_that_is_not_counted_is_what_its_own_advice_gains():
@@ -41,3 +43,33 @@ def test_a_finding_on_the_recording_has_no_headroom():
     report = full()
     finding = replace(report.findings[0], id="drift", cls="inconclusive", headroom_ms=None)
     assert gains.headroom(replace(report, recommendations=[]), finding) == ""
+
+
+def test_a_headroom_beyond_its_cause_says_what_gains_it():
+    report = full()
+    step_ms = step_times.step_ms(report)
+    assert step_ms is not None
+    cause = Evidence("runs", 0.1, "share", "of the step without the profiler")
+    finding = replace(
+        report.findings[0], id="memory-chains", headroom_ms=0.2 * step_ms, evidence=[cause]
+    )
+    own = replace(
+        report.recommendations[0],
+        id="memory-chains",
+        remedy="compile",
+        predicted_step_ms=0.8 * step_ms,
+    )
+    told = gains.headroom(replace(report, recommendations=[own]), finding)
+    assert told.endswith(": what compile gains, more than this cause alone (10.0%)")
+    within = replace(finding, headroom_ms=0.1 * step_ms)
+    assert "alone" not in gains.headroom(replace(report, recommendations=[own]), within)
+
+
+def test_products_in_fp32_are_not_nothing_to_fix():
+    report = full()
+    summary = replace(report.summary, bottleneck="compute")
+    tables = {**report.tables, "conditions": [Condition(PRODUCT_FORMATS, "fp32")]}
+    none = replace(report, summary=summary, recommendations=[], tables=tables)
+    assert gains.no_advice(none).startswith("No gain is predicted, but matrix kernels run in fp32")
+    narrow = {**report.tables, "conditions": [Condition(PRODUCT_FORMATS, "bf16")]}
+    assert "fp32" not in gains.no_advice(replace(none, tables=narrow))

@@ -16,6 +16,7 @@ from traceanalyzer.analysis.roofline.rated import WithRoofline
 from traceanalyzer.base import regex
 from traceanalyzer.trace import Condition, distinct
 
+PRODUCT_FORMATS = "number formats of matrix kernels"
 LEAST_SHARE = 0.05
 """A number format with less of the matrix kernels' time is not one that the program was given."""
 SHOWN_INPUTS = 4
@@ -31,7 +32,7 @@ def seen_conditions(rated: WithRoofline) -> Iterator[Condition]:
     """What the trace shows of the conditions under which it was recorded."""
     formats = _formats(rated)
     if formats:
-        yield Condition("number formats of matrix kernels", ", ".join(formats))
+        yield Condition(PRODUCT_FORMATS, ", ".join(formats))
     loss = _loss_types(rated)
     if loss:
         yield Condition("number format of the loss", loss)

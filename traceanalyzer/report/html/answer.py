@@ -38,11 +38,9 @@ def answer_section(report: Report) -> Markup:
         class_="statement",
     )
     first = None
-    if report.recommendations:
-        named = [
-            _named(report, one, position)
-            for position, one in enumerate(report.recommendations[:FIRST], 1)
-        ]
+    shown = gains.on_first_screen(report)[:FIRST]
+    if shown:
+        named = [_named(report, one, position) for position, one in enumerate(shown, 1)]
         heads = tag("p", tag("b", "What to change"))
         first = tag("div", heads, tag("ol", *named), class_="advice")
     return join(

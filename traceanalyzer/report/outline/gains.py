@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from traceanalyzer.analysis.groups.seen_conditions import PRODUCT_FORMATS
 from traceanalyzer.analysis.names.kernel_names import function_name
 from traceanalyzer.base import MEMORY
 from traceanalyzer.diagnosis.finding import (
     AGAINST,
     BOUNDED,
-    GPU_BUSY,
     REPLAYED,
     START_UP,
     AtStart,
@@ -21,7 +21,7 @@ from traceanalyzer.diagnosis.finding import (
     Recommendation,
     begins_with_id,
 )
-from traceanalyzer.diagnosis.ranking import answering, is_worth_showing
+from traceanalyzer.diagnosis.ranking import answering, is_for_first_screen
 from traceanalyzer.replay.prediction import assumptions
 from traceanalyzer.report.figures.step_times import figure_unit, recorded_ms, step_ms
 from traceanalyzer.report.format import figure, number, scale_for, scaled
@@ -53,6 +53,14 @@ TABLES = {
     "transfer": "show copies",
 }
 """The command whose table shows a bottleneck's places."""
+OF_THE_STEP = "of the step"
+"""What evidence on a cause says that is a share of the step that the report speaks of."""
+ROUNDING = 0.001
+"""Share of the step by which a headroom may exceed its cause before words say so."""
+NOTHING_TO_FIX = "Nothing to fix: the GPU is busy."
+NOTHING_HELPS = "No known remedy is predicted to help."
+FULL_PRECISION = "fp32"
+IN_FULL_PRECISION = "No gain is predicted, but matrix kernels run in fp32: try autocast, or TF32 where the GPU has it."
 BOTH = 2  # ends of a range
 MOST_LEADS = 3
 """Lines, and kernels: a run under Nsight Compute repeats each of their launches many times."""
@@ -74,7 +82,27 @@ def headroom(report: Report, finding: Finding) -> str:
         if total
         else ""
     )
-    return f"headroom {figure(finding.headroom_ms, 'ms')}{share}"
+    return f"headroom {figure(finding.headroom_ms, 'ms')}{share}{_beyond_cause(report, finding)}"
+
+
+def _beyond_cause(report: Report, finding: Finding) -> str:
+    """That a headroom is what advice gains, where this cause alone takes less; empty where it
+    takes as much."""
+    total_ms = step_ms(report)
+    cause = finding.evidence[0] if finding.evidence else None
+    if cause is None or cause.unit != "share" or not isinstance(cause.value, float):
+        return ""
+    if OF_THE_STEP not in cause.where or not total_ms or finding.headroom_ms is None:
+        return ""
+    if finding.headroom_ms <= (cause.value + ROUNDING) * total_ms:
+        return ""
+    predicted = [one for one in _advice_on(report, finding) if one.predicted_step_ms is not None]
+    best = min(predicted, key=lambda one: one.predicted_step_ms or 0.0, default=None)
+    if best is None:
+        return ""
+    return (
+        f": what {id_of(best)} gains, more than this cause alone ({figure(cause.value, 'share')})"
+    )
 
 
 def _gained(report: Report, finding: Finding) -> str:
@@ -124,12 +152,25 @@ def no_advice(report: Report) -> str:
         return _without_a_gpu(report, evidence.get("next step", ""))
     if report.findings and bottleneck == "inconclusive":
         return f"Not enough data. Next: {evidence.get('next step', _recording_that_tells(report))}."
-    busy = (
-        bottleneck in OF_KERNELS
-        and (getattr(report.metrics.utilisation, "gpu_busy_share", None) or 0.0) >= BUSY
-    )
-    why = "Nothing to fix: the GPU is busy." if busy else "No known remedy is predicted to help."
-    return f"{why} To go further: traceanalyzer {TABLES.get(bottleneck, 'show kernels')} PATH"
+    command = TABLES.get(bottleneck, "show kernels")
+    return f"{_why_nothing(report)} To go further: traceanalyzer {command} PATH"
+
+
+def _why_nothing(report: Report) -> str:
+    """Why nothing is advised for a GPU, in a sentence."""
+    if report.summary.bottleneck not in OF_KERNELS:
+        return NOTHING_HELPS
+    if FULL_PRECISION in _formats_of_products(report):
+        return IN_FULL_PRECISION
+    busy = getattr(report.metrics.utilisation, "gpu_busy_share", None) or 0.0
+    return NOTHING_TO_FIX if busy >= BUSY else NOTHING_HELPS
+
+
+def _formats_of_products(report: Report) -> list[str]:
+    """Number formats of the matrix kernels; none where they are not known."""
+    conditions = report.tables.get("conditions", [])
+    found = (one.value for one in conditions if one.name == PRODUCT_FORMATS)
+    return next(found, "").split(", ")
 
 
 def _without_a_gpu(report: Report, lacking: str) -> str:
@@ -216,11 +257,7 @@ def _classes_of_largest(report: Report) -> tuple[str, ...]:
 
 def on_first_screen(report: Report) -> list[Recommendation]:
     """The advice whose gain is not small, or not known of something definite."""
-    return [
-        one
-        for one in report.recommendations
-        if is_worth_showing(one) and (one.gain_is_known or one.id != GPU_BUSY)
-    ]
+    return [one for one in report.recommendations if is_for_first_screen(one)]
 
 
 def id_of(advice: Recommendation) -> str:

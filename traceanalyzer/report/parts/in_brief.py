@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
+from traceanalyzer.analysis.groups.seen_conditions import PRODUCT_FORMATS
 from traceanalyzer.base import dataclass
 from traceanalyzer.report.document import Fact, Facts, Paragraph, Section, TextTable, Weight
 from traceanalyzer.report.format import figure, plain, shorten
@@ -27,7 +28,7 @@ ENVIRONMENT = (
     "batch",
     "batch size",
     "global batch",
-    "number formats of matrix kernels",
+    PRODUCT_FORMATS,
     "number format of the loss",
     "float32 matmul precision",
     "mode",

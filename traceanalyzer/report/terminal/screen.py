@@ -8,8 +8,16 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from traceanalyzer.base import ELLIPSIS
+from traceanalyzer.diagnosis.finding import Recommendation
 from traceanalyzer.report import whole
-from traceanalyzer.report.brief import LONGEST, LONGEST_HEADLINE, LONGEST_OF_MORE, brief, shown_path
+from traceanalyzer.report.brief import (
+    LONGEST,
+    LONGEST_HEADLINE,
+    LONGEST_OF_MORE,
+    brief,
+    in_few_words,
+    shown_path,
+)
 from traceanalyzer.report.document import Bullets, Document, Paragraph, Part, Section
 from traceanalyzer.report.figures import step_times
 from traceanalyzer.report.format import DEFAULT_WIDTH, figure, number, scale_for, scaled, with_unit
@@ -22,11 +30,12 @@ from traceanalyzer.report.terminal.drawing import TerminalPage
 
 SHOWN_CHANGES = 3
 WAYS_TO_FIT = (SHOWN_CHANGES, 2, 1)
-"""How many changes are shown: as many as fit the screen whole. One that says what to do is worth
-more than three cut within a clause."""
+"""How many changes say what to do: as many as fit the screen. The others have their gain and their
+name, which `explain` takes: a clause that is cut says less."""
 SCREEN_LINES = 24  # of a terminal; of more a pager would show the end alone
 SHOWN_CAVEATS = 2
 BAR_WIDTH = 40
+INDENT = 3  # of what is listed
 OF_A_PATH = "PATH"  # where there is no room for the path itself
 STYLES = {
     "compute": "green",
@@ -53,9 +62,9 @@ def render_screen(
     if next_step:
         _next(below, report)
     text = ""
-    for changes in WAYS_TO_FIT:
+    for in_words in WAYS_TO_FIT:
         page = TerminalPage(width, colour)
-        _changes(page, report, changes)
+        _changes(page, report, in_words)
         text = f"{above.text()}{page.text()}{below.text()}".lstrip("\n")
         if text.count("\n") <= SCREEN_LINES:
             break
@@ -130,9 +139,9 @@ def _budget(page: TerminalPage, report: Report) -> None:
         page.draw(text)
 
 
-def _changes(page: TerminalPage, report: Report, shown: int) -> None:
-    """The first changes, each with room for a clause or two."""
-    advised = gains.on_first_screen(report)[:shown]
+def _changes(page: TerminalPage, report: Report, in_words: int) -> None:
+    """The first changes: so many with what to do, in a clause or two."""
+    advised = gains.on_first_screen(report)[:SHOWN_CHANGES]
     count = len(report.recommendations)
     page.line("")
     if advised:
@@ -145,6 +154,9 @@ def _changes(page: TerminalPage, report: Report, shown: int) -> None:
     for position, advice in enumerate(advised, 1):
         effort = effort_of(advice)
         gain = gains.prediction(report, advice) + (f", {effort}" if effort else "")
+        if position > in_words:
+            page.item(f"{position}", _on_one_line(page, advice, gain), indent=1)
+            continue
         longest = LONGEST if position == 1 else LONGEST_OF_MORE - cell_len(gain)
         action = brief(advice.action, longest)
         if len(action) < longest / 2 or action.endswith(ELLIPSIS):
@@ -152,6 +164,13 @@ def _changes(page: TerminalPage, report: Report, shown: int) -> None:
         page.item(f"{position}", f"{gain} [{gains.id_of(advice)}]  {action}", indent=1)
         if advice.instead:
             page.line(advice.instead, "dim", indent=3)
+
+
+def _on_one_line(page: TerminalPage, advice: Recommendation, gain: str) -> str:
+    """What a change gains, its name, and what it is where there is room."""
+    named = f"{gain} [{gains.id_of(advice)}]"
+    in_words = f"{named}  {in_few_words(advice.action)}"
+    return in_words if cell_len(in_words) <= page.width - INDENT else named
 
 
 def _caveats(page: TerminalPage, report: Report) -> None:
