@@ -28,6 +28,15 @@ def test_kernels_near_the_bandwidth_are_limited_by_it():
     assert culprit(m, "memory") == "All of the memory traffic is elementwise kernels."
 
 
+def test_kernels_without_known_bytes_are_memory_bound_by_their_kind():
+    builder = TraceBuilder()
+    for i in range(20):
+        builder.kernel(ADD, 20 * i, 20 * i + 15, **FULL)
+    assert classify(measured(builder)).headline.endswith(
+        "mostly in kernels that are memory-bound by their kind (not measured)."
+    )
+
+
 def test_kernels_far_from_the_bandwidth_are_told_with_what_they_reach():
     m = measured(additions(120))
     assert classify(m).headline.endswith(

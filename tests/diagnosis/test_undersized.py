@@ -62,4 +62,10 @@ def test_names_say_nothing_of_the_limit_of_a_kernel_that_fills_nothing(name: str
 
 
 def test_a_full_kernel_goes_by_its_name() -> None:
-    assert "memory bandwidth" in diagnose(program(4096, 256)).summary.headline
+    assert "memory-bound by their kind" in diagnose(program(4096, 256)).summary.headline
+
+
+def test_the_advice_names_the_kernel() -> None:
+    every = diagnose(program(1, 1)).recommendations
+    advice = next(one for one in every if one.id == "undersized-kernels")
+    assert advice.action.startswith("Launch add with more threads")

@@ -110,6 +110,18 @@ def test_a_cheap_profiler_is_a_note_only(tmp_path):
     assert any("Profiling slowed the step by 1.0%" in note for note in report.notes)
 
 
+def test_steps_that_were_shorter_with_the_profiler_are_said_to_be(tmp_path):
+    notes = analyze(capture(tmp_path, unprofiled=2.4)).notes
+    assert any("Recorded steps were 17% shorter than those timed" in note for note in notes)
+    assert not any("did not slow" in note for note in notes)
+
+
+def test_other_processes_on_the_gpu_are_counted(tmp_path):
+    report = analyze(capture(tmp_path, environment=environment(gpu={"processes": 3})))
+    (found,) = [one for one in report.tables["conditions"] if one.name == "GPU 0 processes"]
+    assert found.value == "2 besides this program's"
+
+
 def test_the_trace_alone_finds_what_lies_beside_it(tmp_path):
     capture(tmp_path)
     assert analyze(tmp_path / "trace.rank0.json").metrics.unprofiled_step_time_ms == 1.6

@@ -55,6 +55,8 @@ BY_CLASS_FACTOR = 0.9
 known."""
 RATED_SHARE = 0.9
 """Share of the compute time from which the roofline, not the names, tells compute from memory."""
+HARDLY_RATED = 0.5
+"""Share of the compute time below which most of what limits it is told by names of kernels."""
 
 LEAST_GAIN = 0.05  # what gains less of the step when it is removed is not clearly its cause
 NOTED_WAITING = 0.1
@@ -111,6 +113,17 @@ _REASONS = {
     ),
 }
 """Why a part is long, and in short where two are named."""
+BY_KIND = {
+    "memory": (
+        "the GPU computes for {}, mostly in kernels that are memory-bound by their kind (not measured)",
+        "kernels memory-bound by their kind",
+    ),
+    "compute": (
+        "the GPU computes for {}, mostly in kernels that are compute-bound by their kind (not measured)",
+        "compute",
+    ),
+}
+"""The words where names of kernels alone tell what limits them: no bytes and operations are known."""
 FAR = {
     "memory": "the GPU computes for {}, mostly in memory-bound kernels, which reach {:.0%} of the bandwidth",
     "compute": "the GPU computes for {}, mostly in compute-bound kernels, which reach {:.0%} of the peak",
@@ -369,7 +382,7 @@ def _reason(m: Measurements, part: str, shares: Shares) -> str:
         share = _shown_share(m, part, share)
     time = f"{span(share * m.step.step_ms, m.step.step_ms)} ({share:.0%})"
     small = part == "device" and shares.mostly_small
-    text, noun = _REASONS["small" if small else _name(part, shares)]
+    text, noun = _words(m, part, shares)
     text = _special_text(m, part) or text
     more = main_detail(m.causes) if part == "host" else ""
     mostly = f", mostly {more}" if more else ""
@@ -419,6 +432,8 @@ def _shown_share(m: Measurements, part: str, share: float) -> float:
 
 def _whole(m: Measurements) -> str:
     which = "each" if m.timed.steps.found else "the"
+    if m.unsteady_step_ms is not None:
+        return f"{which} replayed {m.timed.steps.unit} of {span(m.step.step_ms)}"
     return f"{which} {span(m.step.step_ms)} {m.timed.steps.unit}"
 
 
@@ -456,4 +471,13 @@ def _noun(m: Measurements, part: str, shares: Shares) -> str:
         return OF_STAGES[1]
     if part == "host" and m.memo(sleep_of_host):
         return ASLEEP[1]
-    return _REASONS[_name(part, shares)][1]
+    return _words(m, part, shares)[1]
+
+
+def _words(m: Measurements, part: str, shares: Shares) -> tuple[str, str]:
+    """Why a part is long, and in short where two are named."""
+    if part == "device" and shares.mostly_small:
+        return _REASONS["small"]
+    name = _name(part, shares)
+    by_kind = part == "device" and rated_share(m.rated) < HARDLY_RATED
+    return BY_KIND[name] if by_kind else _REASONS[name]

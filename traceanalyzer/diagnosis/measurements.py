@@ -51,7 +51,7 @@ from traceanalyzer.analysis.time.repeats import repeats
 from traceanalyzer.analysis.time.timed import HasTimed, Timed
 from traceanalyzer.base import NS_PER_MS, dataclass
 from traceanalyzer.diagnosis.ledger import Basis, Ledger, idle_left, make_ledger
-from traceanalyzer.ingest.unprofiled import only_unsteady
+from traceanalyzer.ingest.unprofiled import contradiction, only_unsteady
 from traceanalyzer.replay.host_parts import HostPart, host_parts
 from traceanalyzer.replay.iterations import Served
 from traceanalyzer.replay.replayed_path import replayed_path_time
@@ -74,6 +74,9 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.tables.collectives import CollectiveStats, CommunicationTime
     from traceanalyzer.trace import Trace
 
+FAR_OFF = 2.0
+"""How many times as long as an estimate the median of unsteady steps is, or the other way round,
+before a report says both: hosts differ by less (`unprofiled` spreads)."""
 Made = TypeVar("Made")
 
 
@@ -442,6 +445,22 @@ class Measurements(HasTimed):
             return None
         unsteady = timings.by_capture(stopwatch.step_ns, stopwatch)
         return None if timings.contradicted(unsteady, self.mean_step_ms) else unsteady
+
+    @cached_property
+    def unsteady_step_ms(self) -> float | None:
+        """The median of unsteady steps timed without the profiler, where the report speaks of an
+        estimate that is far from it; None otherwise."""
+        stopwatch = self.trace.stopwatch
+        fed = self.trace.may_have_waited_for_workers
+        estimated = self.timed_step is None and self.step.basis == "unprofiled"
+        if stopwatch is None or stopwatch.steady or stopwatch.roughly or not estimated:
+            return None
+        settled = replace(stopwatch, roughly=True)
+        if contradiction(settled, self.trace.light, fed=fed) is not None:
+            return None
+        median_ms = stopwatch.step_ns / NS_PER_MS
+        low_ms, high_ms = median_ms / FAR_OFF, median_ms * FAR_OFF
+        return None if low_ms <= self.step.step_ms <= high_ms else median_ms
 
     kinds = lazy(
         lambda m: timings.kinds_of_steps(m.steady_durations) if m.timed.steps.found else None

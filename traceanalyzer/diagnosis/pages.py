@@ -62,6 +62,6 @@ def page_of(finding_id: str) -> FindingPage:
     )
 
 
-def said(finding_id: str, which: str = "words") -> Words:
-    """What the page of a finding says to do."""
-    return written(page_of(finding_id).words[which])
+def said(finding_id: str, which: str = "words", **figures: object) -> Words:
+    """What the page of a finding says to do, with these figures in it."""
+    return written(page_of(finding_id).words[which], **figures)

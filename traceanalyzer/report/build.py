@@ -188,6 +188,7 @@ def _metrics(m: Measurements) -> Metrics:
         unprofiled=m.unprofiled,
         unprofiled_step_time_ms=m.step.step_ms if is_known else None,
         unprofiled_source=how if is_known else None,
+        unsteady_step_time_ms=m.unsteady_step_ms,
         kernels_per_step=None
         if m.timed.device is None
         else float(kernels.sum() / steps.steady_count),
@@ -438,7 +439,12 @@ def _unprofiled_notes(m: Measurements) -> Iterator[str]:
     stopwatch = m.trace.stopwatch
     fed = m.trace.may_have_waited_for_workers
     against = contradiction(stopwatch, m.trace.light, fed=fed) if stopwatch is not None else None
-    if against is not None:
+    if m.unsteady_step_ms is not None:
+        yield (
+            f"Timed without the profiler, unsteady steps took {digits(m.unsteady_step_ms)} ms in the median: times "
+            f"here are the replay's ({digits(m.step.step_ms)} ms), so trust shares, and time more steps."
+        )
+    elif against is not None:
         yield against
         yield from _disturbed(m)
     if fed and m.unprofiled_time is not None and contradicted(m.unprofiled_time, m.mean_step_ms):

@@ -106,6 +106,11 @@ class Metrics:
         "with the profiler's usual cost taken out of the host's dispatch; null where neither can be done"
     )
     unprofiled_source: str | None = metric("whether that is `measured` or `estimated`", text="own")
+    unsteady_step_time_ms: float | None = metric(
+        "median of the steps timed without a profiler, where they were not steady and the estimate is far from it; "
+        "null otherwise",
+        default=None,
+    )
     unprofiled: Unprofiled | None = metric(
         (
             "the step without the profiler, taken apart like the recorded one; null where it "

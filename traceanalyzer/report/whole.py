@@ -111,11 +111,16 @@ def _cpu_busy(host: HostStats | None) -> list[Fact]:
     ]
 
 
+def _rates_seen(report: Report, work: Throughput) -> str:
+    """Its rates; empty where they are of a replayed step, at which the program was not seen."""
+    return _rates(work) if report.metrics.unsteady_step_time_ms is None else ""
+
+
 def known_in_brief(report: Report) -> str:
     """What of it is known, on one line; empty where nothing is."""
     work = report.metrics.throughput
     used = report.metrics.utilisation
-    parts = [_rates(work)] if work is not None else []
+    parts = [_rates_seen(report, work)] if work is not None else []
     if used is not None:
         most = (
             f" of {figure(used.attainable_mfu, 'share')} reachable" if used.attainable_mfu else ""

@@ -184,3 +184,10 @@ def test_a_kind_of_steps_may_be_many_times_slower():
     time[::8] *= 6
     fast, slow, _ = two_modes(time)
     assert (fast, slow) == pytest.approx((100 * MS, 600 * MS), rel=0.05)
+
+
+def test_times_spread_between_two_are_not_two_kinds():
+    """Half of the steps are fast, the others take anything up to five times as long."""
+    time = steady(300)
+    time[::2] *= np.linspace(1.2, 5.0, 150)
+    assert two_modes(time) is None

@@ -23,6 +23,9 @@ MODE_RATIO = 1.1  # two kinds that differ by less are not worth telling apart
 MODE_SEPARATION = 4.0
 """Ashman's D of the best split in two: 2.7 for one normal distribution, 3.5 for a uniform one;
 above 4 there are two (Ashman, Bird and Zepf, The Astronomical Journal 108, 1994)."""
+BETWEEN = 0.1
+"""Share of the steps of a kind that may be nearer to the other kind: more of them, and times spread
+from one to the other."""
 EXTREME_RATIO = 3.0
 """Steps this many times the median, if fewer than `MODE_SHARE` (checkpoints, evaluation), are left
 out of the split: they would hide two kinds among the others."""
@@ -154,6 +157,9 @@ def two_modes(time: F64) -> tuple[float, float, float] | None:
     if apart * np.sqrt(2) < MODE_SEPARATION * spread or np.median(slow) < MODE_RATIO * np.median(
         fast
     ):
+        return None
+    middle = np.sqrt(np.median(fast) * np.median(slow))
+    if (fast > middle).mean() > BETWEEN or (slow < middle).mean() > BETWEEN:
         return None
     share = len(slow) / len(order)
     return float(np.median(fast)), float(np.median(slow)), share

@@ -11,7 +11,7 @@ from traceanalyzer.analysis.causes.draining import only_searches
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.tables.shape_rows import shape_changes
 from traceanalyzer.analysis.tables.syncs import SyncRow
-from traceanalyzer.base import regex
+from traceanalyzer.base import NS_PER_MS, digits, regex
 from traceanalyzer.diagnosis.finding import Words
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import may_load, tape_of
@@ -79,6 +79,8 @@ warm_up = replay_decides(
 PREPARED = "convolution|cudnn"
 """Operators for which cuDNN chooses an algorithm and builds a plan: convolutions, and attention
 where it is cuDNN's."""
+MUCH_TRIED = 0.05
+"""Share of the step in kernels that are only tried out, from which the advice says so."""
 PREPARED_BEFORE = scenario_of("fixed_shapes", prepared_before(PREPARED))
 
 
@@ -178,5 +180,10 @@ def avoid_allocations(m: Measurements) -> Offer:
 @remedy("fixed_shapes", "host")
 def fixed_shapes(m: Measurements) -> Offer | None:
     """Where cuDNN's operators get new shapes from step to step."""
-    changing = shape_changes(m.causes, PREPARED) is not None
-    return Offer(words("fixed_shapes"), PREPARED_BEFORE) if changing else None
+    if shape_changes(m.causes, PREPARED) is None:
+        return None
+    tried_ns = None if m.replay is None else m.replay.kernels_saved_ns(PREPARED_BEFORE)
+    tried_ms = (tried_ns or 0.0) / NS_PER_MS
+    if tried_ms < MUCH_TRIED * m.step.step_ms:
+        return Offer(words("fixed_shapes"), PREPARED_BEFORE)
+    return Offer(words("fixed_shapes", "tried", tried=digits(tried_ms)), PREPARED_BEFORE)

@@ -15,6 +15,8 @@ from traceanalyzer.analysis.groups.ops import (
     steady,
 )
 from traceanalyzer.analysis.groups.products import TENSOR_EFFICIENCY
+from traceanalyzer.analysis.names.kernel_names import function_name
+from traceanalyzer.base import ELLIPSIS
 from traceanalyzer.diagnosis.draft import Draft, Proposal, finding, share, times
 from traceanalyzer.diagnosis.finding import GPU_BUSY, BottleneckClass, Evidence, Words, same_for_all
 from traceanalyzer.diagnosis.measurements import Measurements
@@ -32,6 +34,7 @@ FUSED_PASS_RATIO = 7 / 4
 single foreach operator at most 4: fused, the step takes at least this many times its longest
 operator."""
 UNDERSIZED = "undersized-kernels"
+LONGEST_NAME = 40  # characters of a kernel in advice
 NEARLY_ALL = 0.99  # something is left of the work, however fast
 UNREACHED = 0.35
 """Share of their time by which even good kernels stay above the roofline: large products reach 0.71
@@ -73,10 +76,19 @@ def undersized(m: Measurements, _free: Bool) -> Iterator[Draft]:
         evidence.append(Evidence("of their time", small.narrow_share, "share", where))
     evidence += times(small.kernels.top)
     basis = "no estimate: at most what they take, if their work can be spread over the whole GPU"
-    words = said(UNDERSIZED)
+    words = said(UNDERSIZED, kernels=_named(small.kernels.top))
     claim = min(small.lost_ms, NEARLY_ALL * small.kernels.total_ms)
     spread = Proposal(words, basis, bound=True)
     yield finding(UNDERSIZED, "compute", claim, evidence, [spread], small.kernels.rows, words)
+
+
+def _named(top: list[tuple[str, float]]) -> str:
+    """Kernels by the longest of them."""
+    full, _ = top[0]
+    name = full if len(full) <= LONGEST_NAME else function_name(full)
+    if len(name) > LONGEST_NAME:
+        name = name[: LONGEST_NAME - 1] + ELLIPSIS
+    return f"{name} and others like it" if len(top) > 1 else name
 
 
 def optimizer_passes(m: Measurements, free: Bool) -> Iterator[Draft]:
@@ -200,9 +212,11 @@ def _at_the_roofline(m: Measurements) -> Iterator[Evidence]:
     step = m.roofline_step
     if step is None or step.ideal_ms is None:
         return
-    yield Evidence(
-        "ideal time", step.ideal_ms, "ms", f"of the computation at the roofline of {step.gpu}"
+    where = (
+        f"of the computation at the roofline of {step.gpu}; the headroom leaves out what other "
+        "findings count of the rest"
     )
+    yield Evidence("ideal time", step.ideal_ms, "ms", where)
     if step.reachable_ms is not None:
         yield Evidence(
             "reachable time",

@@ -90,6 +90,12 @@ def step_times_in_words(report: Report) -> str:
         by_stopwatch = only_kind(report) == TIMING_LOG
         recorded = "" if unit == "recording" or by_stopwatch else " as recorded"
         return f"{unit} {figure(time.mean, 'ms')}{recorded}"
+    unsteady = report.metrics.unsteady_step_time_ms
+    if unsteady is not None:
+        return (
+            f"{figure_unit(report)} {figure(unsteady, 'ms')} timed (unsteady), "
+            f"{figure(plainly, 'ms')} replayed"
+        )
     about = "about " if report.metrics.unprofiled_source == "estimated" else ""
     alike = figure(plainly, "ms") == figure(time.mean, "ms")
     profiled = "profiled or not" if alike else f"{figure(time.mean, 'ms')} with the profiler"
@@ -158,6 +164,12 @@ def step_sentence(report: Report) -> str:
     unprofiled = report.metrics.unprofiled_step_time_ms
     if unprofiled is None:
         return text
+    unsteady = report.metrics.unsteady_step_time_ms
+    if unsteady is not None:
+        return (
+            f"{figure(unsteady, 'ms')} timed without the profiler, unsteady; "
+            f"{figure(unprofiled, 'ms')} by the replayed recording; with the profiler {text}"
+        )
     about = "about " if report.metrics.unprofiled_source == "estimated" else ""
     return f"{about}{figure(unprofiled, 'ms')} without the profiler; with it {text}"
 

@@ -42,6 +42,7 @@ SUMMED_UP = (
     "unprofiled",
     "unprofiled_step_time_ms",
     "unprofiled_source",
+    "unsteady_step_time_ms",
 )
 """What the summary and the table of step times say."""
 OF_SOME_INPUTS = (
