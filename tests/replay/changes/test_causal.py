@@ -61,6 +61,18 @@ def test_half_of_the_scores_and_the_mask_are_gone(mask: str) -> None:
     assert fused_attention.offer(m).action == words("fused_attention", "causal")
 
 
+def test_padding_in_a_mask_with_a_triangle_is_left_out() -> None:
+    def step(p: Program) -> None:
+        within(p, "aten::triu", lambda p: p.spend(5).launch("triu", 20), shapes=f"[{SQUARE}, []]")
+        attention(p, f"[4, 1, {TOKENS}, {TOKENS}]", HEADS)
+
+    m = program(step)
+    tape = make_tape(m.rated)
+    assert tape is not None
+    assert causal_by_name(tape) is not None
+    assert fused_attention.offer(m).action == words("fused_attention", "causal")
+
+
 @pytest.mark.parametrize(
     ("mask", "heads"),
     [

@@ -40,6 +40,7 @@ from traceanalyzer.replay.changes.precision import (
 from traceanalyzer.replay.changes.read_again import longest_again, with_cache
 from traceanalyzer.replay.changes.recompute import HOOKED_SHARE, kept
 from traceanalyzer.replay.changes.sparse_gradients import with_sparse_gradients
+from traceanalyzer.replay.changes.unread_branch import unread_branch, without_unread_branch
 from traceanalyzer.replay.changes.unread_gradients import (
     unread_gradients,
     without_unread_gradients,
@@ -119,6 +120,7 @@ WITH_CACHE = scenario_of(
     pessimistic=with_cache(CAREFUL_CACHE_LAUNCHES),
 )
 FROZEN = scenario_of("freeze_parameters", without_unread_gradients)
+BESIDE = scenario_of("freeze_parameters", without_unread_branch, "assumes_beside")
 PASSED = scenario_of("freeze_parameters", without_weights_passed, "assumes_through")
 LEAST_OF_FREEZING = 0.05
 """Less is one layer's gradients, and may be of a parameter that is trained in other steps."""
@@ -137,13 +139,17 @@ def sparse_gradients(_: Measurements) -> Offer:
 @remedy("freeze_parameters", "compute", LEAST_OF_FREEZING)
 def freeze_parameters(m: Measurements) -> Offer | None:
     """Where the backward pass goes on after the last gradient that an optimizer takes, or through
-    weights whose gradients are only added up."""
+    weights whose gradients are only added up: of a network beside the one that is trained, or after
+    it."""
     tape = tape_of(m)
     if tape is None:
         return None
     unread = unread_gradients(tape)
     if unread is not None:
         return Offer(words("freeze_parameters", count=unread.gradients), FROZEN)
+    beside = unread_branch(tape)
+    if beside is not None:
+        return Offer(words("freeze_parameters", "beside", count=beside.gradients), BESIDE)
     passed = weights_passed(tape)
     if passed is None:
         return None

@@ -21,6 +21,7 @@ from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import I64, Bool
 
 ATTENTION = regex(r"^aten::scaled_dot_product_attention$")
+TRIANGLE = regex(r"^aten::(triu|tril)_?$")
 KERNELS = regex(r"^aten::_(scaled_dot_product_)?(cudnn|efficient|flash)_attention")
 """Operators that calculate attention in one kernel, forward and backward."""
 QUERIES = 0
@@ -47,9 +48,10 @@ class SquareMask:
         return (tiles + 1) / (2 * tiles)
 
 
-def square_mask(operator: Operator) -> SquareMask | None:
+def square_mask(operator: Operator, triangles: frozenset[int] = frozenset()) -> SquareMask | None:
     """What an operator of attention has of such a mask; None without one. A bias that each head or
-    item has for itself is no causal mask."""
+    item has for itself is no causal mask, unless the program makes triangles of as many tokens: then
+    what items have for themselves is padding."""
     arguments = operator.inputs
     if len(arguments) <= MASK:
         return None
@@ -59,7 +61,7 @@ def square_mask(operator: Operator) -> SquareMask | None:
         return None
     tokens = queries[-2]
     is_square = mask[-2:] == (tokens, tokens) and keys[-2] == tokens >= LEAST_TOKENS
-    is_shared = math.prod(mask[:-2]) == 1
+    is_shared = math.prod(mask[:-2]) == 1 or (tokens in triangles and mask[1:-2] == (1,))
     return SquareMask(tokens, queries[-1]) if is_square and is_shared else None
 
 
@@ -67,7 +69,8 @@ def causal_by_name(tape: Tape) -> Tape | None:
     """Attention with such a mask in the time of causal kernels; None without any."""
     linked = tape.source.linked
     called = np.flatnonzero(operators_named(linked, ATTENTION))
-    masks = operators(linked).tell(called, square_mask)
+    triangles = _triangles(tape)
+    masks = operators(linked).tell(called, lambda one: square_mask(one, triangles))
     duration = tape.duration.astype(np.float64)
     in_kernel = _in_kernels(tape)
     for mask in {one for one in masks if one is not None}:
@@ -79,6 +82,14 @@ def causal_by_name(tape: Tape) -> Tape | None:
             duration = np.where(ops, tape.duration * share, duration)
     changed = tape.retimed(duration)
     return changed if (changed.duration < tape.duration).any() else None
+
+
+def _triangles(tape: Tape) -> frozenset[int]:
+    """Sides of the squares that the program makes triangles of."""
+    linked = tape.source.linked
+    nodes = np.flatnonzero(operators_named(linked, TRIANGLE))
+    shapes = [one.first for one in operators(linked).of_nodes(nodes)]
+    return frozenset(shape[-1] for shape in shapes if len(shape) >= 2 and shape[-1] == shape[-2])
 
 
 def _in_kernels(tape: Tape) -> Bool:

@@ -61,14 +61,14 @@ def _weights_passed(tape: Tape) -> Passed | None:
     linked = tape.source.linked
     gradients = np.flatnonzero(operators_named(linked, GRADIENT))
     updates = np.flatnonzero(operators_named(linked, UPDATE) & linked.memo(within_optimizer))
-    added_up = _added_up(tape)
+    is_added = added_up(tape)
     counts = set[int]()
     untrained: set[Shape] | None = None
     for step in distinct(tape.step_of_event).tolist():
         own = of_step(tape, gradients, step)
         trained = trained_by(tape, of_step(tape, updates, step))
-        kept = own[added_up[own]]
-        if trained is None or not _all_taken(shapes_of(tape, own[~added_up[own]]), trained):
+        kept = own[is_added[own]]
+        if trained is None or not _all_taken(shapes_of(tape, own[~is_added[own]]), trained):
             return None
         counts.add(len(kept))
         shapes = {shape for shape in shapes_of(tape, kept) if shape not in trained}
@@ -85,7 +85,7 @@ def _all_taken(new: Sequence[Shape], trained: Counter[Shape]) -> bool:
     return bool(taken) and taken == Counter(filter(None, new))
 
 
-def _added_up(tape: Tape) -> Bool:
+def added_up(tape: Tape) -> Bool:
     """Nodes of the host tree that are gradients, and are added to what was there."""
     linked = tape.source.linked
     gradient = linked.tree.innermost(operators_named(linked, GRADIENT))
