@@ -65,6 +65,23 @@ def test_all_passes_take_the_launches_of_one() -> None:
     assert step_us(m, "batch_calls") == pytest.approx(launches * LAUNCH_US, rel=0.25)
 
 
+def test_the_graph_of_the_gradients_has_work_of_its_own() -> None:
+    """A loss of gradients (create_graph=True): its backward pass goes through them, and on."""
+    of_gradients = list(range(200, 200 + 4 * LAYERS))
+
+    def step(p: Program) -> None:
+        sloped(p, 2 * FEWEST_PASSES, own_graphs=False)
+        backward(p, [*range(LAYERS), *of_gradients])
+
+    tape = make_tape(program(step).rated)
+    assert tape is not None
+    found = passes_again(tape)
+    assert found is not None
+    left = ~(found.first | found.again)
+    forward_and_gradients = LAYERS + len(of_gradients)
+    assert int(left.sum()) >= forward_and_gradients * tape.steps
+
+
 @pytest.mark.parametrize(
     "m", [sloping(own_graphs=True), sloping(FEWEST_PASSES - 1)], ids=["own graphs", "few"]
 )

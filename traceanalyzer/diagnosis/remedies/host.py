@@ -27,6 +27,11 @@ from traceanalyzer.replay.changes.data.host_memory import prepared_on_device
 from traceanalyzer.replay.changes.data.loading import done_on_device, no_allocations
 from traceanalyzer.replay.changes.fusion import Reading
 from traceanalyzer.replay.changes.loops.rows_sorted import rows_repeated, rows_sorted
+from traceanalyzer.replay.changes.syncs.anomaly import (
+    detects_anomalies,
+    without_anomaly_detection,
+    without_checks,
+)
 from traceanalyzer.replay.changes.syncs.answers import answers
 from traceanalyzer.replay.changes.syncs.indices import (
     indices_again,
@@ -53,6 +58,9 @@ NO_SYNCS = scenario_of(
     syncs_removed(Reading.TYPICAL),
     optimistic=syncs_removed(Reading.OPTIMISTIC),
     pessimistic=syncs_removed(Reading.PESSIMISTIC),
+)
+NO_ANOMALIES = scenario_of(
+    "remove_syncs", without_anomaly_detection, "assumes_anomalies", pessimistic=without_checks
 )
 SORTED = scenario_of("remove_syncs", rows_sorted, "assumes_sorted")
 REPEATED = scenario_of("remove_syncs", rows_repeated, "assumes_repeated")
@@ -87,9 +95,13 @@ PREPARED_BEFORE = scenario_of("fixed_shapes", prepared_before(PREPARED))
 @remedy("remove_syncs", "sync", LEAST_OF_SYNCS)
 def remove_syncs(m: Measurements) -> Offer | None:
     """Wherever the host waits, except where a library waits to choose its algorithms; where each
-    turn of a loop looks for its rows, with what is done around that."""
+    turn of a loop looks for its rows, or autograd checks each gradient, with what is done around
+    that."""
     if m.timed.memo(only_searches):
         return None
+    tape = tape_of(m)
+    if tape is not None and detects_anomalies(tape):
+        return Offer(words("remove_syncs", "anomalies"), NO_ANOMALIES)
     replay = m.replay
     if replay is not None:
         gains = {which: replay.gain_ms(scenario) for which, scenario in OF_TURNS.items()}

@@ -65,7 +65,8 @@ def _turns(tape: Tape) -> tuple[I64, I64]:
 
 
 def _between(tape: Tape, first: Bool, again: Bool) -> Bool:
-    """Ops between two of these passes, of one graph: what begins each, and puts its result away."""
+    """Ops between two of these passes, of one graph: what begins each, and puts its result away.
+    More ops than a pass has are of another graph, such as that of the gradients themselves."""
     graph = np.cumsum(first)
     index = np.arange(len(again))
     before = np.maximum.accumulate(np.where(again, index, -1))
@@ -75,4 +76,7 @@ def _between(tape: Tape, first: Bool, again: Bool) -> Bool:
     last = np.maximum(before, 0)
     following = np.minimum(after, len(index) - 1)
     step = tape.step_of_op
-    return inside & (graph[last] == graph[following]) & (step[last] == step[following])
+    inside &= ~again & (graph[last] == graph[following]) & (step[last] == step[following])
+    run = np.cumsum(np.diff(inside, prepend=False))
+    length = np.bincount(run[inside], minlength=int(run.max(initial=0)) + 1)
+    return inside & (length[run] * tape.steps <= int(first.sum()))
