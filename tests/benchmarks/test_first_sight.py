@@ -71,6 +71,7 @@ def test_totals_count_what_pays_and_what_does_not() -> None:
         ("fifteenth", "16 of 16", 15, "15 of 16", "0 of 6"),
         ("sixteenth", "11 of 18", 10, "10 of 11", "0 of 6"),
         ("seventeenth", "11 of 19", 9, "10 of 11", "1 of 4"),
+        ("eighteenth", "9 of 16", 6, "6 of 9", "0 of 7"),
     ],
 )
 def test_sealed_sets_are_what_was_sealed_and_score_as_the_page_says(

@@ -11,7 +11,7 @@ from tests.diagnosis.test_remedies import GEMM, program, step_us, within
 from tests.replay.changes.test_unread_gradients import LAYER_US, gradient, update
 from tests.replay.changes.test_weights_passed import added_up
 from traceanalyzer.diagnosis.remedies.kernels import freeze_parameters
-from traceanalyzer.replay.changes.unread_branch import unread_branch
+from traceanalyzer.replay.changes.gradients.unread_branch import unread_branch
 from traceanalyzer.replay.recorded import make_tape
 
 if TYPE_CHECKING:

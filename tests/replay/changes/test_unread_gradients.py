@@ -9,7 +9,7 @@ import pytest
 
 from tests.diagnosis.test_remedies import GEMM, program, step_us, within
 from traceanalyzer.diagnosis.remedies.kernels import freeze_parameters
-from traceanalyzer.replay.changes.unread_gradients import unread_gradients
+from traceanalyzer.replay.changes.gradients.unread_gradients import unread_gradients
 from traceanalyzer.replay.recorded import make_tape
 
 if TYPE_CHECKING:

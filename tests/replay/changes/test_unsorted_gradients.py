@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.diagnosis.test_remedies import GEMM, program, step_us, within
-from traceanalyzer.replay.changes.unsorted_gradients import added_as_they_come, sorted_gradients
+from traceanalyzer.replay.changes.unsorted_gradients import (
+    added_as_they_come,
+    sorted_gradients,
+)
 from traceanalyzer.replay.recorded import make_tape
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 from tests.diagnosis.test_remedies import ADD, GEMM, program, step_us, within
 from tests.replay.changes.test_unread_gradients import LAYER_US, gradient, update
 from traceanalyzer.diagnosis.remedies.kernels import freeze_parameters
-from traceanalyzer.replay.changes.weights_passed import weights_passed
+from traceanalyzer.replay.changes.gradients.weights_passed import weights_passed
 from traceanalyzer.replay.recorded import make_tape
 
 if TYPE_CHECKING:

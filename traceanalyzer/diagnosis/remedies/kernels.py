@@ -16,7 +16,20 @@ from traceanalyzer.replay.changes.attention import attention_fused
 from traceanalyzer.replay.changes.called_again import have_one_input, without_repeated_calls
 from traceanalyzer.replay.changes.causal import causal_by_name
 from traceanalyzer.replay.changes.compiling import functions_compiled
+from traceanalyzer.replay.changes.computed_ahead import without_frozen_calls
 from traceanalyzer.replay.changes.fusion import WRITTEN_OUT, Reading, fusing
+from traceanalyzer.replay.changes.gradients.unread_branch import (
+    unread_branch,
+    without_unread_branch,
+)
+from traceanalyzer.replay.changes.gradients.unread_gradients import (
+    unread_gradients,
+    without_unread_gradients,
+)
+from traceanalyzer.replay.changes.gradients.weights_passed import (
+    weights_passed,
+    without_weights_passed,
+)
 from traceanalyzer.replay.changes.kernels import (
     SPACE,
     changes_layout,
@@ -40,16 +53,7 @@ from traceanalyzer.replay.changes.precision import (
 from traceanalyzer.replay.changes.read_again import longest_again, with_cache
 from traceanalyzer.replay.changes.recompute import HOOKED_SHARE, kept
 from traceanalyzer.replay.changes.sparse_gradients import with_sparse_gradients
-from traceanalyzer.replay.changes.unread_branch import unread_branch, without_unread_branch
-from traceanalyzer.replay.changes.unread_gradients import (
-    unread_gradients,
-    without_unread_gradients,
-)
 from traceanalyzer.replay.changes.weights_cast import weights_cast_once
-from traceanalyzer.replay.changes.weights_passed import (
-    weights_passed,
-    without_weights_passed,
-)
 from traceanalyzer.replay.patterns.named import launched_within
 from traceanalyzer.replay.patterns.tokens import tokens_turned
 from traceanalyzer.replay.tape import Tape
@@ -111,6 +115,11 @@ MAYBE_CALLED_ONCE = scenario_of(
     "assumes_maybe_once",
     pessimistic=lambda tape: tape,
 )
+MADE_AHEAD = scenario_of(
+    "no_recompute", without_frozen_calls, "assumes_ahead", pessimistic=lambda tape: tape
+)
+LEAST_MADE_AHEAD = 0.1
+"""Share of the step that a frozen network must take: what it makes has to be stored and read."""
 CACHE_LAUNCHES = 2.0  # a key and a value are joined to those before
 CAREFUL_CACHE_LAUNCHES = 6.0
 WITH_CACHE = scenario_of(
@@ -159,7 +168,8 @@ def freeze_parameters(m: Measurements) -> Offer | None:
 @remedy("no_recompute", "compute", min_pessimistic_share=0.0)
 def no_recompute(m: Measurements) -> Offer:
     """Wherever a forward pass runs again, or a model is called without gradients before it is called
-    with them, unchanged (whichever gains more), or a text is read again for each word that is written."""
+    with them, unchanged (whichever gains more), a text is read again for each word that is written, or a
+    frozen network works in each step of a training."""
     replay = m.replay
     tape = tape_of(m)
     if replay is None or tape is None:
@@ -170,6 +180,9 @@ def no_recompute(m: Measurements) -> Offer:
     if replay.gain_ms(CALLED_ONCE) > replay.gain_ms(KEPT):
         once = CALLED_ONCE if have_one_input(tape) else MAYBE_CALLED_ONCE
         return Offer(words("no_recompute", "called_once"), once)
+    ahead_ms = replay.gain_ms(MADE_AHEAD)
+    if ahead_ms > max(replay.gain_ms(KEPT), LEAST_MADE_AHEAD * replay.base_ms):
+        return Offer(words("no_recompute", "ahead"), MADE_AHEAD)
     return Offer(words("no_recompute"), KEPT)
 
 

@@ -61,7 +61,9 @@ def square_mask(operator: Operator, triangles: frozenset[int] = frozenset()) -> 
         return None
     tokens = queries[-2]
     is_square = mask[-2:] == (tokens, tokens) and keys[-2] == tokens >= LEAST_TOKENS
-    is_shared = math.prod(mask[:-2]) == 1 or (tokens in triangles and mask[1:-2] == (1,))
+    of_all = math.prod(mask[:-2]) == 1
+    of_items = tokens in triangles and mask[1:-2] == (1,)
+    is_shared = of_all or of_items
     return SquareMask(tokens, queries[-1]) if is_square and is_shared else None
 
 
@@ -89,7 +91,8 @@ def _triangles(tape: Tape) -> frozenset[int]:
     linked = tape.source.linked
     nodes = np.flatnonzero(operators_named(linked, TRIANGLE))
     shapes = [one.first for one in operators(linked).of_nodes(nodes)]
-    return frozenset(shape[-1] for shape in shapes if len(shape) >= 2 and shape[-1] == shape[-2])
+    squares = [shape for shape in shapes if len(shape) >= 2 and shape[-1] == shape[-2]]
+    return frozenset(shape[-1] for shape in squares)
 
 
 def _in_kernels(tape: Tape) -> Bool:

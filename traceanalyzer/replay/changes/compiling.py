@@ -28,7 +28,10 @@ from traceanalyzer.replay.changes.fusion import (
     runs_fused,
 )
 from traceanalyzer.replay.changes.kernels import changes_layout, channels_last, odd_padded
-from traceanalyzer.replay.changes.unsorted_gradients import added_as_they_come, sorted_gradients
+from traceanalyzer.replay.changes.unsorted_gradients import (
+    added_as_they_come,
+    sorted_gradients,
+)
 from traceanalyzer.replay.patterns.named import kernels_named, launched_within, texts
 from traceanalyzer.replay.tape import Tape, parametric
 from traceanalyzer.trace import F64, I32, I64, Bool, HostRanges, RangeKind, distinct_places

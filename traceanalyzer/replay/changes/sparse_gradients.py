@@ -14,7 +14,7 @@ from traceanalyzer.base import regex
 from traceanalyzer.replay.changes.attention import MATRIX
 from traceanalyzer.replay.changes.compiling import ATOMIC_BYTES
 from traceanalyzer.replay.changes.fusion import Reading
-from traceanalyzer.replay.changes.unread_gradients import GRADIENT, shapes_of
+from traceanalyzer.replay.changes.gradients.unread_gradients import GRADIENT, shapes_of
 from traceanalyzer.replay.changes.unsorted_gradients import added_as_they_come
 from traceanalyzer.replay.patterns.named import operators_named
 from traceanalyzer.replay.patterns.operators import Operator, operators

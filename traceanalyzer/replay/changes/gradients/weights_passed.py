@@ -14,7 +14,7 @@ import numpy as np
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
 from traceanalyzer.base import dataclass, regex
-from traceanalyzer.replay.changes.unread_gradients import (
+from traceanalyzer.replay.changes.gradients.unread_gradients import (
     GRADIENT,
     LEAST_UNREAD,
     UPDATE,

@@ -8,13 +8,13 @@ no gradient of its input: what stands before it is data."""
 import numpy as np
 
 from traceanalyzer.base import dataclass, regex
-from traceanalyzer.replay.changes.unread_gradients import (
+from traceanalyzer.replay.changes.gradients.unread_gradients import (
     GRADIENT,
     LEAST_UNREAD,
     of_step,
     shapes_of,
 )
-from traceanalyzer.replay.changes.weights_passed import added_up
+from traceanalyzer.replay.changes.gradients.weights_passed import added_up
 from traceanalyzer.replay.patterns.named import operators_named
 from traceanalyzer.replay.patterns.operators import operators
 from traceanalyzer.replay.tape import Tape
@@ -64,8 +64,9 @@ def _unread_branch(tape: Tape) -> UnreadBranch | None:
         if not len(run) or not _ends_at_data(tape, run):
             return None
         counts.append(len(run))
-        inside = (called >= tree.start[run[0]]) & (called <= tree.end[run[-1]])
-        events |= inside & (tape.step_of_event == step)
+        begin = tree.start[run[0]]
+        end = tree.end[run[-1]]
+        events |= (called >= begin) & (called <= end) & (tape.step_of_event == step)
     events &= tape.source.joined.in_backward[tape.nodes]
     return UnreadBranch(events, min(counts)) if counts else None
 
@@ -96,7 +97,9 @@ def _ends_at_data(tape: Tape, run: I64) -> bool:
     giving = operators_named(linked, CONVOLUTION) | operators_named(linked, LOOKUP)
     giving |= operators_named(linked, PRODUCT) & tape.source.joined.in_backward
     nodes = np.flatnonzero(giving)
-    inside = nodes[(tree.start[nodes] > tree.start[run[0]]) & (tree.end[nodes] < tree.end[run[-1]])]
+    begin = tree.start[run[0]]
+    end = tree.end[run[-1]]
+    inside = nodes[(tree.start[nodes] > begin) & (tree.end[nodes] < end)]
     if not len(inside):
         return False
     last = inside[tree.start[inside].argmax()]
@@ -104,7 +107,7 @@ def _ends_at_data(tape: Tape, run: I64) -> bool:
     if LOOKUP.match(operator.name):
         return True
     if CONVOLUTION.match(operator.name):
-        said = operator.values[-1].lower() if operator.values else ""
-        return said.startswith(NO_GRADIENT_OF_INPUT)
+        mask = operator.values[-1].lower() if operator.values else ""
+        return mask.startswith(NO_GRADIENT_OF_INPUT)
     outer = tree.outer_operator[inside]
     return int((outer == tree.outer_operator[last]).sum()) == 1

@@ -1,0 +1,1 @@
+"""Gradients that no optimizer takes."""
