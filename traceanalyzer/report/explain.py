@@ -1,8 +1,9 @@
 """What everything means: figures, columns, words, changes that `whatif` predicts."""
 
 import dataclasses
+import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.resources import files
 from typing import Any, get_args, get_type_hints
 
@@ -11,7 +12,7 @@ from traceanalyzer.analysis.ranks.pipeline.slowdown import (
     PipelineStep,
     WorkerRow,
 )
-from traceanalyzer.base import dataclass, definitions
+from traceanalyzer.base import dataclass, definitions, regex
 from traceanalyzer.diagnosis.remedies import REMEDIES
 from traceanalyzer.diagnosis.remedies.remedy import entries
 from traceanalyzer.replay.prediction import assumptions
@@ -24,6 +25,8 @@ from traceanalyzer.report.outline.breakdown import OF_COMMUNICATION, OF_COPIES
 from traceanalyzer.report.outline.step_facts import GLOSSARY
 from traceanalyzer.report.table_entries import TABLES
 
+WORD = "word"  # the place of what is no figure, column or change
+FILLED_IN = regex(r"\{[^{}]*\}")  # what a text takes from the program that it is written for
 WITHOUT_A_REPLAY = {
     "accumulate_gradients": (
         "half the batch, and two of them for each update",
@@ -35,6 +38,10 @@ WITHOUT_A_REPLAY = {
         "segments that grow in place of many fixed ones",
         "memory-fragmentation",
     ),
+    "faster_kernels": (
+        "other kernels for the work furthest from its roofline: fused operators, other shapes or layouts",
+        "gpu-busy",
+    ),
     "fix_compile_error": ("what cannot be compiled is mended, or left out", "compile-failed"),
     "free_tensors": ("no tensor of the leaking line is kept across steps", "memory-leak"),
     "mark_dynamic": (
@@ -45,7 +52,8 @@ WITHOUT_A_REPLAY = {
     "shard": ("ranks hold a part each of state, gradients, parameters", "oom-optimizer-state"),
     "warm_cache": ("compiled code is kept from start to start", "compile-cache"),
 }
-"""Changes against findings on memory and compilation: what each is, and the finding."""
+"""Changes without a replay, most of them against findings on memory and compilation: what each is,
+and the finding."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +74,7 @@ def explanations() -> list[Explanation]:
         (files("traceanalyzer.report") / "glossary.toml").read_text(encoding="utf-8")
     )
     known = (*GLOSSARY, *glossary.items(), *OF_COMMUNICATION.items(), *OF_COPIES.items())
-    words = [Explanation(word, "word", "", meaning) for word, meaning in known]
+    words = [Explanation(word, WORD, "", meaning) for word, meaning in known]
     return [
         *words,
         *_changes(),
@@ -88,11 +96,25 @@ def _changes() -> Iterator[Explanation]:
         ways = _ways_of(remedy.id)
         if ways:
             lines += ["What to do, by what the recording shows:", *(f"- {way}" for way in ways)]
-        assumed = entries()[remedy.id].get("assumes", "{}")
-        if "{" not in assumed:
-            clauses = assumptions(" ".join(assumed.split()))
-            lines += ["Its replay assumes:", *(f"- {clause}" for clause in clauses)]
+        assumed = _assumptions_of(remedy.id)
+        if assumed:
+            lines += ["Its replay assumes:", *(f"- {clause}" for clause in assumed)]
         yield Explanation(remedy.id, "whatif", "", "\n".join(lines))
+
+
+def _assumptions_of(remedy: str) -> list[str]:
+    """What a remedy's replay assumes in any of its forms, with N for what a program makes of it."""
+    texts = [
+        text
+        for name, text in entries()[remedy].items()
+        if name.startswith("assumes") and isinstance(text, str)
+    ]
+    plain_texts = [FILLED_IN.sub(_a_number, " ".join(text.split())) for text in texts]
+    return list(dict.fromkeys(clause for text in plain_texts for clause in assumptions(text)))
+
+
+def _a_number(place: re.Match[str]) -> str:
+    return "N%" if place[0].endswith("%}") else "N"
 
 
 def _assumed(scenario: Scenario) -> str:
@@ -116,7 +138,7 @@ def _ways_of(remedy: str) -> list[str]:
 
 
 def _changes_elsewhere() -> Iterator[Explanation]:
-    """Changes whose gain is in bytes, or in the time of a start."""
+    """Changes that are not replayed: their gain is in bytes, in the time of a start, or a bound."""
     for name, (what, finding) in WITHOUT_A_REPLAY.items():
         meaning = f"a change: {what}. See `explain {finding}`."
         yield Explanation(name, "advice", "", meaning)
@@ -134,9 +156,7 @@ def _tables() -> Iterator[Explanation]:
 
 def _columns() -> Iterator[Explanation]:
     for table in TABLES:
-        for column in definitions(table.row):
-            name = RENAMED.get(column.name, column.name)
-            yield Explanation(name, f"table {table.asked_as}", column.unit, column.definition)
+        yield from columns_explained(table.row, f"table {table.asked_as}")
 
 
 def _of_pipelines() -> Iterator[Explanation]:
@@ -146,15 +166,26 @@ def _of_pipelines() -> Iterator[Explanation]:
             yield Explanation(d.name, "pipeline of many ranks", d.unit, d.definition)
 
 
-def explained(name: str) -> list[Explanation]:
+def columns_explained(kind: type[Any], where: str) -> Iterator[Explanation]:
+    """The columns of a table that a command makes for itself."""
+    for column in definitions(kind):
+        name = RENAMED.get(column.name, column.name)
+        yield Explanation(name, where, column.unit, column.definition)
+
+
+def explained(name: str, others: Iterable[Explanation] = ()) -> list[Explanation]:
     """The entries of that name, with or without its place (`budget_ms.idle`, `idle`), case and
-    hyphens aside; else those that reports print by it (`floor` for `floor_ms`)."""
+    hyphens aside; else those that reports print by it (`floor` for `floor_ms`). `others`: of what is
+    no part of a report."""
     wanted = _folded(name)
-    known = explanations()
+    known = [*explanations(), *others]
     by_name = (
         one for one in known if f".{_folded(f'{one.where}.{one.name}')}".endswith(f".{wanted}")
     )
-    return list(by_name) or [one for one in known if _folded(label(one.name, one.unit)) == wanted]
+    found = list(by_name)
+    if all(one.where == WORD for one in found):
+        found += [one for one in known if _folded(label(one.name, one.unit)) == wanted]
+    return list(dict.fromkeys(found))
 
 
 def _folded(name: str) -> str:

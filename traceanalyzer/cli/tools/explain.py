@@ -2,10 +2,34 @@
 
 import textwrap
 from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 import click
 
 from traceanalyzer.cli.options import command
+
+if TYPE_CHECKING:
+    from traceanalyzer.report.explain import Explanation
+
+ROWS = {
+    "compare": (
+        "comparison.outline.ChangeRow",
+        "comparison.outline.DetailRow",
+        "comparison.outline.IdleRow",
+        "comparison.outline.BudgetRow",
+        "comparison.outline.FigureRow",
+        "comparison.outline.ConditionRow",
+        "comparison.document.RunRow",
+        "comparison.side_by_side.by_row.RowChange",
+        "comparison.side_by_side.by_row.BatchChange",
+        "comparison.side_by_side.by_row.Outcome",
+        "comparison.side_by_side.by_rank.RankChange",
+    ),
+    "check": ("comparison.verdicts.LimitRow",),
+    "whatif": ("replay.prediction.Prediction", "replay.unmade.answer.Unmade"),
+}
+"""Rows of tables that are no table of a report, by the command that prints them."""
 
 
 @command("explain")
@@ -32,12 +56,26 @@ def explain(words: tuple[str, ...]) -> None:
     )
 
 
+def _columns_of_commands() -> list["Explanation"]:
+    """Columns of what `compare`, `check` and `whatif` print."""
+    from traceanalyzer.report.explain import columns_explained
+
+    found: list[Explanation] = []
+    for table, rows in ROWS.items():
+        for row in rows:
+            module, _, name = row.rpartition(".")
+            kind = getattr(import_module(f"traceanalyzer.{module}"), name)
+            found += columns_explained(kind, f"table {table}")
+    return found
+
+
 def _meaning(name: str) -> str:
     """What a figure of that name means, wherever there is one. Raises UsageError."""
     from traceanalyzer.report.explain import explained, explanations
 
+    columns = _columns_of_commands()
     places: dict[str, list[str]] = {}
-    for entry in explained(name):
+    for entry in explained(name, columns):
         unit = f" ({entry.unit})" if entry.unit else ""
         places.setdefault(f"{entry.meaning}{unit}", []).extend(
             [entry.where] if entry.where != "word" else []
@@ -49,7 +87,7 @@ def _meaning(name: str) -> str:
 
         known = [
             *(page.id for page in finding_pages().values()),
-            *(entry.name for entry in explanations()),
+            *(entry.name for entry in (*explanations(), *columns)),
         ]
         near = get_close_matches(name, known, 1)
         hint = f"did you mean {near[0]}?" if near else "`traceanalyzer explain` lists the findings"
@@ -65,7 +103,7 @@ def _where_it_is(places: list[str]) -> str:
     tables = [place for place in places if place not in ("whatif", "advice", "show")]
     if "whatif" in places:
         return "Predicted by `traceanalyzer whatif PATH`.\n"
-    return f"  in {', '.join(tables)}\n" if tables else ""
+    return f"  in {', '.join(dict.fromkeys(tables))}\n" if tables else ""
 
 
 def _wrapped(text: str) -> str:

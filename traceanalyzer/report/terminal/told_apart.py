@@ -6,7 +6,7 @@ differs from the other: `vectorized…<GeluBackwardCUDAKern…` and `vectorized�
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 
-from traceanalyzer.report.format import ELLIPSIS
+from traceanalyzer.base import ELLIPSIS
 
 Cut = Callable[[str], str]
 HEAD_SHARE = 1 / 3  # of the width, which the beginning of a name keeps
