@@ -80,4 +80,6 @@ def test_an_extra_is_installed_by_the_packages_that_it_needs(monkeypatch) -> Non
     assert extras.how_to_install("mcp") == "pip install 'mcp>=2.1'"
     assert extras.how_to_install("parquet") == "pip install 'pyarrow>=15'"
     monkeypatch.setattr(metadata, "requires", lambda _: None)
+    assert extras.how_to_install("mcp") == "pip install -e '.[mcp]' in the clone"
+    monkeypatch.setattr(extras, "_CLONE", ROOT / "no such folder" / "pyproject.toml")
     assert extras.how_to_install("mcp") == "pip install 'gpu-traceanalyzer[mcp]'"

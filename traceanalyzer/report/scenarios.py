@@ -3,7 +3,7 @@ none of the others."""
 
 from collections.abc import Callable
 
-from traceanalyzer.base import dataclass, digits
+from traceanalyzer.base import dataclass
 from traceanalyzer.replay.prediction import Prediction, WhatIf, assumptions
 from traceanalyzer.report.document import (
     Document,
@@ -15,7 +15,7 @@ from traceanalyzer.report.document import (
     Section,
     Table,
 )
-from traceanalyzer.report.format import DEFAULT_WIDTH
+from traceanalyzer.report.format import DEFAULT_WIDTH, number
 from traceanalyzer.report.json import dump
 from traceanalyzer.report.printed import Printed, PrintedRows, Result
 
@@ -155,14 +155,14 @@ class ScenariosPage(Result):
 
     def _heading(self) -> str:
         result = self.result
-        text = f"Recorded {digits(result.recorded_step_ms, 4)} ms per step"
+        text = f"Recorded {number(result.recorded_step_ms)} ms per step"
         if result.unprofiled_step_ms is not None:
             low = result.unprofiled_low_ms
             high = result.unprofiled_high_ms
-            text = f"Step {digits(result.unprofiled_step_ms, 4)} ms without the profiler"
+            text = f"Step {number(result.unprofiled_step_ms)} ms without the profiler"
             if low is not None and high is not None:
-                text += f" ({digits(low, 4)} to {digits(high, 4)})"
-            text += f", as recorded {digits(result.recorded_step_ms, 4)} ms"
+                text += f" ({number(low)} to {number(high)})"
+            text += f", as recorded {number(result.recorded_step_ms)} ms"
         if result.replayed_step_ms is not None:
             text += f"; the replay of the recording is off by {result.fidelity_error:+z.1%}"
         else:
