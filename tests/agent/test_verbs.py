@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -202,3 +203,15 @@ def test_a_sentence_ends_where_a_clause_does() -> None:
     quoted = quoted_sentence(long)
     assert quoted.endswith("in many words.")
     assert len(quoted) <= MOST_OF_A_SENTENCE
+
+
+def test_a_headroom_that_others_count_is_what_its_advice_gains(sources, tmp_path):
+    for path in ranks("pairs/straggler_host.base"):
+        shutil.copy(path, tmp_path)
+    said = json.loads(verbs.diagnose(sources, str(tmp_path)))
+    (found,) = [one for one in said["findings"] if one["id"] == "straggler"]
+    (advice,) = [one for one in said["changes"] if one["remedy"] == "fix_straggler"]
+    assert found["headroom"]["how"] == "what its advice gains"
+    step_ms = said["step"]["without_profiler"]["value"]
+    gain_ms = step_ms - advice["predicted"]["value"]
+    assert found["headroom"]["value"] == pytest.approx(gain_ms, rel=0.02)

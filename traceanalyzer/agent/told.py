@@ -16,11 +16,14 @@ def quoted_sentence(text: str) -> str:
     return brief(" ".join(text.split()), MOST_OF_A_SENTENCE)
 
 
-def finding_of(finding: Finding) -> dict[str, Any]:
-    """A finding with its headroom."""
+def finding_of(finding: Finding, gain_ms: float | None = None) -> dict[str, Any]:
+    """A finding with its headroom; where others count it, with what its advice gains."""
     how = "upper bound: time that removing the cause would save, counted once over all findings"
-    how = "cannot be known from this recording" if finding.headroom_ms is None else how
-    headroom = sourced_figure(finding.headroom_ms, "ms per step", how)
+    ms = finding.headroom_ms
+    if ms is None:
+        ms = gain_ms
+        how = "cannot be known from this recording" if ms is None else "what its advice gains"
+    headroom = sourced_figure(ms, "ms per step", how)
     known = {"id": finding.id, "class": finding.cls, "severity": finding.severity}
     return {**known, "title": quoted_sentence(finding.title), "headroom": headroom}
 

@@ -74,7 +74,10 @@ def diagnose(
         headline=quoted_sentence(report.summary.headline),
         step=_steps(report),
         budget={"parts": parts, "unit": _unit(report), "how": PARTITION},
-        findings=[finding_of(f) for f in report.findings[:SHOWN_FINDINGS]],
+        findings=[
+            finding_of(f, gains.gain_of_advice_ms(report, f))
+            for f in report.findings[:SHOWN_FINDINGS]
+        ],
         changes=[advice_of(r) for r in report.recommendations[:SHOWN_FINDINGS]],
         caveats=[quoted_sentence(text) for text in opening.caveats(report)[:3]],
         cannot_be_known=[u.question for u in unknowns(report, recording.critical)],
@@ -161,7 +164,7 @@ def evidence(sources: Sources, path: str, finding: str) -> str:
         known = ", ".join(f.id for f in report.findings) or "none"
         raise TraceAnalyzerError(f"this recording has no finding {finding!r}; findings: {known}")
     return fitted_answer(
-        **finding_of(chosen),
+        **finding_of(chosen, gains.gain_of_advice_ms(report, chosen)),
         evidence=[
             {
                 "what": e.metric,

@@ -107,14 +107,21 @@ def _beyond_cause(report: Report, finding: Finding) -> str:
 
 def _gained(report: Report, finding: Finding) -> str:
     """What the best advice on a finding gains; empty where none tells."""
-    now_ms = step_ms(report)
+    gain_ms = gain_of_advice_ms(report, finding)
+    if gain_ms is not None:
+        return f"headroom {figure(gain_ms, 'ms')}: what its advice gains"
     advised = _advice_on(report, finding)
-    after_ms = [one.predicted_step_ms for one in advised if one.predicted_step_ms is not None]
-    if now_ms is not None and after_ms:
-        return f"headroom {figure(now_ms - min(after_ms), 'ms')}: what its advice gains"
     starts = [one.at_start for one in advised if one.at_start and one.at_start.now_s is not None]
     saved_s = max(((one.now_s or 0.0) - one.compile_s for one in starts), default=0.0)
     return f"headroom {figure(saved_s, 's')} of each start" if saved_s > 0.0 else ""
+
+
+def gain_of_advice_ms(report: Report, finding: Finding) -> float | None:
+    """What the best advice on a finding gains, ms; None where none tells."""
+    now_ms = step_ms(report)
+    advised = _advice_on(report, finding)
+    after_ms = [one.predicted_step_ms for one in advised if one.predicted_step_ms is not None]
+    return None if now_ms is None or not after_ms else now_ms - min(after_ms)
 
 
 def _advice_on(report: Report, finding: Finding) -> list[Recommendation]:
