@@ -20,8 +20,9 @@ STEPS = 8
 STEP_US = 6000
 
 
-def program(folder: Path, *, work_us: float, bytes_: int = 4 << 20) -> Tape:
-    """Steps of 1 ms of work whose scores go to the host in 1 ms, which then counts in them."""
+def program(folder: Path, *, work_us: float, bytes_: int = 4 << 20, labels_us: float = 0) -> Tape:
+    """Steps of 1 ms of work whose scores go to the host in 1 ms, which then counts in them; labels
+    are cast and copied right after the scores."""
     t = KinetoTrace()
     for s in range(STEPS):
         begin = s * STEP_US
@@ -39,6 +40,18 @@ def program(folder: Path, *, work_us: float, bytes_: int = 4 << 20) -> Tape:
             bytes=bytes_,
         )
         t.api("cudaStreamSynchronize", begin + 85, 1950)
+        if labels_us:
+            t.op("aten::to", begin + 2036, 12)
+            t.launched("cast", begin + 2037, begin + 2040, 2)
+            t.correlation += 1
+            t.api("cudaMemcpyAsync", begin + 2042, 5, t.correlation)
+            t.copy(
+                "DtoH (Device -> Pageable)",
+                begin + 2045,
+                labels_us,
+                correlation=t.correlation,
+                bytes=2 << 20,
+            )
         t.op("aten::add", begin + 2060 + work_us, 30)
         t.launched("add", begin + 2065 + work_us, begin + 2080 + work_us, 10)
     (trace,) = load([t.write(folder / "trace.json")]).traces
@@ -55,6 +68,11 @@ def test_copies_of_results_go_with_the_work_on_them(tmp_path: Path) -> None:
     assert left.duration[left.copy].sum() == 0
     assert left.work.sum() + left.tail.work < 0.1 * (tape.work.sum() + tape.tail.work)
     assert left.duration.sum() / left.steps == pytest.approx(1_010_000)
+
+
+def test_results_that_are_copied_one_after_the_other_are_worked_on_together(tmp_path: Path) -> None:
+    tape = program(tmp_path, work_us=3000, labels_us=10)
+    assert results_worked_on(tape).sum() == 2 * tape.steps
 
 
 @pytest.mark.parametrize(("work_us", "bytes_"), [(20, 4 << 20), (3000, 64)])

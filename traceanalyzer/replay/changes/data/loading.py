@@ -5,6 +5,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -37,6 +38,8 @@ LEAST_SENT_NS = 100_000
 """Results whose copy takes less are read at once, not sent: a buffer for them is not worth it."""
 LEAST_AWAY_NS = 100_000
 """The host works on data for at least this long where it calculates with them."""
+BETWEEN_RESULTS = 2
+"""Ops between two copies of results, such as a cast, that belong to the second."""
 ROUND_TRIP_BYTES = 4096  # copies of fewer bytes are scalars
 COPIES = regex(r"^aten::(to|_to_copy|copy_|cpu)$")
 
@@ -417,14 +420,21 @@ def _stays(operator: Operator, place: int) -> bool:
 
 def results_worked_on(tape: Tape) -> Bool:
     """Copies of results to the host, which do not come back, after which the host works on before
-    it launches anything else: what it makes of them can be made on the device."""
+    it launches anything else, but what brings it more of them: what it makes of them can be made on
+    the device."""
     sent = tape.memo(results_sent)
     others = np.flatnonzero(tape.events_of(~sent))
     worked = np.append(0, np.cumsum(tape.work))
     until = np.append(others, len(tape.work) - 1)[np.searchsorted(others, tape.event, side="right")]
     after = worked[until + 1] - worked[tape.event + 1]
     ends = np.searchsorted(others, tape.event, side="right") == len(others)
-    return sent & (np.where(ends, after + tape.tail.work, after) >= LEAST_AWAY_NS)
+    worked_on = sent & (np.where(ends, after + tape.tail.work, after) >= LEAST_AWAY_NS)
+    rows = np.flatnonzero(sent)
+    for row, following in reversed(list(pairwise(rows))):
+        near = following - row <= BETWEEN_RESULTS + 1
+        same_step = tape.step_of_op[row] == tape.step_of_op[following]
+        worked_on[row] |= worked_on[following] and near and same_step
+    return worked_on
 
 
 def done_on_device(tape: Tape) -> Tape | None:
