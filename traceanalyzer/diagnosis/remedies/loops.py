@@ -145,7 +145,8 @@ def fused_optimizer(m: Measurements) -> Offer | None:
     if loops is not None:
         offers.append(Offer(_instead(loops.names), LOOPS))
     if optimizer_fused(tape) is not None:
-        offers.insert(0, Offer(words("fused_optimizer", "fuse"), FUSED))
+        how = "fuse_groups" if small_groups(tape) else "fuse"
+        offers.insert(0, Offer(words("fused_optimizer", how), FUSED))
     elif optimizer_by_lists(tape) is not None:
         offers.insert(
             0,
