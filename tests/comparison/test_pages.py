@@ -43,7 +43,7 @@ def test_the_waterfall_leads_from_a_to_b_by_all_changes(page):
     assert first == "A: base: 1.39 ms"
     assert last == "B: fix: 1.00 ms"
     assert len(parts) == 5
-    assert parts[0].endswith("-423 us")
+    assert parts[0].endswith("-0.423 ms")
     assert parts[-1].startswith("the rest (5 smaller or unchanged): ")
 
 
@@ -57,7 +57,7 @@ def test_the_picture_is_an_svg_of_the_waterfall(page):
     root = ElementTree.fromstring(page.svg())  # noqa: S314 - our own
     texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
     assert "A: base" in texts
-    assert "-423 us" in texts
+    assert "-0.423 ms" in texts
 
 
 @pytest.mark.skipif(chromium() is None, reason="no Chromium is installed")

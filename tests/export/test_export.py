@@ -112,10 +112,23 @@ def test_each_frame_says_what_its_columns_mean_and_is_typed_where_it_is_empty():
         assert set(frame.attrs["definitions"]) == set(frame), name
         assert all(frame.attrs["definitions"].values()), name
     assert one["memory_events"].empty
-    assert set(one["memory_events"].dtypes.astype(str)) == {"int64"}
+    assert set(one["memory_events"].dtypes.astype(str)) <= {"int64", "Int64"}
     assert one["iterations"].empty
-    assert one["iterations"]["phase"].dtype == object
+    assert one["iterations"]["phase"].dtype == "category"
     assert one["iterations"]["gap_ms"].dtype == "float64"
+
+
+def test_columns_have_the_same_type_in_every_recording():
+    first, *others = (
+        ta.frames(SAMPLES / name) for name in ("sync_bound", "timing_input_bound", "straggler")
+    )
+    for frames in others:
+        for name, frame in frames.items():
+            both = frame.columns.intersection(first[name].columns)
+            found = frame[both].dtypes.astype(str).to_dict()
+            assert found == first[name][both].dtypes.astype(str).to_dict(), name
+    assert str(first["api_calls"]["name"].dtype) == "category"
+    assert str(first["kernels"]["calls"].dtype) == "float64"
 
 
 def test_waits_and_overheads_are_those_of_the_file():

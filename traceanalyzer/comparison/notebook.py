@@ -2,11 +2,12 @@
 with sound types."""
 
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from html import escape
 from itertools import chain
 from pathlib import Path
+from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -36,13 +37,12 @@ if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
 
-ColumnType = Literal["boolean", "Int64", "float64"]
+ColumnType = Literal["boolean", "Int64", "float64", "category", "object"]
 FORMATS = {".html": "html", ".htm": "html", ".md": "markdown", ".json": "json", ".txt": "terminal"}
 LISTS: dict[str, type[Any]] = {"findings": Finding, "recommendations": Recommendation}
 """Lists of a report that are tables as well."""
 NS = "_ns"
 MOMENTS = ("start_ns", "end_ns")  # columns of moments, which a frame has relative to its first one
-FEW = 0.5  # text columns with fewer distinct values than this share of their rows are categories
 ROWS = 30  # of a long table, as `analyze` has them
 
 
@@ -216,8 +216,8 @@ def row_type(name: str) -> type[Any]:
 
 
 def as_frame(rows: Sequence[Any], row: type[Any]) -> "pd.DataFrame":
-    """Rows of a dataclass as a DataFrame: nullable integers, categories, times in ms, moments from
-    the first.
+    """Rows of a dataclass as a DataFrame: nullable integers, texts as categories, times in ms,
+    moments from the first. Columns have the same types whatever the rows hold, also without any.
 
     `frame.attrs["definitions"]` has the meaning and unit of each column, `attrs["origin_ns"]` what
     moments count from.
@@ -232,8 +232,8 @@ def as_frame(rows: Sequence[Any], row: type[Any]) -> "pd.DataFrame":
         {_shown(name): _values(name, values, origin) for name, values in columns.items()}
     )
     for name in columns:
-        kind: ColumnType | None = "float64" if name.endswith(NS) else _kind(types[name])
-        frame[_shown(name)] = _sound(frame[_shown(name)], kind)
+        kind: ColumnType = "float64" if name.endswith(NS) else _kind(types[name])
+        frame[_shown(name)] = frame[_shown(name)].astype(kind)
     frame.attrs = {"definitions": _meanings(row), "origin_ns": origin}
     return frame
 
@@ -258,22 +258,28 @@ def _values(name: str, values: list[Any], origin: int) -> list[Any]:
     )
 
 
-def _kind(hint: Any) -> ColumnType | None:
-    """The type of a column by what its rows declare; None where that has no type of its own."""
-    parts = {part for part in (typing.get_args(hint) or (hint,)) if part is not type(None)}
-    known: dict[Any, ColumnType] = {bool: "boolean", int: "Int64", float: "float64"}
-    return known.get(parts.pop()) if len(parts) == 1 else None
+def _kind(hint: Any) -> ColumnType:
+    """The type of a column by what its rows declare, whatever they hold: texts are categories,
+    lists objects."""
+    parts = set(_declared(hint))
+    if parts == {int, float}:
+        return "float64"
+    known: dict[Any, ColumnType] = {
+        bool: "boolean",
+        int: "Int64",
+        float: "float64",
+        str: "category",
+    }
+    return known.get(parts.pop(), "object") if len(parts) == 1 else "object"
 
 
-def _sound(column: "pd.Series[Any]", kind: ColumnType | None) -> "pd.Series[Any]":
-    """The column with a type of its own: `Int64` and `boolean` bear what is missing, repeated text
-    is a category."""
-    if kind is not None:
-        return column.astype(kind)
-    values = [v for v in column if v is not None]
-    if not values:  # pandas makes numbers of a column without texts
-        return column.astype("object")
-    if not all(isinstance(v, str) for v in values):
-        return column
-    is_repeated = len(set(values)) <= FEW * len(values)
-    return column.astype("category") if is_repeated else column
+def _declared(hint: Any) -> Iterator[Any]:
+    """The types of a hint, without that of None; those of the values of a Literal."""
+    origin = typing.get_origin(hint)
+    if origin is typing.Literal:
+        yield from map(type, typing.get_args(hint))
+    elif origin in (typing.Union, UnionType):
+        for part in typing.get_args(hint):
+            yield from _declared(part)
+    elif hint is not NoneType:
+        yield hint

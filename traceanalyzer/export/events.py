@@ -152,12 +152,11 @@ def _column(
 
 
 def _number(values: Any, fill: int = MISSING) -> Any:
-    """Integers with what was not recorded missing."""
+    """Integers; nullable ones where something may not be recorded, whether or not it was here."""
     import pandas as pd
 
     column = np.asarray(values, np.int64)
-    missing = column == fill if fill < 0 else np.zeros(len(column), bool)
-    return pd.arrays.IntegerArray(column, missing) if missing.any() else column
+    return pd.arrays.IntegerArray(column, column == fill) if fill < 0 else column
 
 
 def _named(

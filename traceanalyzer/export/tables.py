@@ -90,6 +90,8 @@ def events_frame(measured: MeasuredRanks, table: str) -> "pd.DataFrame":
     """The events of all ranks (see `event_frame`), with a column `rank` where there are several."""
     frames = [event_frame(m, table) for m in measured.each]
     for _, rows in _of_ranks(table, frames, measured):
+        for name in frames[0].select_dtypes("category"):
+            rows[name] = rows[name].astype("category")  # ranks have other texts
         rows.attrs = {"definitions": meanings(table, list(rows.columns))}
         return rows
     return frames[0]

@@ -99,6 +99,12 @@ def figure(value: Any, unit: str = "") -> str:
     return with_unit(number(scaled(value, scale)), scale.label)
 
 
+def step_figure(ms: float) -> str:
+    """A time of the step: in ms where it is short, too, since times of one step are read side by
+    side."""
+    return figure(ms, "ms") if abs(ms) >= 1.0 else f"{number(ms)} ms"
+
+
 def recorded_scale(unit: str) -> Scale:
     """The unit that figures were recorded in, as people write it."""
     as_it_is = Scale(unit, 1.0)

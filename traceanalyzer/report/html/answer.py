@@ -9,7 +9,7 @@ from traceanalyzer.diagnosis.finding import Recommendation
 from traceanalyzer.report.brief import in_few_words
 from traceanalyzer.report.document import Fact
 from traceanalyzer.report.figures import step_times
-from traceanalyzer.report.format import figure, label
+from traceanalyzer.report.format import figure, label, step_figure
 from traceanalyzer.report.html.frame import heading
 from traceanalyzer.report.html.markup import Markup, join, tag
 from traceanalyzer.report.html.table_parts import facts, term
@@ -62,9 +62,9 @@ def _figures(report: Report) -> list[Fact]:
         )
     if total is not None:
         what = "wall-clock time, mean of the steady state"
-        shown.append(Fact(f"{step_times.figure_unit(report)} time", figure(total, "ms"), what))
+        shown.append(Fact(f"{step_times.figure_unit(report)} time", step_figure(total), what))
     if metrics.unprofiled is not None and metrics.step_time_ms is not None:
-        mean = figure(metrics.step_time_ms.mean, "ms")
+        mean = step_figure(metrics.step_time_ms.mean)
         shown.append(Fact("with the profiler", mean, "the recorded step, which the profiler slows"))
     idle = next((share.share for share in breakdown.budget(report) if share.label == "idle"), None)
     if idle is not None:
@@ -86,7 +86,7 @@ def _budget_bar(report: Report) -> Markup | None:
             "span",
             class_="part",
             style=f"width:{part.share:.3%};background:var(--{part.colour})",
-            data_def=f"{part.name} {figure(part.share, 'share')}, {figure(part.ms, 'ms')}",
+            data_def=f"{part.name} {figure(part.share, 'share')}, {step_figure(part.ms)}",
         )
         for part in parts
     )
@@ -119,7 +119,7 @@ def _entry(share: BudgetShare, drawn: list[BudgetShare]) -> Iterator[str]:
     meanings |= breakdown.OF_COPIES
     yield term(share.name, meanings.get(share.label, ""))
     yield tag("b", f" {figure(share.share, 'share')}")
-    yield f" {figure(share.ms, 'ms')}"
+    yield f" {step_figure(share.ms)}"
 
 
 def advice(report: Report) -> Markup:

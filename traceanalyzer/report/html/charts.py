@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from traceanalyzer.base import dataclass
-from traceanalyzer.report.format import figure, is_figure, plain, shorten
+from traceanalyzer.report.format import is_figure, plain, shorten, step_figure
 from traceanalyzer.report.html.pictures.plot import Axis, Box, Plot, PlotTexts, Rects
 from traceanalyzer.trace import F64
 
@@ -61,7 +61,7 @@ class Series:
         """The hint of each value."""
         values = zip(places, self.known().tolist(), strict=True)
         return self.hints or [
-            f"{place}: {self.name} {figure(value, 'ms')}" for place, value in values
+            f"{place}: {self.name} {step_figure(value)}" for place, value in values
         ]
 
 

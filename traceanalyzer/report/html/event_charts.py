@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from traceanalyzer.base import NS_PER_MS
-from traceanalyzer.report.format import figure, is_figure, number
+from traceanalyzer.report.format import figure, is_figure, number, step_figure
 from traceanalyzer.report.html.charts import Chart, Series, axis_name, height_of, stacked
 from traceanalyzer.report.html.charts import rows as rows_of
 from traceanalyzer.report.html.details import Details
@@ -43,7 +43,7 @@ def idle_places(report: Report) -> Chart | None:
         names.append(
             f"{row.name} in {where}" if where not in (None, "", row.name) else str(row.name)
         )
-        ends.append(figure(row.idle_ms, "ms"))
+        ends.append(step_figure(row.idle_ms))
         hints.append(f"{names[-1]}: {row.cause}, {ends[-1]} a step in {number(row.gaps)} gaps")
         colours.append(f"idle-{row.cause}" if f"idle-{row.cause}" in light() else "idle-other")
     plot = rows_of(
@@ -55,9 +55,7 @@ def idle_places(report: Report) -> Chart | None:
     )
     coloured = zip(rows, colours, strict=True)
     keys = dict.fromkeys((row.cause, colour, "") for row, colour in coloured)
-    caption = (
-        "Idle time of a mean steady step by the call that waited, or the operator that ended it."
-    )
+    caption = "Idle time of a mean steady step, as recorded, by the call that waited, or the operator that ended it."
     plot = replace(plot, keys=list(keys))
     return Chart("places", "Idle time by place", caption, plot, height_of(len(rows)))
 

@@ -6,7 +6,7 @@ from operator import attrgetter
 from typing import Any
 
 from traceanalyzer.report.figures.step_times import recorded_ms
-from traceanalyzer.report.format import figure, is_figure, label, number
+from traceanalyzer.report.format import is_figure, label, number, step_figure
 from traceanalyzer.report.html.charts import Chart, Series, height_of, means, side_by_side, stacked
 from traceanalyzer.report.html.charts import rows as rows_of
 from traceanalyzer.report.html.details import Details
@@ -102,7 +102,7 @@ def idle_causes(report: Report) -> Chart | None:
     values = [parts[cause] for cause in names]
     ends = [f"{value / (recorded_ms(report) or value):.1%}" for value in values]
     hints = [
-        f"{n}: {figure(v, 'ms')}, {end} of the step"
+        f"{n}: {step_figure(v)}, {end} of the step"
         for n, v, end in zip(names, values, ends, strict=True)
     ]
     plot = rows_of(
@@ -112,7 +112,9 @@ def idle_causes(report: Report) -> Chart | None:
         ends,
         [f"idle-{one}" for one in names],
     )
-    caption = "What the GPU was waiting for while it had no work, in a mean steady step."
+    caption = (
+        "What the GPU was waiting for while it had no work, in a mean steady step as recorded."
+    )
     return Chart("idle", "Idle time by cause", caption, plot, height_of(len(parts)))
 
 
@@ -134,8 +136,8 @@ def gap_lengths(report: Report, details: Details) -> Chart | None:
     series = [Series(name, f"idle-{cause}", values) for name, cause, values in parts]
     plot = rows_of(lengths, series, "ms a step", [f"{number(row.gaps)} gaps" for row in rows])
     caption = (
-        "Idle time of a mean steady step by the length of its gaps; after each bar the number of gaps. Many short gaps "
-        "are latency between kernels, few long ones mean that the GPU ran dry."
+        "Idle time of a mean steady step, as recorded, by the length of its gaps; after each bar the number of gaps. "
+        "Many short gaps are latency between kernels, few long ones mean that the GPU ran dry."
     )
     return Chart("gaps", "Gaps by length", caption, plot, height_of(len(rows)))
 
@@ -180,7 +182,7 @@ def _mean_steps(groups: Sequence[Sequence[Any]], names: Sequence[str]) -> list[D
     for place, (rows, name) in enumerate(zip(groups, names, strict=True)):
         time = _mean([row.step_mean_ms for row in rows])
         if is_figure(time):
-            dots.append(Dot(place, time, 4.0, f"{name}: mean step {figure(time, 'ms')}"))
+            dots.append(Dot(place, time, 4.0, f"{name}: mean step {step_figure(time)}"))
     return dots
 
 

@@ -24,7 +24,7 @@ from traceanalyzer.diagnosis.finding import (
 from traceanalyzer.diagnosis.ranking import answering, is_for_first_screen
 from traceanalyzer.replay.prediction import assumptions
 from traceanalyzer.report.figures.step_times import figure_unit, recorded_ms, step_ms
-from traceanalyzer.report.format import figure, number, scale_for, scaled
+from traceanalyzer.report.format import figure, number, scale_for, scaled, step_figure
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline.opening import (
     CPU_ALONE,
@@ -82,7 +82,7 @@ def headroom(report: Report, finding: Finding) -> str:
         if total
         else ""
     )
-    return f"headroom {figure(finding.headroom_ms, 'ms')}{share}{_beyond_cause(report, finding)}"
+    return f"headroom {step_figure(finding.headroom_ms)}{share}{_beyond_cause(report, finding)}"
 
 
 def _beyond_cause(report: Report, finding: Finding) -> str:
@@ -109,7 +109,7 @@ def _gained(report: Report, finding: Finding) -> str:
     """What the best advice on a finding gains; empty where none tells."""
     gain_ms = gain_of_advice_ms(report, finding)
     if gain_ms is not None:
-        return f"headroom {figure(gain_ms, 'ms')}: what its advice gains"
+        return f"headroom {step_figure(gain_ms)}: what its advice gains"
     advised = _advice_on(report, finding)
     starts = [one.at_start for one in advised if one.at_start and one.at_start.now_s is not None]
     saved_s = max(((one.now_s or 0.0) - one.compile_s for one in starts), default=0.0)
@@ -187,7 +187,11 @@ def _without_a_gpu(report: Report, lacking: str) -> str:
         return f"{_loading(report)}On the GPU host: {record}"
     if verdict(report) == STEP_TIMES:
         timed = "times of iterations" if report.tables.get("iterations") else "step times"
-        return f"No recommendation: {timed} do not tell what to change."
+        why = f"No recommendation: {timed} do not tell what to change."
+        record = "traceanalyzer collect torch"
+        if record in report.summary.headline:
+            return f"{why} To find out: {record} -- {example_command(report)}"
+        return why
     if lacking in report.summary.headline:
         return "No recommendation: the GPU was not recorded."
     return lacking

@@ -10,7 +10,7 @@ import numpy as np
 from traceanalyzer.base import dataclass
 from traceanalyzer.report.brief import in_few_words
 from traceanalyzer.report.figures import step_times
-from traceanalyzer.report.format import figure, is_figure, plain, shorten
+from traceanalyzer.report.format import figure, is_figure, plain, shorten, step_figure
 from traceanalyzer.report.html.pictures.plot import Axis, Box, Key, Plot, PlotTexts, Rects
 from traceanalyzer.report.html.pictures.standalone import standalone, strip
 from traceanalyzer.report.model import Report
@@ -40,7 +40,7 @@ class _Row:
     @classmethod
     def of_step(cls, name: str, ms: float) -> "_Row":
         """A step as it is."""
-        return cls(name, 0.0, ms, "neutral", figure(ms, "ms"))
+        return cls(name, 0.0, ms, "neutral", step_figure(ms))
 
     def box(self, y: int, name: str) -> Box:
         """The bar, in row y."""
@@ -62,7 +62,7 @@ def waterfall(
     for (name, value), begin, end in places:
         sign = "+" if value > 0 else ""
         colour = "less" if value < 0 else "more"
-        rows.append(_Row(name, begin, end, colour, sign + figure(value, "ms")))
+        rows.append(_Row(name, begin, end, colour, sign + step_figure(value)))
     rows.append(_Row.of_step(*last))
     keys = [("less time", "less", ""), ("more time", "more", "")]
     return _rows(rows, keys), EDGES_PX + ROW_PX * len(rows)
@@ -79,13 +79,13 @@ def ladder(
     past = [today[1]]
     for name, value, likely in changes:
         low, high = likely or (0.0, 0.0)
-        between = "" if likely is None else f" ({figure(low, 'ms')} to {figure(high, 'ms')})"
-        text = f"{figure(value, 'ms')}{between}, {figure(today[1] / value, 'x')}"
+        between = "" if likely is None else f" ({step_figure(low)} to {step_figure(high)})"
+        text = f"{step_figure(value)}{between}, {figure(today[1] / value, 'x')}"
         rows.append(_Row(name, 0.0, value, "less", text))
         past.append(max(value, high))
     if floor is not None:
         name, value = floor
-        rows.append(_Row(name, 0.0, value, "floor", figure(value, "ms")))
+        rows.append(_Row(name, 0.0, value, "floor", step_figure(value)))
         past.append(value)
     plot = _rows(
         rows, [("today", "neutral", ""), ("predicted, and its range", "less", "")], 1.45, past
@@ -156,7 +156,7 @@ def budget_bar(report: Report) -> Plot | None:
         if not is_figure(share.share) or share.share < NEGLIGIBLE:
             continue
         text = f"{share.name} {figure(share.share, 'share')}"
-        box = Box(at, at + share.ms, 0.0, 1.0, f"{text}, {figure(share.ms, 'ms')}", text)
+        box = Box(at, at + share.ms, 0.0, 1.0, f"{text}, {step_figure(share.ms)}", text)
         marks.append(Rects(text, share.colour, [box]))
         at += share.ms
     if not marks:
