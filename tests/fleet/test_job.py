@@ -19,6 +19,7 @@ from traceanalyzer.fleet.job.changes import WORST
 from traceanalyzer.fleet.job.document import gains_shown, gone, job_page
 from traceanalyzer.fleet.job.heat import MOST_ROWS
 from traceanalyzer.fleet.job.model import Analyzed, JobAdvice, JobPart, range_ms
+from traceanalyzer.fleet.job.pictures import ROW_PX, _row_px
 from traceanalyzer.fleet.job.ranks import hosts_of, racks_in, stages_of
 from traceanalyzer.fleet.job.select import chosen
 from traceanalyzer.fleet.job.simulate import (
@@ -431,6 +432,16 @@ def test_all_of_a_job_has_four_parts_and_the_rank_with_what_it_rests_on():
     assert "| comes last | 100% | of the steps |" in text
     assert "median: 3 ms shorter (3 to 3)\n" in text, "all of the slowdown is all of it"
     assert "Check the GPU of rank 2" in text
+
+
+def test_what_to_change_stands_in_the_summary():
+    text = job_page(job_answer(chosen(all_reduces({2: 3})))).markdown()
+    assert "Check the GPU of rank 2" in text.partition("## Metrics")[0]
+
+
+@pytest.mark.parametrize(("ranks", "least_px"), [(4, 14), (16, 14), (64, 4), (1000, 1)])
+def test_rows_of_the_heat_map_have_room_for_their_names(ranks, least_px):
+    assert _row_px(["rank"] * ranks) >= max(least_px, ROW_PX)
 
 
 def test_a_healthy_job_is_not_sent_to_a_rank():

@@ -104,6 +104,7 @@ def test_the_answer_has_four_parts_wherever_all_of_it_is(hangs: Path, tmp_path: 
     for form, text in whole.items():
         places = [text.index(part) for part in PARTS]
         assert places == sorted(places), form
+        assert "nvidia-smi -q -d ECC" in text[: text.rindex("Findings")], form
         assert "rank 12: its GPU stopped" in text.replace("Rank", "rank"), form
         assert "Look for a fault of the GPU of ranks 12 and 14" in " ".join(text.split()), form
 

@@ -267,7 +267,7 @@ def _sections(hang: Hang, waiting: Sequence[Part]) -> list[Section]:
     steps = [_advice(step) for step in hang_steps(hang)]
     next_time = more_next_time(hang)
     return [
-        Section("Summary", answer_parts(hang)),
+        Section("Summary", [*answer_parts(hang), Bullets(hang_next_steps(hang), ">")]),
         Section("Metrics", [Facts.of(*_figures(hang)), Drawing(partial(_matrix, hang))]),
         Section("Groups that wait", waiting, is_minor=True),
         Section("Findings", [Items(findings) if findings else NO_FINDING]),

@@ -273,7 +273,7 @@ def _sections(job: Job) -> list[Section]:
     )
     more = len(job.worst) > len(job.culprits) > 0
     return [
-        Section("Summary", [_answer(job), Bullets(missing) if missing else None]),
+        Section("Summary", [_answer(job), Bullets(_advice_of(job)), Bullets(missing)]),
         Section("Metrics", [Facts.of(*facts)]),
         *(replace(section, is_minor=True) for holds, section in metrics if holds),
         Section("Findings", [_culprits(job) if job.culprits else NO_FINDING]),

@@ -1,9 +1,10 @@
 """Pictures of a job's page."""
 
+import math
 from collections.abc import Callable, Sequence
 
 from traceanalyzer.fleet.job.model import Heat
-from traceanalyzer.report.format import figure
+from traceanalyzer.report.format import step_figure
 from traceanalyzer.report.html.charts import Chart
 from traceanalyzer.report.html.frame import chart_place
 from traceanalyzer.report.html.markup import Markup
@@ -16,6 +17,7 @@ FOLDED_PX = 24
 LEAST_STRENGTH = 0.02
 WORST_NAMED = 5
 LABELS = 16
+LABEL_PX = 14
 
 
 def heat(heat: Heat, darkest_ms: float) -> Markup | None:
@@ -32,8 +34,17 @@ def heat(heat: Heat, darkest_ms: float) -> Markup | None:
     names = _sparse(heat.names, heat.excess_ms.max(axis=1).tolist())
     across = Axis("step", names=_thinned(heat.steps))
     plot = Plot([rects], across, Axis(names=names), down=True)
-    height = max(FEWEST_PX, ROW_PX * len(heat.names) + 80)
+    height = max(FEWEST_PX, _row_px(heat.names) * len(heat.names) + 80)
     return chart_place(Chart("heat", "Excess by rank and step", caption, plot, height))
+
+
+def _row_px(names: Sequence[str]) -> int:
+    """The height of a row: those that are named have room for their names."""
+    return max(ROW_PX, math.ceil(LABEL_PX / _named_every(names)))
+
+
+def _named_every(names: Sequence[str]) -> int:
+    return max(len(names) // LABELS, 1)
 
 
 def stages(heat: Heat, darkest_ms: float) -> Markup | None:
@@ -63,18 +74,18 @@ def _rects(table: F64, darkest_ms: float, name: Callable[[int, int], str]) -> tu
             x + 0.5,
             y - 0.5,
             y + 0.5,
-            f"{name(x, y)}: {figure(value, 'ms')}",
+            f"{name(x, y)}: {step_figure(value)}",
             strength=value / darkest,
         )
         for y, row in enumerate(table.tolist())
         for x, value in enumerate(row)
         if value >= LEAST_STRENGTH * most
     ]
-    return Rects("excess", "high", boxes), figure(most, "ms")
+    return Rects("excess", "high", boxes), step_figure(most)
 
 
 def _sparse(names: Sequence[str], worst: Sequence[float]) -> list[str]:
-    every = max(len(names) // LABELS, 1)
+    every = _named_every(names)
     first = sorted(range(len(names)), key=lambda i: -worst[i])[:WORST_NAMED]
 
     def is_free(i: int) -> bool:
@@ -85,5 +96,5 @@ def _sparse(names: Sequence[str], worst: Sequence[float]) -> list[str]:
 
 
 def _thinned(names: Sequence[str]) -> list[str]:
-    every = max(len(names) // LABELS, 1)
+    every = _named_every(names)
     return [name if i % every == 0 else "" for i, name in enumerate(names)]

@@ -155,14 +155,19 @@ def _screen(found: PipelineAnswer, path: str) -> Document:
     )
     shown = shown_path(path, "LOG")
     about = [f"explain {cause.finding.id}" for cause in found.causes[:1]]
-    advice = [f"{_gain(slow, one)} [{id_of(one)}]  {one.action}" for one in found.advice]
     return first_screen(
         found.headline,
         [f"{found.size}, {times}"],
-        advice,
+        _changes(found),
         found.notes,
         [f"analyze {shown} --full", *about, "-o pipeline.html"],
     )
+
+
+def _changes(found: PipelineAnswer) -> list[str]:
+    """What to change, a line each."""
+    slow = found.slow
+    return [f"{_gain(slow, advice)} [{id_of(advice)}]  {advice.action}" for advice in found.advice]
 
 
 def _sections(found: PipelineAnswer) -> list[Section]:
@@ -172,7 +177,7 @@ def _sections(found: PipelineAnswer) -> list[Section]:
     explained = [Paragraph(EXPLAINED.format(cause.finding.id), "dim") for cause in found.causes[:1]]
     advice = [_explained(slow, one) for one in found.advice]
     return [
-        Section("Summary", [Verdict(found.headline, [found.size])]),
+        Section("Summary", [Verdict(found.headline, [found.size]), Bullets(_changes(found))]),
         Section("Metrics", [slowdown_facts(slow)]),
         Section(
             f"Types and stages: {ALONE}",
