@@ -44,7 +44,7 @@ VERBS = (
 """Their docstrings are what an agent reads of them."""
 
 
-class RecordingsServer(MCPServer):
+class RecordingsServer(MCPServer):  # type: ignore[misc]
     """A server that says in a line what is wrong with the arguments of a call."""
 
     async def call_tool(

@@ -75,7 +75,7 @@ def runs_document(runs: Sequence[StoredRun]) -> Document:
     for program in several:
         name = names[program.name]
         rows = [_listed(run, name) for run in program.runs]
-        parts = [Paragraph(_course(program)), _table(rows, OVER_RUNS)]
+        parts: list[Part] = [Paragraph(_course(program)), _table(rows, OVER_RUNS)]
         sections.append(_section(name or "Runs", parts))
     return Document("Runs", sections)
 

@@ -48,9 +48,10 @@ def _judged(db: "Database", run: StoredRun, before: StoredRun | None) -> StoredR
     """The run with the verdict on its change; without where the two cannot be compared."""
     if before is None or run.change_share is None:
         return run
-    reports = [report_of_run(db, one.run) for one in (before, run)]
+    earlier = report_of_run(db, before.run)
+    later = report_of_run(db, run.run)
     try:
-        verdict = compare_reports(*reports).verdict
+        verdict = compare_reports(earlier, later).verdict
     except TraceAnalyzerError:
         return run
     return replace(run, verdict=verdict)
