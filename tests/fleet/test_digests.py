@@ -223,3 +223,10 @@ def test_a_refusal_is_made_again_by_another_program(tmp_path, monkeypatch):
 
     monkeypatch.setattr(files, "program_state", lambda _: "the program, changed again")
     assert [one.found for one in make_all(places, str(folder))] == [True] * len(paths)
+
+
+def test_a_failure_without_a_word_is_told_as_one(tmp_path):
+    path = tmp_path / f"rank3{files.SUFFIX}"
+    path.write_bytes(encoded(files.LeftOut("rank3.json", " ")))
+    (one,) = read_digests(places_in([str(path)], files.SUFFIX)[0])
+    assert one.why == files.NO_REASON

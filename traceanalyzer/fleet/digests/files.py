@@ -46,6 +46,7 @@ STEPS = "steps"
 CALLS = "calls"
 PIECES = "pieces"
 MORE = "calls_why"
+NO_REASON = "its digest says that it could not be read, not why: make it again"
 COLUMNS = {
     ABOUT: "text",
     NAMES: "texts",
@@ -183,7 +184,7 @@ def rank_in_row(row: dict[str, Any]) -> DigestedRank | LeftOut:
     be missing."""
     about = msgspec.json.decode(row[ABOUT], type=_About)
     if about.failure:
-        return LeftOut(about.path, about.failure, about.claimed)
+        return LeftOut(about.path, about.failure.strip() or NO_REASON, about.claimed)
     names = tuple(row[NAMES])
     is_current = about.families is not None
     fields_of_step = STEP_FIELDS if is_current else _TIMES + _SPENT

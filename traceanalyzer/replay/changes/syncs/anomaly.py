@@ -5,6 +5,7 @@ The checks are operators that autograd's engine calls beside a node's own."""
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra import at
 from traceanalyzer.base import regex
 from traceanalyzer.replay.changes.syncs.syncs import is_read
 from traceanalyzer.replay.patterns.named import operators_named
@@ -63,6 +64,8 @@ def _within_checks(tape: Tape) -> Bool:
 def _called_by_engine(tape: Tape, nodes: Bool) -> Bool:
     """Which of these nodes of the host tree stand right below a node of the backward pass."""
     linked = tape.source.linked
-    parent = linked.tree.parent
     engine = operators_named(linked, NODE)
-    return nodes & (parent >= 0) & engine[np.maximum(parent, 0)]
+    chosen = np.flatnonzero(nodes)
+    result = np.zeros(len(nodes), bool)
+    result[chosen] = at(engine, linked.tree.parent[chosen], False)
+    return result
