@@ -72,8 +72,8 @@ Tier = tuple[bool, bool, int, float, float]
 
 def _tier(advice: Recommendation, alone: set[str | None]) -> Tier:
     """`alone`: the changes that are advised by themselves; what needs one of them comes after.
-    What the first
-    screen has is first everywhere. Of those that lead to the same step, as it is printed, the surest comes first."""
+    What the first screen has is first everywhere. Of those that lead to the same step, as it is
+    printed, the surest comes first."""
     needed = set() if advice.together is None else set(advice.together.remedies)
     return (
         not is_for_first_screen(advice),

@@ -5,6 +5,7 @@ are [batch, length], images [batch, channels, height, width], features [batch, .
 Attention states both: its queries are [batch, heads, length, features]. What the user says comes
 first."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ import numpy as np
 from traceanalyzer.analysis.roofline.op_models.tensors import ElementKind, Shape, Tensor
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.base import dataclass, regex
+from traceanalyzer.replay.patterns.named import operators_named
 from traceanalyzer.replay.patterns.operators import Operator, operators
 from traceanalyzer.replay.patterns.parameters import CONVOLUTION, Parameters, parameters_of
 from traceanalyzer.replay.tape import within_optimizer
@@ -35,6 +37,7 @@ LINEAR = regex(r"^aten::linear$")
 MATMUL = regex(r"^aten::(matmul|addmm|mm)$")
 ADDED = regex(r"^aten::addmm$")
 """Takes what it adds first."""
+STEPS_LOOKED_AT = 2
 MATRIX = 2
 SEQUENCE = 3
 """Dimensions of a batch of sequences of features."""
@@ -82,22 +85,41 @@ class Root:
 
 def dimensions_of(rated: Rated, batch_now: int | None = None) -> Dimensions:
     """Batch and length of the recorded steps. Raises QuestionError where they cannot be told."""
-    linked = rated.linked
     nodes = forward_nodes(rated)
-    found = [one for one in operators(linked).of_nodes(nodes) if one.shapes or one.lists]
+    found = _with_shapes(rated, _of_first_steps(rated, nodes))
     if not found:
         raise QuestionError(NO_SHAPES)
     parameters = rated.joined.memo(parameters_of)
-    dimensions = _of_operators(found, parameters, batch_now)
-    return replace(dimensions, routed=_routed(found, parameters, dimensions.batch))
-
-
-def _of_operators(
-    found: list[Operator], parameters: Parameters, batch_now: int | None
-) -> Dimensions:
-    """Batch and length as the first operators, attention or the user says."""
     root = next(_roots(found, parameters), None)
-    attention = [shapes for shapes in _attention(found) if shapes]
+    attention = list(_attention(_named(rated, nodes, ATTENTION)))
+    dimensions = _of_shapes(root, attention, batch_now)
+    products = _named(rated, nodes, MATMUL)
+    return replace(dimensions, routed=_routed(products, parameters, dimensions.batch))
+
+
+def _with_shapes(rated: Rated, nodes: I64) -> list[Operator]:
+    every = operators(rated.linked).of_nodes(nodes)
+    return [one for one in every if one.shapes or one.lists]
+
+
+def _named(rated: Rated, nodes: I64, pattern: re.Pattern[str]) -> list[Operator]:
+    """The operators of such a name among these nodes."""
+    return _with_shapes(rated, nodes[operators_named(rated.linked, pattern)[nodes]])
+
+
+def _of_first_steps(rated: Rated, nodes: I64) -> I64:
+    """The nodes up to the end of the second steady step: input comes first in each."""
+    steps = rated.timed.steps
+    steady = np.arange(len(steps))[steps.steady][:STEPS_LOOKED_AT]
+    if not len(steady):
+        return nodes
+    return nodes[rated.linked.tree.start[nodes] <= int(steps.host_end[steady[-1]])]
+
+
+def _of_shapes(
+    root: Root | None, attention: list[tuple[Shape, Shape]], batch_now: int | None
+) -> Dimensions:
+    """Batch and length as the user says, the first operators and attention."""
     if batch_now is not None:
         length = root.length if root is not None and batch_now in (root.batch,) else None
         length = length or next((shape[-2] for shape, _ in attention), None)
@@ -107,17 +129,17 @@ def _of_operators(
     return _with_cache(_settled(root, attention), attention)
 
 
-def _routed(found: list[Operator], parameters: Parameters, batch: int) -> frozenset[int]:
+def _routed(products: list[Operator], parameters: Parameters, batch: int) -> frozenset[int]:
     """Rows that layers multiply with their weights, where they are no whole number of samples and
     no size of a parameter."""
-    rows = {size for operator in found for size in _rows_of_layer(operator, parameters)}
+    rows = {size for operator in products for size in _rows_of_layer(operator, parameters)}
     return frozenset(size for size in rows if size % batch and size not in parameters.sizes)
 
 
 def _rows_of_layer(operator: Operator, parameters: Parameters) -> Iterator[int]:
-    """The rows of data that a product takes with a layer's weights; none for other operators."""
+    """The rows of data that a product takes with a layer's weights."""
     tensors = [one for one in operator.typed if isinstance(one, Tensor)]
-    if not MATMUL.match(operator.name) or len(tensors) < 2:
+    if len(tensors) < 2:
         return
     data, weight = tensors[-2:]
     if len(data.shape) == MATRIX and parameters.has(weight) and not parameters.has(data):
@@ -199,10 +221,10 @@ def _of_features(data: Tensor, other: Tensor, parameters: Parameters) -> Iterato
 
 
 def _attention(found: list[Operator]) -> Iterator[tuple[Shape, Shape]]:
-    """Shapes of queries and keys."""
+    """Shapes of queries and keys of operators of attention."""
     for operator in found:
         shapes = operator.shapes
-        if ATTENTION.match(operator.name) and len(shapes) > 1 and len(shapes[0]) == HEADS:
+        if len(shapes) > 1 and len(shapes[0]) == HEADS:
             yield shapes[0], shapes[1]
 
 
