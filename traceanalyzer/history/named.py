@@ -12,9 +12,10 @@ from traceanalyzer.base import UnreadableInputError, dataclass, regex
 StepBasis = Literal["measured", "estimated", "recorded"]
 GIVEN_NAME = regex(
     r"(?:trace|timings?|nsys|rocprofv3|snapshot|profile|report|rank)?[._-]?(?:rank[._-]?\d+)?"
-    r"|.*\d{9,}.*"
 )
-"""What recorders call a file themselves, and names that hold a time: the folder names the run."""
+"""What recorders call a file themselves: the folder names the run."""
+OF_A_TIME = regex(r"\d{9}")
+"""In names that hold a time, as recorders give them, too."""
 SUFFIXES = regex(
     r"(?:\.(?:pt|trace|json|jsonl|gz|xz|zst|sqlite|nsys-rep|csv|log|txt|pickle|pftrace|xplane|pb|db))+$"
 )
@@ -97,5 +98,6 @@ def recording_name(paths: Sequence[str]) -> str:
         return ""
     file = PurePath(paths[0])
     name = SUFFIXES.sub("", file.name)
-    is_of_folder = len(paths) > 1 or GIVEN_NAME.fullmatch(name)
+    is_given = GIVEN_NAME.fullmatch(name) or OF_A_TIME.search(name)
+    is_of_folder = len(paths) > 1 or is_given
     return file.parent.name or name if is_of_folder else name

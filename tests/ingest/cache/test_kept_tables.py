@@ -99,7 +99,7 @@ def test_what_the_rows_do_not_tell_is_worked_out(
 def test_a_table_that_was_cut_answers_no_more_than_it_has(
     cache: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = [["gaps", "--format", "json"], ["gaps", "--top", "1"], ["kernels", "--top", "1"]]
+    asked = [["gaps", "--format", "json"], ["path", "--top", "1"], ["kernels", "--top", "1"]]
     without = [told(*words, trace_file, "--no-cache") for words in asked]
     read_with(cache=True)
     monkeypatch.setattr(kept_tables, "MOST_ROWS", 1)
