@@ -250,6 +250,11 @@ class Tape(Memo):
         """The ops are gone, and so is what the host did to launch them, and its waits for them."""
         return self.without(ops).without_dispatch(self.events_of_only(ops))
 
+    def without_events(self, events: Bool) -> "Tape":
+        """What these events launch is gone, and so is all that the host does for them."""
+        left = self.without(events[self.event])
+        return left.without_dispatch(events).without_work(events)
+
     def without_calls(self, ops: Bool) -> "Tape":
         """The ops are gone, and so are the calls that launched them; what their operators do on the
         host stays, because they launch others, too."""

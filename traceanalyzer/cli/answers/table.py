@@ -151,14 +151,14 @@ def _print(
     parts = [
         (table.asked_as, RowFilter(None if is_reordered else show.rows, **wanted)),
         *((total.name, RowFilter(**wanted)) for total in summed),
-        *((STEPS, RowFilter()) for _ in range(_has_moments(table))),
+        *_beside_moments(table),
     ]
     answer = _left_by_report(kept, parts)
     if answer is None:
         run = run or opened(paths)
         with working("Analyzing"):
             answer = _worked_out(run, scope, parts)
-    origin = _Origin.of(answer.totals.pop(), answer.rows) if _has_moments(table) else _Origin()
+    origin = _Origin.of(answer.totals.pop(), answer.rows) if _beside_moments(table) else _Origin()
     shown: list[Any] = [show.first(answer.rows), answer.totals, answer.summary]
     rows, totals, summary = cleaned(shown, hidden, run)
     rows, cut = _fitting(table, rows, show)
@@ -204,8 +204,10 @@ class _Origin(NamedTuple):
         return cls()
 
 
-def _has_moments(table: TableEntry) -> bool:
-    return any(f.name == START for f in fields(table.row))
+def _beside_moments(table: TableEntry) -> list[tuple[str, RowFilter]]:
+    """The steps, which say what the moments of a table count from; nothing where it has none."""
+    has_moments = any(field.name == START for field in fields(table.row))
+    return [(STEPS, RowFilter())] if has_moments else []
 
 
 class _Answer(NamedTuple):

@@ -33,10 +33,7 @@ from traceanalyzer.replay.changes.recompute import recomputed
 from traceanalyzer.replay.changes.syncs.syncs import follows_pageable_copy, is_read
 from traceanalyzer.replay.changes.unsorted_gradients import sorted_gradients
 from traceanalyzer.replay.tape import Tape
-from traceanalyzer.replay.unmade.larger_batch import (
-    with_larger_batch,
-    with_larger_batch_at_full_cost,
-)
+from traceanalyzer.replay.unmade.larger_batch import with_larger_batch
 from traceanalyzer.trace import I32, I64, Bool, distinct
 
 CAPTURED = scenario_of("cuda_graph", captured, pessimistic=captured_but_work)
@@ -83,7 +80,7 @@ BY_SHAPES = {
         with_larger_batch(times),
         "assumes_by_shapes",
         {"times": times},
-        pessimistic=with_larger_batch_at_full_cost(times),
+        pessimistic=with_larger_batch(times, full_cost=True),
         least=1.0 / times,
     )
     for times in (GREATER_BATCH, DOUBLE)

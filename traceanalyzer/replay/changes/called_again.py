@@ -39,7 +39,7 @@ def without_repeated_calls(tape: Tape) -> Tape | None:
     gone = tape.memo(calls_made_twice)
     if not gone.any():
         return None
-    return tape.without(gone[tape.event]).without_dispatch(gone).without_work(gone)
+    return tape.without_events(gone)
 
 
 def calls_made_twice(tape: Tape) -> Bool:

@@ -19,7 +19,7 @@ def without_frozen_calls(tape: Tape) -> Tape | None:
     gone = tape.memo(frozen_calls)
     if not gone.any():
         return None
-    return tape.without(gone[tape.event]).without_dispatch(gone).without_work(gone)
+    return tape.without_events(gone)
 
 
 def frozen_calls(tape: Tape) -> Bool:

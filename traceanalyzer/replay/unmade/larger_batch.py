@@ -7,34 +7,19 @@ import numpy as np
 
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.replay.changes.loops.repetition import per_sample
-from traceanalyzer.replay.tape import Change, Tape
+from traceanalyzer.replay.tape import Tape, parametric
 from traceanalyzer.replay.unmade.dimensions import Dimensions, dimensions_of
 from traceanalyzer.replay.unmade.made import RunPlan, planned
 from traceanalyzer.replay.unmade.question import QuestionError
 from traceanalyzer.replay.unmade.resized import Sizes
 
 
-def with_larger_batch(times: int) -> Change:
+@parametric
+def with_larger_batch(tape: Tape, times: int, *, full_cost: bool = False) -> Tape | None:
     """Kernels take what their work at the larger batch does, by the curve that `whatif --batch`
-    has; None where the recording does not tell what goes with the batch."""
-
-    def change(tape: Tape) -> Tape | None:
-        return _per_sample_of_larger(tape, times, full_cost=False)
-
-    return change
-
-
-def with_larger_batch_at_full_cost(times: int) -> Change:
-    """A larger batch whose kernels take as many times as long as they have more to do: what is
-    shared is the host's time, and the work that does not go with the batch."""
-
-    def change(tape: Tape) -> Tape | None:
-        return _per_sample_of_larger(tape, times, full_cost=True)
-
-    return change
-
-
-def _per_sample_of_larger(tape: Tape, times: int, *, full_cost: bool) -> Tape | None:
+    has; at `full_cost` as many times as long as they have more to do, so that the host's time and the
+    work that does not go with the batch are all that is shared. None where the recording does not
+    tell what goes with the batch."""
     now = tape.source.memo(batch_of)
     if now is None:
         return None

@@ -48,7 +48,7 @@ def without_unread_branch(tape: Tape) -> Tape | None:
     if branch is None:
         return None
     gone = branch.events & ~tape.events_of(tape.communication)
-    return tape.without(gone[tape.event]).without_dispatch(gone).without_work(gone)
+    return tape.without_events(gone)
 
 
 def _unread_branch(tape: Tape) -> UnreadBranch | None:

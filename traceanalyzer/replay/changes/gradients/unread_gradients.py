@@ -47,7 +47,7 @@ def without_unread_gradients(tape: Tape) -> Tape | None:
     if unread is None:
         return None
     gone = unread.events & ~tape.events_of(tape.communication)
-    return tape.without(gone[tape.event]).without_dispatch(gone).without_work(gone)
+    return tape.without_events(gone)
 
 
 def _unread_gradients(tape: Tape) -> Unread | None:
