@@ -5,8 +5,9 @@ settings, writes the predictions down with their hash, and then times these. Eac
 processes of its own; all load first and then take turns. OUT gets a line in `results.jsonl` for each
 program as soon as it is timed, the hashes with their time in `sealed.txt`, and the recordings,
 packed. `--part 1/2` and `--part 2/2`, beside each other with the same OUT, share the programs, the
-GPUs and the cores; `--together` takes the programs of two ranks, on two GPUs. `--device cpu --quick`
-tries the programs in small. `score` prints how far predictions are off, next to naive ones, of one
+GPUs and the cores; `--set asked` takes programs of other models, at settings that people ask about;
+`--together` takes the programs of two ranks, on two GPUs. `--device cpu --quick` tries the programs
+in small. `score` prints how far predictions are off, next to naive ones, of one
 or several OUTs (of two GPUs: each program's base there is a target here). `rows` prints the cases as
 CSV, to be kept; `ranges` holds them against ranges made of the other programs'."""
 
@@ -17,7 +18,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.predict.names import FILES, TOGETHER, program_names
+from benchmarks.predict.names import SETS, TOGETHER, program_names
 from benchmarks.predict.ranges import study
 from benchmarks.predict.score import as_csv, cases, from_csv, printed
 from benchmarks.predict.turns import Schedule, own_cores
@@ -66,7 +67,7 @@ def _record(options: argparse.Namespace) -> None:
     if parts > 1:
         os.environ["CUDA_VISIBLE_DEVICES"] = str(part)
     wanted = [one for one in options.programs.split(",") if one]
-    every = program_names(TOGETHER if options.together else FILES)
+    every = program_names(TOGETHER if options.together else SETS[options.set])
     names = [one for one in every if not wanted or one in wanted][part::parts]
     label = "together" if options.together else str(part)
     record(options.out[0], names, options.seconds, together=options.together, label=label)
@@ -79,6 +80,7 @@ def main() -> None:
     parser.add_argument("out", type=Path, nargs="+")
     parser.add_argument("--programs", default="", help="names, with commas between them")
     parser.add_argument("--part", type=_part, default=(0, 1), help="1/2: the first half of them")
+    parser.add_argument("--set", choices=SETS, default="first", help="which programs")
     parser.add_argument("--together", action="store_true", help="programs of two ranks")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--quick", action="store_true")

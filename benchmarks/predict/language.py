@@ -135,10 +135,8 @@ def t5_train(setting: Setting) -> Step:
     return train(model, lambda: model(input_ids=x, labels=x).loss, setting)
 
 
-@program(Setting(8, 1024), batch=(1, 32, 128), length=(256, 4096))
-def llama_decodes(setting: Setting) -> Step:
-    """A Llama takes one token for each sequence, with a cache of as many as `length`."""
-    model = small_llama(n(2048, 64), n(8, 2), positions=8192).eval().to(DEVICE, torch.bfloat16)
+def decodes(model: nn.Module, setting: Setting) -> Step:
+    """A step that takes one token for each sequence, with a cache of as many as `length`."""
     config = model.config
     heads = config.num_key_value_heads
     width = config.hidden_size // config.num_attention_heads
@@ -147,7 +145,7 @@ def llama_decodes(setting: Setting) -> Step:
     for layer in range(config.num_hidden_layers):
         keys = torch.randn(shape, device=DEVICE, dtype=torch.bfloat16)
         cache.update(keys, keys.clone(), layer)
-    token = torch.randint(0, WORDS, (setting.batch, 1), device=DEVICE)
+    token = torch.randint(0, config.vocab_size, (setting.batch, 1), device=DEVICE)
 
     def decode() -> None:
         logits = model(input_ids=token, past_key_values=cache, use_cache=True).logits
@@ -155,6 +153,13 @@ def llama_decodes(setting: Setting) -> Step:
         cache.crop(-1)
 
     return serve(decode, setting)
+
+
+@program(Setting(8, 1024), batch=(1, 32, 128), length=(256, 4096))
+def llama_decodes(setting: Setting) -> Step:
+    """A Llama takes one token for each sequence, with a cache of as many as `length`."""
+    model = small_llama(n(2048, 64), n(8, 2), positions=8192)
+    return decodes(model.eval().to(DEVICE, torch.bfloat16), setting)
 
 
 class Written(nn.Module):

@@ -4,6 +4,9 @@ import ast
 from pathlib import Path
 
 FILES = ("language.py", "others.py", "large.py")
+ASKED = ("asked.py", "asked_pictures.py")
+"""Programs of other models, at settings that people ask about."""
+SETS = {"first": FILES, "asked": ASKED}
 TOGETHER = ("together.py",)
 """Programs of two ranks, and the same on one."""
 

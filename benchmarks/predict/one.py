@@ -48,6 +48,7 @@ SETTINGS_S = 1e3 if QUICK else 40.0
 """After so long no further setting is begun: other programs wait."""
 ISSUED = 1 if QUICK else 5  # steps whose launches are timed alone
 LARGE_MODELS = ("bert", "gpt2", "llama", "t5", "whisper")
+ASKED_MODELS = ("deberta_v2", "mistral", "qwen2", "wav2vec2", "xlm_roberta")
 LIBRARIES = {
     "benchmarks.predict.language": [
         f"transformers.models.{name}.modeling_{name}" for name in ("bert", "gpt2", "llama", "t5")
@@ -56,6 +57,14 @@ LIBRARIES = {
     "benchmarks.predict.large": [
         *(f"transformers.models.{name}.modeling_{name}" for name in LARGE_MODELS),
         "timm",
+        "torchvision",
+    ],
+    "benchmarks.predict.asked": [
+        f"transformers.models.{name}.modeling_{name}" for name in ASKED_MODELS
+    ],
+    "benchmarks.predict.asked_pictures": [
+        "transformers.models.clip.modeling_clip",
+        "transformers.models.segformer.modeling_segformer",
         "torchvision",
     ],
     "benchmarks.predict.together": [
@@ -379,6 +388,8 @@ PARTS = {"record": sealing, "time": timings}
 
 def main() -> None:
     """Load, wait, run."""
+    from benchmarks.predict.asked import PROGRAMS as ASKED
+    from benchmarks.predict.asked_pictures import PROGRAMS as ASKED_PICTURES
     from benchmarks.predict.language import PROGRAMS as LANGUAGE
     from benchmarks.predict.large import PROGRAMS as LARGE
     from benchmarks.predict.others import PROGRAMS as OTHERS
@@ -386,7 +397,8 @@ def main() -> None:
 
     part, name = sys.argv[1:3]
     folder = Path(sys.argv[3])
-    program = next(one for one in (*LANGUAGE, *OTHERS, *LARGE, *TOGETHER) if one.name == name)
+    every = (*LANGUAGE, *OTHERS, *LARGE, *ASKED, *ASKED_PICTURES, *TOGETHER)
+    program = next(one for one in every if one.name == name)
     for library in LIBRARIES[program.make.__module__]:
         with suppress(Exception):
             importlib.import_module(library)
