@@ -12,6 +12,7 @@ from traceanalyzer.analysis.algebra import (
     at,
     blockwise,
     flatnonzero32,
+    isin_few,
     levels,
     nest,
     run_lengths,
@@ -36,6 +37,8 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 FEW = 4
 """Where fewer than one in so many nodes is wanted, it is quicker to go through these than through
 the tree."""
+FEW_NAMES = 3
+"""So many names are sooner compared one by one than looked up."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,7 +186,20 @@ class HostTree:
 
     def named(self, texts: Bool) -> Bool:
         """Which nodes are ranges of these names (of `texts_where`)."""
-        return self.of_ranges(texts.take(self.range_name), False)
+        of_ranges = self._names_of_ranges
+        names = np.flatnonzero(texts[: len(of_ranges)] & of_ranges)
+        few = len(names) <= FEW_NAMES
+        is_named = isin_few(self.range_name, names) if few else texts.take(self.range_name)
+        result = np.zeros(len(self.start) + 1, bool)
+        result[self.node_of_range[np.flatnonzero(is_named)]] = True
+        return result[:-1]  # the last one is of ranges that are no nodes
+
+    @cached_property
+    def _names_of_ranges(self) -> Bool:
+        """By code: whether any range has this name. Most names that are asked for none has."""
+        result = np.zeros(int(self.range_name.max(initial=-1)) + 2, bool)
+        result[self.range_name] = True
+        return result[:-1]  # the last one is of ranges without a name
 
     def names(self, node: I32 | I64) -> I32:
         """Name (code) of the range that each of these nodes is, -1 for API calls and for -1."""
