@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import fields
 from typing import TYPE_CHECKING
 from unittest.mock import patch
@@ -16,6 +17,7 @@ from tests.recorded import ROOT
 from traceanalyzer.analysis.algebra import lookup
 from traceanalyzer.analysis.causes import critical_path, gaps
 from traceanalyzer.analysis.time import host_pieces
+from traceanalyzer.analysis.time.host_pieces import HostPieces
 from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.ingest import load
 
@@ -71,6 +73,22 @@ def pieces(one: ThreadTimeline) -> list[tuple[int, int, int]]:
         for cut in one.pieces
         for piece in zip(*(c.tolist() for c in (cut.start, cut.end, cut.node)), strict=True)
     ]
+
+
+def test_pieces_are_cut_once_and_few_are_kept() -> None:
+    run = load([NSYS[0]])
+    for kept in (1, 1000):
+        with (
+            patch.object(host_pieces, "AT_ONCE", 64),
+            patch.object(host_pieces, "MOST_KEPT", kept),
+        ):
+            thread = measure(run.traces[0]).timed.timeline.threads[0]
+            each = pieces(thread)
+            newly_cut = patch.object(HostPieces, "_newly_cut", side_effect=AssertionError)
+            with newly_cut as made, suppress(AssertionError):
+                assert pieces(thread) == each
+            assert made.called == (kept == 1)
+            assert len(thread.pieces._kept) <= kept
 
 
 @given(any_rows)

@@ -1,7 +1,7 @@
 """The time of a host thread cut into pieces, each from a moment at which a range or call starts or
 ends to the next.
 
-There are up to twice as many pieces as ranges and calls. So they are not kept, but cut block by
+There are up to twice as many pieces as ranges and calls. So they are not all kept, but cut block by
 block when asked for.
 """
 
@@ -14,6 +14,8 @@ from traceanalyzer.analysis.joined.host_tree import HostTree
 from traceanalyzer.trace import I32, I64, distinct
 
 AT_ONCE = 1 << 14  # nodes of a block: what is made of so many stays in the processor's cache
+MOST_KEPT = 32
+"""Blocks whose pieces are kept, 400 kB each: those of a recording of 250 MB."""
 
 
 class Cut(NamedTuple):
@@ -58,7 +60,7 @@ class HostPieces:
         self._ending = np.split(
             nodes[order], np.searchsorted(ends_in[order], np.arange(1, len(self._since)))
         )
-        self._last_cut: tuple[int, Cut] | None = None
+        self._kept: dict[int, Cut] = {}  # by block, the oldest first
 
     def __iter__(self) -> Iterator[Cut]:
         """All pieces, block by block."""
@@ -94,8 +96,13 @@ class HostPieces:
         return Cut(moments, np.concatenate([part.node for part in parts]))
 
     def _cut(self, block: int) -> Cut:
-        if self._last_cut is not None and self._last_cut[0] == block:
-            return self._last_cut[1]
+        if block not in self._kept:
+            if len(self._kept) == MOST_KEPT:
+                del self._kept[next(iter(self._kept))]
+            self._kept[block] = self._newly_cut(block)
+        return self._kept[block]
+
+    def _newly_cut(self, block: int) -> Cut:
         tree = self._tree
         nodes = slice(int(self._nodes[block]), int(self._nodes[block + 1]))
         begun = np.arange(nodes.start, nodes.stop, dtype=np.int32)
@@ -108,11 +115,8 @@ class HostPieces:
         last = np.append(time[1:] > time[:-1], True)
         node = np.concatenate((around, begun))[order[last]]
         if block + 1 < len(self._since):
-            cut = Cut(np.append(time[last], self._since[block + 1]), node)
-        else:
-            cut = Cut(time[last], node[:-1])
-        self._last_cut = block, cut
-        return cut
+            return Cut(np.append(time[last], self._since[block + 1]), node)
+        return Cut(time[last], node[:-1])
 
     def _ends(self, block: int, nodes: slice) -> tuple[I64, I32]:
         """When nodes end within the block, inner ones first, and the node around each."""
