@@ -44,7 +44,7 @@ def run_again(linked: TraceJoins) -> Bool:
     operators of no formula tell alone: with what an autograd node does up to the last of them."""
     tree = linked.tree
     table = linked.trace.host_ranges
-    backward = in_backward(linked)
+    backward = linked.memo(in_backward)
     forward = tree.named(texts_where(linked.trace.strings, FORWARD_ONLY.match)) & backward
     if not forward.any():
         return forward
@@ -93,7 +93,7 @@ def made_by(linked: TraceJoins, nodes: Bool) -> Bool:
     rise to."""
     result = np.zeros(len(nodes), bool)
     if nodes.any():
-        autograd, pairs = _pairs(linked, in_backward(linked))
+        autograd, pairs = _pairs(linked, linked.memo(in_backward))
         result[autograd[(pairs >= 0) & nodes[np.maximum(pairs, 0)]]] = True
         result = linked.tree.innermost(result) >= 0
     return result
@@ -103,7 +103,7 @@ def forward_makers(linked: TraceJoins) -> I64:
     """For each node of the host tree the forward operator that made the autograd node it lies in,
     -1 without."""
     maker = np.full(len(linked.tree.start), -1, np.int64)
-    autograd, pairs = _pairs(linked, in_backward(linked))
+    autograd, pairs = _pairs(linked, linked.memo(in_backward))
     maker[autograd] = pairs
     return at(maker, linked.tree.innermost(maker >= 0), -1)
 

@@ -62,7 +62,7 @@ class HostAttribution(Memo):
     @cached_property
     def in_backward(self) -> Bool:
         """Which nodes of the host tree are, or lie inside, autograd nodes."""
-        return dedup_constant(in_backward(self.linked))
+        return self.linked.memo(in_backward)
 
     @cached_property
     def run_again(self) -> Bool:
