@@ -8,6 +8,7 @@ from tests.analysis.causes.test_gaps import Program
 from tests.diagnosis.test_remedies import GEMM, program, within
 from traceanalyzer.replay.recorded import make_tape
 from traceanalyzer.replay.tape import Tape
+from traceanalyzer.replay.unmade import work
 from traceanalyzer.replay.unmade.dimensions import Dimensions, dimensions_of
 from traceanalyzer.replay.unmade.larger_batch import with_larger_batch
 from traceanalyzer.replay.unmade.made import RunPlan, planned
@@ -51,3 +52,21 @@ def test_a_batch_is_not_answered_where_most_products_stay() -> None:
     with pytest.raises(QuestionError, match="products whose recorded sizes"):
         planned(tape, doubled(tape))
     assert with_larger_batch(2)(tape) is None
+
+
+def test_what_calls_have_to_do_is_asked_once_for_all_hosts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int] = []
+    of_call = work.recorded_call
+    monkeypatch.setattr(
+        work, "recorded_call", lambda source, row: asked.append(row) or of_call(source, row)
+    )
+    tape = tape_of(TOKENS)
+    larger = with_larger_batch(2)(tape)
+    assert larger is not None
+    calls = len(asked)
+    assert calls > 0
+    slow = with_larger_batch(2, full_cost=True)(tape.with_dispatch(tape.dispatch * 2))
+    assert slow is not None
+    assert len(asked) == calls

@@ -49,8 +49,9 @@ def calls_made_twice(tape: Tape) -> Bool:
     called = tape.source.trace.api_calls.start[tape.call]
     casting = tape.events_of(tape.memo(casts_of_weights))
     gone = np.zeros(len(called), bool)
+    updates = _updates(tape)
     for calls in _of_steps(tape):
-        for call, other in _pairs(calls, _updates(tape)):
+        for call, other in _pairs(calls, updates):
             if _kernels(tape, call) != _kernels(tape, other):
                 continue
             inside = (called >= call.start) & (called < call.end)

@@ -132,21 +132,24 @@ class Operators:
 
     def of_rows(self, rows: I32 | I64) -> list[Operator]:
         """Those in these rows of `Trace.host_ranges`, one without a name for -1."""
+        return list(map(self._known.__getitem__, self._kinds(rows)))
+
+    def _kinds(self, rows: I32 | I64) -> list[tuple[int, ...]]:
+        """The kind of the operator in each of these rows, read where it was not known."""
         ranges = self._linked.trace.host_ranges
-        known = self._known
         columns = (ranges.name, ranges.shapes, ranges.dtypes, ranges.concrete)
         of_rows = (at(column, rows, -1).tolist() for column in columns)
         kinds = list(zip(*of_rows, strict=True))
-        for kind in set(kinds).difference(known):
+        for kind in set(kinds).difference(self._known):
             name, shapes, dtypes, values = map(self._linked.trace.text, kind)
-            known[kind] = Operator(name or "", (shapes, dtypes, values))
-        return list(map(known.__getitem__, kinds))
+            self._known[kind] = Operator(name or "", (shapes, dtypes, values))
+        return kinds
 
     def tell(self, nodes: I32 | I64, of_one: Callable[[Operator], Told]) -> list[Told]:
         """What `of_one` says of each of these nodes, asked once for each kind."""
-        found = self.of_nodes(nodes)
-        known = {one: of_one(one) for one in set(found)}
-        return [known[one] for one in found]
+        kinds = self._kinds(at(self._linked.tree.row, nodes, -1))
+        told = {kind: of_one(self._known[kind]) for kind in set(kinds)}
+        return list(map(told.__getitem__, kinds))
 
 
 def operators(linked: Linked) -> Operators:

@@ -9,7 +9,7 @@ from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.replay.changes.loops.repetition import per_sample
 from traceanalyzer.replay.tape import Tape, parametric
 from traceanalyzer.replay.unmade.dimensions import Dimensions, dimensions_of
-from traceanalyzer.replay.unmade.made import RunPlan, planned
+from traceanalyzer.replay.unmade.made import PlannedTape, RunPlan, planned
 from traceanalyzer.replay.unmade.question import QuestionError
 from traceanalyzer.replay.unmade.resized import Sizes
 
@@ -20,13 +20,8 @@ def with_larger_batch(tape: Tape, times: int, *, full_cost: bool = False) -> Tap
     has; at `full_cost` as many times as long as they have more to do, so that the host's time and the
     work that does not go with the batch are all that is shared. None where the recording does not
     tell what goes with the batch."""
-    now = tape.source.memo(batch_of)
-    if now is None:
-        return None
-    plan = RunPlan(Sizes(now, now.batch * times, now.context))
-    try:
-        part = planned(tape, plan)
-    except QuestionError:
+    part = tape.memo(_Planned)[times]
+    if part is None:
         return None
     larger = part.tape
     if full_cost and len(larger.row) == len(tape.row):
@@ -36,6 +31,26 @@ def with_larger_batch(tape: Tape, times: int, *, full_cost: bool = False) -> Tap
     loading = np.rint(larger.loading / times).astype(np.int64)
     tail = larger.tail._replace(loading=round(larger.tail.loading / times))
     return per_sample(replace(larger, loading=loading, tail=tail), times)
+
+
+class _Planned(dict[int, PlannedTape | None]):
+    """A tape with so many times the batch; None where the recording does not tell what goes with the
+    batch."""
+
+    def __init__(self, tape: Tape) -> None:
+        super().__init__()
+        self._tape = tape
+
+    def __missing__(self, times: int) -> PlannedTape | None:
+        now = self._tape.source.memo(batch_of)
+        self[times] = None if now is None else self._with(now, times)
+        return self[times]
+
+    def _with(self, now: Dimensions, times: int) -> PlannedTape | None:
+        try:
+            return planned(self._tape, RunPlan(Sizes(now, now.batch * times, now.context)))
+        except QuestionError:
+            return None
 
 
 def batch_of(rated: Rated) -> Dimensions | None:

@@ -138,10 +138,25 @@ def _of_calls(tape: Tape, rows: I64, resizer: Resizer) -> tuple[OpLoad, OpLoad]:
     groups = _calls(tape.source, rows, brings)
     brought = brings[groups.first].tolist()
     calls = zip(rows[groups.first].tolist(), brought, strict=True)
-    pairs = [_pair(tape.source, row, resizer, brings=brings_input) for row, brings_input in calls]
+    known = tape.source.memo(_Pairs)
+    pairs = [known[row, brings_input, resizer] for row, brings_input in calls]
     now = _columns([pair[0] for pair in pairs], groups.index)
     then = _columns([pair[1] for pair in pairs], groups.index)
     return now, then
+
+
+class _Pairs(dict[tuple[int, bool, Resizer], tuple[Totals, Totals]]):
+    """What the call in a host range has to do, as recorded and at other sizes, whether it brings input
+    or not: asked once for all tapes of a recording."""
+
+    def __init__(self, source: Rated) -> None:
+        super().__init__()
+        self._source = source
+
+    def __missing__(self, asked: tuple[int, bool, Resizer]) -> tuple[Totals, Totals]:
+        row, brings, resizer = asked
+        self[asked] = _pair(self._source, row, resizer, brings=brings)
+        return self[asked]
 
 
 def check_answerable(tape: Tape, loads: Loads, sizes: Sizes, what: str) -> None:
