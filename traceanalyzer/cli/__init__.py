@@ -124,7 +124,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     atexit.register(gc.freeze)
     # A twelfth of such a command: loading its modules makes few circles, and reading none; unasked
     # it looks after 700.
-    gc.set_threshold(100_000)
+    gc.set_threshold(1_000_000)
     try:
         status = cli.main(arguments, prog_name="traceanalyzer", standalone_mode=False)
     except click.UsageError as error:
