@@ -40,4 +40,5 @@ def advice_of(advice: Recommendation) -> dict[str, Any]:
         "predicted": sourced_figure(value, unit, how),
         "range_ms": [rounded_figure(low), rounded_figure(high)],
     }
-    return {"id": advice.id, "remedy": advice.remedy, "do": advice.action, **predicted}
+    change = {"id": advice.id, "remedy": advice.remedy, "do": advice.action}
+    return {**change, "effort": advice.effort, **predicted}

@@ -87,6 +87,7 @@ class Words:
     pytorch: str
     cuda: str | None = None
     jax: str | None = None  # where it is not what programs in CUDA do
+    effort: str | None = None  # where it is not what its remedy takes as a rule
 
     def of(self, framework: Framework) -> str | None:
         """The words for a program in that framework."""
@@ -102,7 +103,7 @@ def same_for_all(text: str) -> Words:
 
 def written(entry: str | dict[str, str], **figures: object) -> Words:
     """Words as an entry in TOML has them, with these figures in them: a text for every framework,
-    or one for each."""
+    or one for each, and the effort where it is not the usual one."""
     texts = {"pytorch": entry, "cuda": entry} if isinstance(entry, str) else entry
     joined = {name: " ".join(text.split()) for name, text in texts.items()}
     return Words(**{name: text.format(**figures) for name, text in joined.items()})
@@ -255,6 +256,11 @@ class Recommendation:
         "why it comes first although the verdict names another cause; null otherwise",
         default=None,
         text="sentence",
+    )
+    effort: str | None = defined(
+        "what it takes of somebody who knows the program; null where it is not known",
+        default=None,
+        text="own",
     )
 
     @property

@@ -95,25 +95,29 @@ def _of_remedy(m: Measurements, advice: Advice, drafts: Sequence[Draft]) -> Reco
     """A remedy as a recommendation; None where no finding says that there is anything to change, or
     the program's framework has no words for it. What needs other changes first, or makes a step do
     more, says what that leads to and is not ranked with changes that shorten the step."""
-    remedy = advice.remedy
     offer = advice.offer
     p = advice.prediction
     against = _against(advice, drafts, m.step.step_ms)
     if against is None:
         return None
-    actions = filter(None, (offer.action, against.words))
-    either = (words.of(m.joined.framework) for words in actions)
-    action = next(filter(None, either), None)
-    if action is None:
+    framework = m.joined.framework
+    either = (words for words in (offer.action, against.words) if words and words.of(framework))
+    words = next(either, None)
+    if words is None:
         return None
     basis = f"{REPLAYED}: {p.basis}"
-    id_ = against.id
-    cls = against.cls
+    action = words.of(framework) or ""
+    unranked = Recommendation(
+        against.id, against.cls, action, None, None, basis, advice.remedy.id, effort=words.effort
+    )
     if offer.single:
-        return Recommendation(
-            id_, cls, action, p.step_ms, p.speedup, basis, remedy.id, p.low_ms, p.high_ms
+        return replace(
+            unranked,
+            predicted_step_ms=p.step_ms,
+            predicted_speedup=p.speedup,
+            low_ms=p.low_ms,
+            high_ms=p.high_ms,
         )
-    unranked = Recommendation(id_, cls, action, None, None, basis, remedy.id)
     if not p.step_ms:
         return unranked
     if offer.changes_work:
@@ -216,11 +220,17 @@ def _of_proposal(
     if action is None:
         return None
     p = _estimate(m, draft, proposal, headroom)
-    id_ = draft.id + proposal.suffix
-    cls = proposal.cls or draft.cls
-    speedup = ratio(m.step.step_ms, p.step_ms)
     return Recommendation(
-        id_, cls, action, p.step_ms, speedup, p.basis, proposal.name, p.low_ms, p.high_ms
+        draft.id + proposal.suffix,
+        proposal.cls or draft.cls,
+        action,
+        p.step_ms,
+        ratio(m.step.step_ms, p.step_ms),
+        p.basis,
+        proposal.name,
+        p.low_ms,
+        p.high_ms,
+        effort=proposal.action.effort,
     )
 
 

@@ -12,6 +12,7 @@ from traceanalyzer.analysis.tables.logged_steps import log_rows
 from traceanalyzer.analysis.tables.timing import contradicted
 from traceanalyzer.base import NS_PER_MS, MinorNote, digits, plural
 from traceanalyzer.diagnosis.diagnose import Diagnosis, diagnose
+from traceanalyzer.diagnosis.effort import with_efforts
 from traceanalyzer.diagnosis.finding import Evidence, Finding, Recommendation
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.part_of_run import Selection
@@ -86,7 +87,7 @@ def report_of(measured_run: MeasuredRanks, top: int = TOP_ROWS) -> Report:
         metrics=replace(metrics, critical_path=path_time),
         devices=[row for one in measured_run.each for row in one.devices],
         findings=[*found.findings, *of_memory],
-        recommendations=[*found.recommendations, *for_memory],
+        recommendations=with_efforts([*found.recommendations, *for_memory]),
         tables=in_order({**tables, PATH: path, RANKS: ranks}),
         notes=list(map(str, notes)),
         pressing_notes=sum(not isinstance(note, MinorNote) for note in notes),
@@ -108,7 +109,7 @@ def report_without_tables(measured_run: MeasuredRanks, found: Diagnosis) -> Repo
         metrics=metrics,
         devices=[],
         findings=list(found.findings),
-        recommendations=list(found.recommendations),
+        recommendations=with_efforts(found.recommendations),
     )
     return _for_vendor(report, report.inputs[0].vendor if report.inputs else None)
 

@@ -29,7 +29,6 @@ from traceanalyzer.report.format import (
 )
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import gains, opening, step_facts
-from traceanalyzer.report.parts.effort import effort_of
 from traceanalyzer.report.parts.in_brief import rows_in_report
 
 TITLE = "Key figures"
@@ -261,8 +260,7 @@ def recommendations(report: Report, against: bool = False, assumed: bool = True)
     items = []
     for advice in report.recommendations:
         gain = gains.prediction(report, advice)
-        effort = effort_of(advice)
-        of_effort = f"; effort: {effort}" if effort else ""
+        of_effort = f"; effort: {advice.effort}" if advice.effort else ""
         lines = [(f"{gain}{of_effort}; id: {gains.id_of(advice)}", "green")]
         lines += [(f"Addresses: {titles[advice.id]}", "")] if advice.id in titles else []
         head, *points = gains.assumed(advice) if assumed else [""]

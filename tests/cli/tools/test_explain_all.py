@@ -7,13 +7,13 @@ import pytest
 from traceanalyzer.cli.tools.explain import ROWS, _columns_of_commands
 from traceanalyzer.comparison import judge, outline, verdicts
 from traceanalyzer.comparison.model import Word
+from traceanalyzer.diagnosis import effort
 from traceanalyzer.diagnosis.pages import finding_page, finding_pages
 from traceanalyzer.diagnosis.remedies import REMEDIES
 from traceanalyzer.diagnosis.remedies.remedy import entries
 from traceanalyzer.replay.scenarios import SCENARIOS
 from traceanalyzer.report.explain import explained, explanations
 from traceanalyzer.report.format import label
-from traceanalyzer.report.parts import effort
 
 ON_SCREENS = (
     "KV cache",

@@ -6,7 +6,7 @@ import pytest
 
 import traceanalyzer as ta
 from tests.recorded import ROOT
-from traceanalyzer.report.parts.effort import ONE_LINE, effort_of
+from traceanalyzer.diagnosis.effort import ONE_LINE
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def test_a_graph_is_advised_in_the_flags_of_the_engine(report) -> None:
     assert "vLLM: without --enforce-eager" in graph.action
     assert "FULL_AND_PIECEWISE" in graph.action, "a prefill replays graphs of the model's parts"
     assert "torch.compile(" not in graph.action
-    assert effort_of(graph) == ONE_LINE
+    assert graph.effort == ONE_LINE
 
 
 def test_its_iteration_is_the_published_one(report) -> None:

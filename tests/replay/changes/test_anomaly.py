@@ -6,6 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.diagnosis.test_remedies import ADD, GEMM, program, within
+from traceanalyzer.diagnosis.diagnose import diagnose
+from traceanalyzer.diagnosis.effort import EFFORTS, HOURS, ONE_LINE, with_efforts
 from traceanalyzer.diagnosis.remedies.host import remove_syncs
 from traceanalyzer.replay.changes.syncs.anomaly import (
     detects_anomalies,
@@ -85,3 +87,9 @@ def test_a_few_tests_of_the_program_are_its_own() -> None:
     assert tape is not None
     assert not detects_anomalies(tape)
     assert without_anomaly_detection(tape) is None
+
+
+def test_it_takes_a_line_though_syncs_usually_take_hours() -> None:
+    advice = with_efforts(diagnose(learned(LAYERS)).recommendations)
+    assert {one.remedy: one.effort for one in advice}["remove_syncs"] == ONE_LINE
+    assert EFFORTS["remove_syncs"] == HOURS

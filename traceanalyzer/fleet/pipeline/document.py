@@ -38,7 +38,6 @@ from traceanalyzer.report.document import (
 from traceanalyzer.report.format import figure, number
 from traceanalyzer.report.outline.gains import evidence_value, id_of
 from traceanalyzer.report.outline.step_facts import EXPLAINED
-from traceanalyzer.report.parts.effort import effort_of
 from traceanalyzer.report.printed import Printed
 
 __all__ = ["page", "recognise", "slowdown_facts"]
@@ -209,8 +208,7 @@ def _finding(slow: PipelineSlowdown, cause: PipelineCause) -> Item:
 
 
 def _explained(slow: PipelineSlowdown, advice: Recommendation) -> Item:
-    effort = effort_of(advice)
-    of_effort = f"; effort: {effort}" if effort else ""
+    of_effort = f"; effort: {advice.effort}" if advice.effort else ""
     gain = f"{_gain(slow, advice)}{of_effort}; id: {id_of(advice)}"
     how, _, assumed = advice.basis.partition(": ")
     return Item(advice.action, [(gain, "green"), (f"Assumes ({how}): {assumed}", "")])

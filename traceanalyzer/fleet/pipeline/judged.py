@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from traceanalyzer.analysis.ranks.pipeline.operations import COMPUTE
 from traceanalyzer.analysis.ranks.pipeline.slowdown import PipelineSlowdown, WorkerRow
 from traceanalyzer.base import dataclass
+from traceanalyzer.diagnosis.effort import usual_effort
 from traceanalyzer.diagnosis.finding import (
     BottleneckClass,
     Evidence,
@@ -200,6 +201,7 @@ def _advice(
 ) -> Recommendation:
     mean, low, high = gain
     after_ms = slow.recorded_ms - mean
+    remedy = "fix_straggler" if finding.id == STRAGGLER else None
     return Recommendation(
         finding.id,
         finding.cls,
@@ -207,10 +209,11 @@ def _advice(
         after_ms,
         slow.recorded_ms / after_ms if after_ms > 0 else None,
         REPLAYED.format(assumed),
-        remedy="fix_straggler" if finding.id == STRAGGLER else None,
+        remedy=remedy,
         low_ms=slow.recorded_ms - high,
         high_ms=slow.recorded_ms - low,
         may_not_help=low <= 0,
+        effort=usual_effort(remedy, action),
     )
 
 

@@ -16,7 +16,6 @@ from traceanalyzer.report.html.table_parts import facts, term
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import breakdown, gains, opening, step_facts
 from traceanalyzer.report.outline.breakdown import BudgetShare
-from traceanalyzer.report.parts.effort import effort_of
 
 FIRST = 3  # recommendations that are open
 LEAST_SHARE = 0.5e-4
@@ -141,7 +140,7 @@ def _named(report: Report, advice: Recommendation, position: int) -> Markup:
     """A recommendation in a line, with a link to all of it."""
     alone = gains.prediction_alone(report, advice)
     factor = gains.factor(report, advice)
-    told = [text for text in (alone if factor else "", effort_of(advice)) if text]
+    told = [text for text in (alone if factor else "", advice.effort) if text]
     link = tag("a", in_few_words(advice.action), href=f"#change-{position}")
     return tag(
         "li",
@@ -153,10 +152,9 @@ def _named(report: Report, advice: Recommendation, position: int) -> Markup:
 
 def _remedy(report: Report, advice: Recommendation, position: int) -> Markup:
     """All of a recommendation."""
-    effort = effort_of(advice)
     alone = gains.prediction_alone(report, advice)
     factor = gains.factor(report, advice)
-    told = [text for text in (alone if factor else "", effort, gains.id_of(advice)) if text]
+    told = [text for text in (alone if factor else "", advice.effort, gains.id_of(advice)) if text]
     head, *points = gains.assumed(advice)
     estimated = join(head, *(join(Markup("\n- "), point) for point in points))
     return tag(

@@ -19,7 +19,6 @@ from traceanalyzer.report.markdown.escape import markdown_table, prose
 from traceanalyzer.report.markdown.mermaid import step_time_chart, table_chart, text_bar
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import breakdown, gains, opening
-from traceanalyzer.report.parts.effort import effort_of
 from traceanalyzer.report.parts.in_brief import brief_sections, how_to_reproduce
 from traceanalyzer.report.whole import known_in_brief, memory_sentence
 
@@ -86,8 +85,7 @@ def _first_changes(report: Report) -> list[str]:
     of_all = f" ({len(shown)} of {count})" if len(shown) < count else ""
     lines = ["", f"What to change{of_all}:"]
     for position, advice in enumerate(shown, 1):
-        effort = effort_of(advice)
-        gain = gains.prediction(report, advice) + (f", {effort}" if effort else "")
+        gain = gains.prediction(report, advice) + (f", {advice.effort}" if advice.effort else "")
         lines.append(f"{position}. {gain}: **{prose(brief(advice.action))}**")
     return lines
 

@@ -9,6 +9,7 @@ from traceanalyzer.analysis.memory.measure import MemoryOfDevice
 from traceanalyzer.analysis.memory.oom import Oom
 from traceanalyzer.analysis.memory.phases import PHASES
 from traceanalyzer.base import MEMORY
+from traceanalyzer.diagnosis.effort import usual_effort
 from traceanalyzer.diagnosis.memory import MemoryFinding, MemoryRecommendation
 from traceanalyzer.report.brief import first_screen, shown_path
 from traceanalyzer.report.document import (
@@ -28,7 +29,6 @@ from traceanalyzer.report.memory.curves import drawn_curves
 from traceanalyzer.report.memory.flame import drawn_flames
 from traceanalyzer.report.memory.model import UNTRACED, MemoryReport, as_document
 from traceanalyzer.report.outline.step_facts import EXPLAINED
-from traceanalyzer.report.parts.effort import effort_of
 from traceanalyzer.report.printed import Printed
 
 ZOOM = ("zoom.js",)
@@ -295,7 +295,7 @@ def _finding(finding: MemoryFinding) -> Item:
 
 
 def _advice(advice: MemoryRecommendation) -> Item:
-    effort = effort_of(advice)
+    effort = usual_effort(advice.remedy, advice.action)
     of_effort = f"; effort: {effort}" if effort else ""
     lines = [(f"{_saved(advice)}{of_effort}; id: {advice.remedy}", "green")]
     if advice.predicted_step_ms is not None:

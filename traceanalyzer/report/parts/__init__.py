@@ -1,1 +1,1 @@
-"""What a report says in all of its forms beside its figures: efforts, hashes, first rows."""
+"""What a report says in all of its forms beside its figures: hashes, first rows."""

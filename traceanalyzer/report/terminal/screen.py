@@ -23,7 +23,6 @@ from traceanalyzer.report.figures import step_times
 from traceanalyzer.report.format import DEFAULT_WIDTH, figure, number, scale_for, scaled, with_unit
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import breakdown, gains, opening, step_facts
-from traceanalyzer.report.parts.effort import effort_of
 from traceanalyzer.report.parts.in_brief import KEY_TABLES, environment, how_to_reproduce
 from traceanalyzer.report.terminal import render
 from traceanalyzer.report.terminal.drawing import TerminalPage
@@ -152,8 +151,7 @@ def _changes(page: TerminalPage, report: Report, in_words: int) -> None:
     else:
         page.line(gains.no_advice(report))
     for position, advice in enumerate(advised, 1):
-        effort = effort_of(advice)
-        gain = gains.prediction(report, advice) + (f", {effort}" if effort else "")
+        gain = gains.prediction(report, advice) + (f", {advice.effort}" if advice.effort else "")
         if position > in_words:
             page.item(f"{position}", _on_one_line(page, advice, gain), indent=1)
             continue

@@ -1,12 +1,10 @@
 """What a change of the program takes, beside what it would bring."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from dataclasses import replace
 
+from traceanalyzer.diagnosis.finding import Recommendation
 from traceanalyzer.diagnosis.serving.switches import is_flag
-
-if TYPE_CHECKING:
-    from traceanalyzer.diagnosis.finding import Recommendation
-    from traceanalyzer.diagnosis.memory import MemoryRecommendation
 
 ONE_LINE = "one line"
 HOURS = "hours"
@@ -60,9 +58,18 @@ EFFORTS = {
     "fix_compile_error": HOURS,
 }
 """By remedy, of somebody who knows the program; where the change still has to be checked for its
-effect on training, that is not in it."""
+effect on training, that is not in it. Advice that takes more or less than its remedy usually does
+says so itself (`Words.effort`)."""
 
 
-def effort_of(advice: "Recommendation | MemoryRecommendation") -> str:
-    """In a few words; empty where it is not known."""
-    return ONE_LINE if is_flag(advice.action) else EFFORTS.get(advice.remedy or "", "")
+def usual_effort(remedy: str | None, action: str) -> str | None:
+    """What a remedy takes as a rule, in a few words; None where it is not known."""
+    return ONE_LINE if is_flag(action) else EFFORTS.get(remedy or "")
+
+
+def with_efforts(advice: Iterable[Recommendation]) -> list[Recommendation]:
+    """Each recommendation with its effort: what the usual one of its remedy is, where it has none
+    of its own."""
+    return [
+        replace(one, effort=one.effort or usual_effort(one.remedy, one.action)) for one in advice
+    ]
