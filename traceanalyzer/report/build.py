@@ -24,7 +24,6 @@ from traceanalyzer.diagnosis.rules.recording import recording_notes
 from traceanalyzer.diagnosis.rules.timing import profiled_notes
 from traceanalyzer.diagnosis.selection import MeasuredRanks, measured
 from traceanalyzer.diagnosis.shares import copied_within_gpu_ms, missing_kernels
-from traceanalyzer.diagnosis.vendors import in_words_for, vendor_of
 from traceanalyzer.ingest.unprofiled import contradiction
 from traceanalyzer.report.figures.names import with_parts
 from traceanalyzer.report.in_parallel import in_halves
@@ -37,6 +36,7 @@ from traceanalyzer.report.model import (
     Report,
     Tool,
 )
+from traceanalyzer.report.parts.vendors import in_words_for, vendor_of
 from traceanalyzer.report.table_entries.rows import ranks_by_worth
 from traceanalyzer.report.tables import PATH, RANKS, in_lists, in_order, report_tables
 from traceanalyzer.trace import Collected, Device, Failure, Run, Trace

@@ -10,11 +10,11 @@ import pytest
 
 from tests.analyzed import reported
 from tests.recorded import ROOT
-from traceanalyzer.diagnosis import vendors
+from traceanalyzer.diagnosis import remedies
 from traceanalyzer.diagnosis.pages import finding_pages
-from traceanalyzer.diagnosis.vendors import in_words_for, vendor_of
 from traceanalyzer.ingest.detect import detect
 from traceanalyzer.report.model import Report
+from traceanalyzer.report.parts.vendors import in_words_for, vendor_of
 
 DATA = ROOT / "tests" / "data" / "formats"
 OTHERS = {
@@ -25,7 +25,7 @@ OTHERS = {
     "unitrace_made.json.gz": "intel",
 }
 NVIDIAS = re.compile(r"\bncu\b|Nsight|CUDA_MODULE_LOADING|\bcuda[A-Z]\w*|CUPTI|\bnsys\b|cuDNN")
-REMEDIES = Path(vendors.__file__).parent / "remedies" / "remedies.toml"
+REMEDIES = Path(remedies.__file__).with_name("remedies.toml")
 
 
 def _texts(value: Any) -> Iterator[str]:
