@@ -48,6 +48,18 @@ def decoded(*, grows: bool = True, learns: bool = False) -> Measurements:
     return program(step)
 
 
+def told(words: int = 4, *, tensors: int = LAYERS) -> Measurements:
+    """A step that writes several words, and begins again with the same text in the next."""
+
+    def step(p: Program) -> None:
+        for length in range(LONG, LONG + NEW * words, NEW):
+            for _ in range(tensors):
+                join(p, f"[8, {length}, 64]", f"[8, {NEW}, 64]")
+                within(p, "aten::mm", lambda p: p.spend(5).launch(GEMM, 20))
+
+    return program(step)
+
+
 def densely_connected() -> Measurements:
     """Each layer's features are joined to those before, alike in each step."""
 
@@ -79,8 +91,22 @@ def test_a_cache_of_its_final_size_is_given_what_is_new() -> None:
     assert slow.duration[grows] == pytest.approx([2 * ns for ns in wanted], abs=2)
 
 
+def test_a_cache_may_grow_within_a_step() -> None:
+    tape = tape_of(told())
+    shares = growing_joins(tape)
+    assert np.isfinite(shares).sum() == 4 * LAYERS * tape.steps
+    assert np.nanmax(shares) == pytest.approx(NEW / (LONG + NEW))
+
+
 @pytest.mark.parametrize(
-    "made", [lambda: decoded(grows=False), lambda: decoded(learns=True), densely_connected]
+    "made",
+    [
+        lambda: decoded(grows=False),
+        lambda: decoded(learns=True),
+        densely_connected,
+        lambda: told(words=2),
+        lambda: told(tensors=1),
+    ],
 )
 def test_joins_that_do_not_grow_from_step_to_step_stay(made: Callable[[], Measurements]) -> None:
     assert preallocated()(tape_of(made())) is None

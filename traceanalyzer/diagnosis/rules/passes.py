@@ -153,7 +153,7 @@ def regrown(m: Measurements, free: Bool) -> Iterator[Draft]:
     times_ns = m.trace.device_ops.end[rows] - m.trace.device_ops.start[rows]
     claim_ms = per_step(m.timed, times_ns * copied[rows])
     evidence = [
-        share(m, kernels.total_ms, "copies into a tensor that grows from step to step"),
+        share(m, kernels.total_ms, "copies into a tensor that grows"),
         Evidence("copied again", float(copied[rows].mean()), "share", "of what they write, mean"),
         *times(kernels.top),
     ]

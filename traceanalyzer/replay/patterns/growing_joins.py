@@ -1,7 +1,8 @@
-"""Joins of what was joined the step before with something new: a cache that `torch.cat` makes again,
-larger, in every step."""
+"""Joins of what was joined before with something new: a cache that `torch.cat` makes again, larger, in
+every step, or for each word that a step writes."""
 
 import math
+from collections import Counter
 
 import numpy as np
 
@@ -14,6 +15,13 @@ from traceanalyzer.trace import F64
 
 JOIN = regex(r"^aten::(cat|concat)$")
 ByStep = dict[int, set[Shape]]
+SMALL_SHARE = 0.1
+"""A cache that grows within a step grows by no more than this at a time."""
+LEAST_LINKS = 3
+"""As often as this a cache grows within a step, by as much each time; fewer are tokens put before a
+text."""
+KEYS_AND_VALUES = 2
+"""A cache has as many tensors of a size at least; a network that joins what its layers make has one."""
 
 
 @dataclass(frozen=True)
@@ -28,30 +36,64 @@ class _Join:
         """The part of what it gives that was not in its first tensor."""
         return 1.0 - math.prod(self.first) / math.prod(self.joined)
 
+    @property
+    def growth(self) -> Shape:
+        """By how much each dimension grows."""
+        return tuple(new - old for old, new in zip(self.first, self.joined, strict=True))
+
 
 def growing_joins(tape: Tape) -> F64:
     """The share of the result that is new, for each op that copies for such a join; NaN for all
     others."""
-    linked = tape.source.linked
-    tree = linked.tree
-    node = tree.innermost(operators_named(linked, JOIN))[tape.nodes[tape.event]]
-    shares = np.full(len(node), np.nan)
+    shares = np.full(len(tape.row), np.nan)
     # Gradients are of what was joined: a larger tensor that is kept for them is no cache.
     if tape.in_backward.any():
         return shares
+    found = _joins_of_ops(tape)
+    of_steps: dict[int, Counter[_Join]] = {}
+    for _, step, join in found:
+        of_steps.setdefault(step, Counter())[join] += 1
+    taken = {step: {join.first for join in some} for step, some in of_steps.items()}
+    given = {step: {join.joined for join in some} for step, some in of_steps.items()}
+    within = {step: _growing_within(some) for step, some in of_steps.items()}
+    for place, step, join in found:
+        if join in within[step] or _grows(join, step, taken, given):
+            shares[place] = join.new_share
+    return shares
+
+
+def _joins_of_ops(tape: Tape) -> list[tuple[int, int, _Join]]:
+    """Each op that copies for a join, with its step and the join."""
+    linked = tape.source.linked
+    node = linked.tree.innermost(operators_named(linked, JOIN))[tape.nodes[tape.event]]
     places = np.flatnonzero(node >= 0)
     joins = operators(linked).tell(node[places], _join_of)
     steps = tape.step_of_op[places].tolist()
-    taken: ByStep = {}
-    given: ByStep = {}
-    for step, join in zip(steps, joins, strict=True):
-        if join is not None:
-            taken.setdefault(step, set()).add(join.first)
-            given.setdefault(step, set()).add(join.joined)
-    for place, step, join in zip(places.tolist(), steps, joins, strict=True):
-        if join is not None and _grows(join, step, taken, given):
-            shares[place] = join.new_share
-    return shares
+    every = zip(places.tolist(), steps, joins, strict=True)
+    return [(place, step, join) for place, step, join in every if join is not None]
+
+
+def _growing_within(joins: Counter[_Join]) -> set[_Join]:
+    """The joins of a step that follow one from the other, each with as little more as the one
+    before."""
+    small = {
+        join.first: join
+        for join, count in joins.items()
+        if count >= KEYS_AND_VALUES and join.new_share <= SMALL_SHARE
+    }
+    followers = {
+        join: small[join.joined]
+        for join in small.values()
+        if join.joined in small and small[join.joined].growth == join.growth
+    }
+    growing: set[_Join] = set()
+    for begin in set(small.values()) - set(followers.values()):
+        chain = [begin]
+        while chain[-1] in followers:
+            chain.append(followers[chain[-1]])
+        if len(chain) >= LEAST_LINKS:
+            growing.update(chain)
+    return growing
 
 
 def _grows(join: _Join, step: int, taken: ByStep, given: ByStep) -> bool:
