@@ -103,6 +103,20 @@ def test_a_queue_that_is_turned_for_a_product_stays_where_the_step_has_begun(
     assert (step_us(program(step), "keep_on_device") is not None) == kept
 
 
+@pytest.mark.parametrize(
+    ("taken", "kept"),
+    [("aten::expand", True), ("aten::unsqueeze", False)],
+    ids=["for each item of the batch", "as one item"],
+)
+def test_maps_that_are_joined_with_each_item_stay(taken: str, *, kept: bool) -> None:
+    def step(p: Program) -> None:
+        bring(p, "[40, 512, 1024]", 40 << 21, 2000)
+        within(p, taken, lambda p: p.spend(2), shapes="[[40, 512, 1024], [], []]")
+        use(p, "aten::cat", "[[[2, 16, 512, 1024], [2, 40, 512, 1024]], []]")
+
+    assert (step_us(program(step), "keep_on_device") is not None) is kept
+
+
 def test_parts_of_a_table_that_are_searched_one_by_one_are_copied_ahead() -> None:
     """The step begins with a part: of as many bytes are the others, and none of them stays."""
 

@@ -18,6 +18,7 @@ from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
 from traceanalyzer.base import NS_PER_S, regex
 from traceanalyzer.replay.changes.data.offloaded import brought_back_next
 from traceanalyzer.replay.changes.warmup import no_work_of_its_own
+from traceanalyzer.replay.patterns.growing_joins import JOIN
 from traceanalyzer.replay.patterns.named import Outermost, movers, operators_named
 from traceanalyzer.replay.patterns.operators import Operator, is_shared
 from traceanalyzer.replay.patterns.repeats import after_each, each_step
@@ -72,6 +73,7 @@ PASSES_ON = regex(
 """Operators that give the same data, as they are or in another format."""
 MOVES = regex(r"^aten::(to|_to_copy|copy_|cuda)$")
 GIVES_THE_SAME = (MOVES, PASSES_ON)
+EXPAND = regex(r"^aten::expand$")
 USE_OPERATORS = 8  # those after a copy, other copies left out, among which its use is looked for
 USE_OPERATORS_OF_BLOCK = 32
 """As far for what comes together with a weight: the other parameters of a block of layers."""
@@ -355,11 +357,15 @@ def _first_use(outermost: Outermost, place: int, uses: int, *, turned: bool) -> 
         return False, False
     passes = (TURNS, *GIVES_THE_SAME) if turned else GIVES_THE_SAME
     order: Callable[[Shape], object] = tuple
+    expanded = False
     for operator in _until_used(following, uses):
+        if expanded and operator.named(JOIN):
+            return _is_joined_for_all(operator, moved), False
         sizes = [order(_without_ones(shape)) for shape in operator.shapes]
         operand = sizes.index(order(moved)) if order(moved) in sizes else None
         if operand == 0 and operator.named(*passes):
             order = sorted if operator.named(TURNS) else order
+            expanded |= operator.named(EXPAND)
         elif operand is not None:
             return _stays(operator, operand), operand > 0 and operator.named(PARAMETERS)
     return False, False
@@ -400,6 +406,11 @@ def _beyond_writing(tape: Tape) -> Bool:
 def _without_ones(shape: Shape) -> Shape:
     """The sizes of a shape that say something of the data."""
     return tuple(size for size in shape if size != 1)
+
+
+def _is_joined_for_all(join: Operator, moved: Shape) -> bool:
+    """Whether what was moved stands in a join once for each item of a batch, beside the items' own."""
+    return len(join.listed) > 1 and any(tuple(shape[1:]) == moved for shape in join.listed)
 
 
 def _stays(operator: Operator, place: int) -> bool:
