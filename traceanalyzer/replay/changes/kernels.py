@@ -28,6 +28,12 @@ CHANNELS_APART = regex(
     r"^(?!.*channels_last).*batch_norm_(backward|collect_statistics|transform_input)\w*_kernel"
 )
 """PyTorch's batch norm: with channels apart it has a block a channel."""
+RESIZED_APART = regex(r"\bupsample_bilinear2d_out_frame\b")
+"""PyTorch's resize of planes with channels apart: a thread for each place of a plane, which goes
+through all channels and pictures one by one."""
+RESIZED_TOGETHER = 16
+"""From so many channels on PyTorch has a kernel for channels that lie next to each other, with a
+thread for each number."""
 LINE = 1
 PLANE = 2
 SPACE = 3
@@ -62,9 +68,9 @@ def _all(timed: Timed) -> Bool:
 
 
 def channels_last(tape: Tape) -> Tape | None:
-    """Convolutions without the kernels that change the layout around them, norms over channels
-    that lie next to each other, and tokens of pictures that lie in rows from the beginning; None
-    without the first or the last."""
+    """Convolutions without the kernels that change the layout around them, norms and resizing over
+    channels that lie next to each other, and tokens of pictures that lie in rows from the beginning;
+    None without the first or the last."""
     changing = (changes_layout(tape) & (dimensions(tape) != LINE)) | tokens_turned(tape)
     if not changing.any():
         return None
@@ -72,8 +78,23 @@ def channels_last(tape: Tape) -> Tape | None:
     row = tape.row
     rate = rated.linked.limit("bandwidth")[row] * _norm_efficiency(tape)
     moved = rated.roofline.expected[row] / rate * NS_PER_S
-    faster = kernels_named(tape, CHANNELS_APART) & (moved < tape.duration)
+    apart = kernels_named(tape, CHANNELS_APART) | _resized_apart(tape)
+    faster = apart & (moved < tape.duration)
     return tape.retimed(np.where(faster, moved, tape.duration)).without_calls(changing)
+
+
+def _resized_apart(tape: Tape) -> Bool:
+    """Kernels that resize planes of enough channels, with these apart."""
+    named = kernels_named(tape, RESIZED_APART)
+    if not named.any():
+        return named
+
+    def channels(launcher: Operator) -> int:
+        return launcher.first[1] if len(launcher.first) == PLANE + 2 else 0
+
+    operator = tape.of_launches(tape.source.linked.tree.operator)
+    count = np.array(operators(tape.source.linked).tell(operator, channels), np.int64)
+    return named & (count >= RESIZED_TOGETHER)
 
 
 def _norm_efficiency(tape: Tape) -> F64:
