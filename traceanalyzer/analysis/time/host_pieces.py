@@ -15,7 +15,8 @@ from traceanalyzer.trace import I32, I64, distinct
 
 AT_ONCE = 1 << 14  # nodes of a block: what is made of so many stays in the processor's cache
 MOST_KEPT = 32
-"""Blocks whose pieces are kept, 400 kB each: those of a recording of 250 MB."""
+"""Blocks of a thread whose pieces are kept, 400 kB each: those of a recording of 250 MB. Of more
+blocks, which are gone through from the first to the last, only the last one is."""
 
 
 class Cut(NamedTuple):
@@ -60,7 +61,8 @@ class HostPieces:
         self._ending = np.split(
             nodes[order], np.searchsorted(ends_in[order], np.arange(1, len(self._since)))
         )
-        self._kept: dict[int, Cut] = {}  # by block, the oldest first
+        self._most_kept = MOST_KEPT if len(self._since) <= MOST_KEPT else 1
+        self._kept: dict[int, Cut] = {}  # by block
 
     def __iter__(self) -> Iterator[Cut]:
         """All pieces, block by block."""
@@ -97,8 +99,8 @@ class HostPieces:
 
     def _cut(self, block: int) -> Cut:
         if block not in self._kept:
-            if len(self._kept) == MOST_KEPT:
-                del self._kept[next(iter(self._kept))]
+            if len(self._kept) == self._most_kept:
+                self._kept.clear()
             self._kept[block] = self._newly_cut(block)
         return self._kept[block]
 
