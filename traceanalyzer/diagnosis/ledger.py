@@ -288,7 +288,7 @@ def _where_launched(causes: Causes, pieces: IdlePieces) -> dict[Place, float]:
     names = place_names(causes.timed)
     node = at(causes.timed.joined.launch_node, pieces.op, -1).astype(np.int32)
     nowhere = len(causes.timed.trace.strings)
-    code = causes.timed.memo(NodeNames.of).at(node, nowhere)
+    code = NodeNames.of(causes.timed).at(node, nowhere)
     result = dict[Place, float]()
     for cause, name, time_ms in zip(
         pieces.cause.tolist(), code.tolist(), pieces.ms.tolist(), strict=True

@@ -404,7 +404,7 @@ def place_codes(timed: Timed, gaps: Gaps, chosen: I32 | I64, node: I32) -> I32:
     """For each of these gaps the code, among `place_names`, of the place that stands behind it;
     `node` is its node of the host tree (`nodes_behind`)."""
     nowhere = len(timed.trace.strings)
-    name = timed.memo(NodeNames.of).at(node, nowhere)
+    name = NodeNames.of(timed).at(node, nowhere)
     name[(name == nowhere) & ((node >= 0) | on_host(timed, gaps, chosen))] = nowhere + 1
     sync = gaps.sync[chosen]
     waits = (gaps.cause[chosen] == IdleCause.SYNC) & (sync >= 0)

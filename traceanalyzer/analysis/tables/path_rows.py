@@ -81,7 +81,7 @@ def path_tables(
     """The time of each kind of segment in a mean steady step (None without segments), and a row for
     each kind and name of segments, by time, made when it is asked for."""
     sums = _Sums(len(timed.trace.strings) + len(SegmentPart))
-    names = timed.memo(NodeNames.of)
+    names = NodeNames.of(timed)
     for part in parts:
         sums.add(_segment_codes(names, part), part)
     if not sums.segments:
@@ -167,7 +167,7 @@ def segment_names(timed: Timed, path: CriticalPath) -> tuple[I32, list[str]]:
     """For each segment the index of its name, and the names: of the kernel or copy that runs
     (shortened), the operator or range that the host is in, the call that waits, or what lies
     between."""
-    code = _segment_codes(timed.memo(NodeNames.of), path)
+    code = _segment_codes(NodeNames.of(timed), path)
     codes = len(timed.trace.strings) + len(SegmentPart)
     running = np.bincount(code[path.part == SegmentPart.OP], minlength=codes) > 0
     names, index = _names(timed.trace.strings, np.bincount(code), running)
@@ -205,7 +205,7 @@ def _segment_codes(names: "NodeNames", path: CriticalPath) -> I32:
 
 @dataclass(frozen=True, eq=False)
 class NodeNames:
-    """How nodes of the host tree are called. Made once a recording: it goes through the whole
+    """How nodes of the host tree are called. Made once a question: it goes through the whole
     tree."""
 
     timed: Timed
