@@ -224,3 +224,21 @@ def test_a_claim_that_says_nothing_is_a_mistake(folder, run, claim):
     status, out, err = run("check", "run.json", "--baseline", "main.json", "--claim", claim)
     assert (status, out) == (2, "")
     assert "--claim: " in err
+
+
+def test_a_claim_that_cannot_be_told_fails_unless_allowed(folder, run):
+    asked = ("check", "run.json", "--baseline", "main.json", "--claim", "faster")
+    status, out, _ = run(*asked)
+    assert (status, out.split(":")[0]) == (3, "Cannot tell")
+    assert run(*asked, "--allow-missing")[0] == 0
+
+
+def test_figures_of_the_step_have_short_names(folder, run):
+    for short, name in (
+        ("idle", "summary.idle_share"),
+        ("gpu_idle", "summary.idle_share"),
+        ("step", "summary.step_ms"),
+        ("mfu", "utilisation.mfu"),
+    ):
+        out = run("check", "run.json", "--max", f"{short}=0.5", "--allow-missing")[1]
+        assert name in out, short

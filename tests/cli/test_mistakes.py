@@ -275,3 +275,13 @@ def test_a_table_that_is_not_there_is_told_with_those_that_are(run):
     assert status == 2
     assert "there is no table 'foo'; tables: steps, iterations" in err
     assert "did you mean kernels?" in run("show", "kernel", "trace.json")[2]
+
+
+def test_an_old_name_is_suggested_by_what_to_type_now(run):
+    assert "did you mean `traceanalyzer doctor cache`?" in run("cach")[2]
+
+
+def test_what_is_no_table_is_said_to_be_elsewhere(run):
+    err = run("show", "memory", "trace.json.gz")[2]
+    assert "analyze SNAPSHOT" in err
+    assert "copies" not in err

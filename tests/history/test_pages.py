@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.recorded import ROOT
 from traceanalyzer.cli import cli
 from traceanalyzer.history.folder import stored_folder
-from traceanalyzer.history.page import metric_page, run_levels, runs_page
+from traceanalyzer.history.page import MetricPage, bars, metric_page, run_levels, runs_page
 from traceanalyzer.history.programs import short_names
 from traceanalyzer.history.runs import FirstChange, MetricSeries, MetricValue, StoredRun, Tags
 from traceanalyzer.history.runs_table import OWN_COLUMNS, runs_table
@@ -278,3 +278,17 @@ def test_a_folder_says_how_many_of_its_recordings_are_analyzed(tmp_path):
     told = []
     stored_folder(tmp_path / "runs", tmp_path / "runs.db", lambda *done: told.append(done))
     assert told == [(0, 2), (1, 2)]
+
+
+def test_runs_of_different_programs_are_no_series_of_bars():
+    """Each has bars of its own scale: a program of 1,000 ms says nothing of one of 1 ms."""
+    rows = [
+        MetricValue(number, "2026-01-01T00:00:00Z", Tags(), value, None, program=program)
+        for number, (program, value) in enumerate((("long", 1000.0), ("short", 1.0)), 1)
+    ]
+    both = MetricSeries("step_ms", "ms", rows)
+    lines = [line for line in bars(both, 60).splitlines() if line]
+    assert lines[0] == "step_ms: 2 programs, not compared with each other"
+    assert [line.split()[0] for line in lines[1:]] == ["long", "#1", "short", "#2"]
+    assert lines[2].count("█") == lines[4].count("█") > 20
+    assert MetricPage(both).markdown().count("```mermaid") == 2

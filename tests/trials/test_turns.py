@@ -221,3 +221,15 @@ def test_an_earlier_session_knows_its_command(tmp_path):
         TraceAnalyzerError, match=r"of another command: python train\.py --epochs 2"
     ):
         command_of(folder, ("python", "other.py"))
+
+
+def test_the_unchanged_program_runs_between_where_its_runs_differ():
+    runs = Runs(TIMES | {(): [20.0, 12.0, 11.0]})
+    turns = Turns(runs, [run(ms=10.0)])
+    first = turns.screen("compile")
+    for name in ("tf32", "fused_optimizer", "gc_freeze"):
+        turns.screen(name)
+    asked = ["compile", "", "tf32", "", "fused_optimizer", "", "gc_freeze"]
+    assert [" ".join(one) for one in runs.asked] == asked
+    assert turns.unchanged().high_ms == 20.0
+    assert turns.against_all(first).found.base == turns.unchanged()

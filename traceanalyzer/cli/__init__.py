@@ -21,7 +21,7 @@ import click
 
 from traceanalyzer import __version__
 from traceanalyzer.base import TraceAnalyzerError
-from traceanalyzer.cli.commands import COMMANDS, GROUPS, IN_SIGHT, OLD, package_of
+from traceanalyzer.cli.commands import COMMANDS, GROUPS, OLD, package_of
 from traceanalyzer.cli.options import help_all_option
 from traceanalyzer.report.table_entries import BY_COMMAND
 
@@ -39,7 +39,7 @@ class Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The commands in their groups."""
-        widest = max(map(len, IN_SIGHT))
+        widest = max(map(len, COMMANDS))
         for group in GROUPS:
             rows = []
             for name in group.commands:
@@ -70,7 +70,7 @@ class Commands(click.Group):
 
         near = get_close_matches(name.lower(), [*COMMANDS, *OLD], 1)
         hint = (
-            f"did you mean `traceanalyzer {near[0]}`?"
+            f"did you mean `traceanalyzer {OLD.get(near[0], near[0])}`?"
             if near
             else f"commands: {', '.join(COMMANDS)}"
         )

@@ -13,16 +13,14 @@ class CommandGroup:
 
 
 GROUPS = (
-    CommandGroup("Ask", ("analyze", "show", "whatif", "compare", "explain")),
+    CommandGroup("Ask", ("analyze", "gaps", "show", "whatif", "compare", "explain")),
     CommandGroup("Keep", ("check", "history", "export", "attach")),
     CommandGroup("Run", ("collect", "try", "doctor", "mcp")),
 )
 TOOLS = ("collect", "try", "doctor", "mcp", "explain", "schema", "cache", "completion")
 """Commands about no recording; the modules of the others are in `answers`."""
-IN_SIGHT = tuple(name for group in GROUPS for name in group.commands)
+COMMANDS = tuple(name for group in GROUPS for name in group.commands)
 """In the order of `--help`."""
-COMMANDS = (*IN_SIGHT, "gaps")
-"""With the table that `--help` shows among its first lines."""
 OLD = {
     **{name: f"show {name}" for name in BY_COMMAND if name not in COMMANDS},
     "memory": "analyze SNAPSHOT",

@@ -221,7 +221,7 @@ def reading_options(command: Function) -> Function:
             f"{MOST_JOBS} at most."
         ),
     )
-    without = "Read the recording itself, and keep nothing of it; see `cache`."
+    without = "Read the recording itself, and keep nothing of it; see `doctor cache`."
     return jobs(
         click.option("--no-cache", is_flag=True, callback=_cache, help=without, **_FIRST)(command)
     )

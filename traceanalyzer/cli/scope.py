@@ -131,7 +131,7 @@ def selection_options(command: Function) -> Function:
             "--step",
             type=number,
             metavar="N",
-            help="Only this step (its index, as `steps` lists it).",
+            help="Only this step (its index, as `show steps` lists it).",
         ),
         click.option(
             "--iteration-name",

@@ -264,11 +264,10 @@ def _run(number: int, stored_at: str, tags: dict[str, str]) -> str:
 
 def _lines(series: MetricSeries) -> dict[str, Chart]:
     """A chart for each program of more than one run, by its name; of a single program always."""
-    programs = list(dict.fromkeys(v.program for v in series.values))
+    programs = _by_program(series)
     charts = {}
-    names = short_names(programs)
-    for position, program in enumerate(programs):
-        own = replace(series, values=[v for v in series.values if v.program == program])
+    names = short_names(list(programs))
+    for position, (program, own) in enumerate(programs.items()):
         if len(own.values) > 1 or len(programs) == 1:
             charts[program] = _line(own, names[program] if len(programs) > 1 else "", position)
     return charts
@@ -360,11 +359,15 @@ class MetricPage(Result):
 
     def markdown(self) -> str:
         """A chart, then the values."""
-        values = [(str(v.run), v.value) for v in self.series.values]
-        chart = bar_chart(self.series.metric, "run", self.series.unit, values) if values else []
-        return (
-            "\n".join([*chart, "", self.printed.markdown()]) if chart else self.printed.markdown()
-        )
+        programs = _by_program(self.series)
+        names = short_names(list(programs))
+        lines: list[str] = []
+        for program, own in programs.items():
+            of_program = f", {names[program]}" if len(programs) > 1 else ""
+            title = f"{self.series.metric}{of_program}"
+            values = [(str(v.run), v.value) for v in own.values]
+            lines += [*bar_chart(title, "run", own.unit, values), ""]
+        return "\n".join([*lines, self.printed.markdown()])
 
     def json(self) -> str:
         """The series."""
@@ -410,9 +413,29 @@ class RunsPage(Result):
 
 
 def bars(series: MetricSeries, width: int) -> str:
-    """Lines of at most `width` columns: run, tags, bar, figure. Empty where there are no values."""
+    """Lines of at most `width` columns: run, tags, bar, figure. Runs of different programs stand apart,
+    each program's bars in a scale of their own. Empty where there are no values."""
     if not series.values:
         return ""
+    programs = _by_program(series)
+    if len(programs) == 1:
+        return _bars(series, width, series.metric)
+    heading = f"{series.metric}: {len(programs)} programs, not compared with each other"
+    names = short_names(list(programs))
+    parts = [_bars(own, width, names[program]) for program, own in programs.items()]
+    return "\n".join([f"{heading}\n", *parts])
+
+
+def _by_program(series: MetricSeries) -> dict[str, MetricSeries]:
+    """The series of each program, by its name."""
+    values: dict[str, list[MetricValue]] = {}
+    for value in series.values:
+        values.setdefault(value.program, []).append(value)
+    return {program: replace(series, values=own) for program, own in values.items()}
+
+
+def _bars(series: MetricSeries, width: int, heading: str) -> str:
+    """A bar for each run, under a heading with the unit."""
     largest = max(abs(v.value) for v in series.values)
     scale = scale_for(largest, series.unit)
     names = [shorten(f"#{v.run} {v.tags}".strip(), 30) for v in series.values]
@@ -420,7 +443,7 @@ def bars(series: MetricSeries, width: int) -> str:
     left = max(map(len, names))
     right = max(map(len, figures))
     room = max(width - left - right - 2, 10)  # in fewer columns, bars cannot be told apart
-    lines = [f"{series.metric} ({scale.label})" if scale.label else series.metric]
+    lines = [f"{heading} ({scale.label})" if scale.label else heading]
     for name, text, value in zip(names, figures, series.values, strict=True):
         length = round(room * abs(value.value) / (largest or 1))
         bar = ("█" if value.value >= 0 else "░") * length

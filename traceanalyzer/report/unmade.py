@@ -3,7 +3,7 @@ what limits it and what that rests on."""
 
 from collections.abc import Sequence
 
-from traceanalyzer.base import dataclass, digits, metric
+from traceanalyzer.base import MEMORY, dataclass, digits, metric
 from traceanalyzer.replay.unmade.answer import Unmade
 from traceanalyzer.replay.unmade.sweep import PAYING, paying
 from traceanalyzer.report.document import (
@@ -180,7 +180,7 @@ def _known_memory(row: Unmade) -> str | None:
 def _memory(row: Unmade) -> str:
     if row.peak_bytes is None:
         return MEMORY_UNKNOWN
-    text = figure(row.peak_bytes, "bytes")
+    text = figure(row.peak_bytes, MEMORY)
     if row.fits is None:
         return text
     return f"{text}, which {'fits' if row.fits else 'does not fit'} the GPU"

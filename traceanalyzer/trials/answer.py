@@ -30,7 +30,7 @@ class Row:
     why: str = ""  # of what was refused, failed or was not tried
     promised: Promise | None = None
     promise_held: bool | None = None  # None where nothing was promised, or nothing measured
-    base: StepsOfRuns | None = None  # of the runs that it was timed in turns with
+    base: StepsOfRuns | None = None  # without it: all such runs, on top of others those in turns
     measured: StepsOfRuns | None = None
     changes_numerics: bool = False
     peak_bytes: int = 0
@@ -42,7 +42,7 @@ class Row:
 
     @property
     def speedup(self) -> float | None:
-        """Step without over step with it, of runs in turns."""
+        """Step without over step with it."""
         if self.base is None or self.measured is None:
             return None
         return self.base.ms / self.measured.ms
@@ -58,8 +58,7 @@ class Answer:
     base_peak_bytes: int
     rows: list[Row]
     best: tuple[str, ...] = ()
-    best_step: StepsOfRuns | None = None  # beside `best_base`, in turns
-    best_base: StepsOfRuns | None = None
+    best_step: StepsOfRuns | None = None
     best_peak_bytes: int = 0
     best_runs: int = 0
     left: list[NotTried] = field(default_factory=list)
@@ -70,9 +69,17 @@ class Answer:
     @property
     def speedup(self) -> float:
         """Step before over step after the best combination; 1 where nothing helps."""
-        if self.best_step is None or self.best_base is None:
+        if self.best_step is None:
             return 1.0
-        return self.best_base.ms / self.best_step.ms
+        return self.base.ms / self.best_step.ms
+
+    @property
+    def speedup_range(self) -> tuple[float, float]:
+        """The least and the most that it can be, by all runs without and with it."""
+        if self.best_step is None:
+            return 1.0, 1.0
+        low = self.base.low_ms / self.best_step.high_ms
+        return low, self.base.high_ms / self.best_step.low_ms
 
     @property
     def saved_share(self) -> float:
@@ -81,9 +88,14 @@ class Answer:
 
 
 def switch_row(
-    candidate: Candidate, trial: Trial | None, facts: ProgramFacts, why: str = ""
+    candidate: Candidate,
+    trial: Trial | None,
+    facts: ProgramFacts,
+    why: str = "",
+    base: StepsOfRuns | None = None,
 ) -> Row:
-    """The row of a switch that the program supports; without a trial `why` says why not."""
+    """The row of a switch that the program supports; without a trial `why` says why not. `base` is
+    the unchanged program's step that all rows are against; None: that of the trial's own runs."""
     switch = candidate.switch
     if trial is None:
         return Row(switch.id, switch.title, NOT_TRIED, why, candidate.promise)
@@ -95,7 +107,7 @@ def switch_row(
         why=trial.failed or (trial.verdict.why if trial.verdict else ""),
         promised=candidate.promise,
         promise_held=_held(candidate.promise, trial),
-        base=found.base if found else None,
+        base=(base or found.base) if found else None,
         measured=found.trial if found else None,
         changes_numerics=trial.verdict is not None and trial.verdict.numerics,
         peak_bytes=trial.peak_bytes,
@@ -143,10 +155,11 @@ def to_json(answer: Answer) -> dict[str, Any]:
         "base_peak_bytes": answer.base_peak_bytes,
         "best": list(answer.best),
         "best_step": _steps(answer.best_step),
-        "best_base": _steps(answer.best_base),
+        "best_base": _steps(answer.base if answer.best_step is not None else None),
         "best_peak_bytes": answer.best_peak_bytes,
         "best_runs": answer.best_runs,
         "speedup": answer.speedup,
+        "speedup_range": list(answer.speedup_range),
         "switches": [_row(row) for row in answer.rows],
         "not_supported": {one.switch.id: one.why for one in answer.left},
         "seconds": answer.seconds,

@@ -9,7 +9,7 @@ from pathlib import Path
 from traceanalyzer.comparison.notebook import NotebookReport
 from traceanalyzer.trials import words
 from traceanalyzer.trials.answer import Answer, Row, row_on_top, switch_row, to_json
-from traceanalyzer.trials.measured import steps_of_runs
+from traceanalyzer.trials.measured import StepsOfRuns, steps_of_runs
 from traceanalyzer.trials.recording import (
     Candidate,
     NotTried,
@@ -148,12 +148,11 @@ class Search:
         return Answer(
             command=" ".join(self._options.command),
             unit=self._bases[0].unit,
-            base=steps_of_runs(self._bases),
+            base=self._base(),
             base_peak_bytes=self._bases[0].peak_bytes,
             rows=[self._row(candidate) for candidate in self._candidates] + self._rows_on_top(),
             best=self._best if final is not None else (),
             best_step=final.trial if final is not None else None,
-            best_base=final.base if final is not None else None,
             best_peak_bytes=self._final.peak_bytes if self._final is not None else 0,
             best_runs=self._final.runs if self._final is not None else 0,
             left=self._left,
@@ -165,7 +164,14 @@ class Search:
     def _row(self, candidate: Candidate) -> Row:
         name = candidate.switch.id
         why = self._skipped.get(name, "ended before its turn")
-        return switch_row(candidate, self._trials.get(name), self._facts, why)
+        trial = self._trials.get(name)
+        if trial is not None and self._turns is not None:
+            trial = self._turns.against_all(trial)
+        return switch_row(candidate, trial, self._facts, why, self._base())
+
+    def _base(self) -> StepsOfRuns:
+        """The step of the unchanged program, of all its runs."""
+        return self._turns.unchanged() if self._turns is not None else steps_of_runs(self._bases)
 
     def _rows_on_top(self) -> list[Row]:
         """What was tried on top of a combination, each switch as a row of its own."""

@@ -6,7 +6,14 @@ from dataclasses import replace
 from statistics import median_low
 
 from traceanalyzer.base import dataclass
-from traceanalyzer.trials.measured import LEAST_GAIN, PLAIN_GAIN, SwitchEffect, compare_runs
+from traceanalyzer.trials.measured import (
+    LEAST_GAIN,
+    PLAIN_GAIN,
+    StepsOfRuns,
+    SwitchEffect,
+    compare_runs,
+    steps_of_runs,
+)
 from traceanalyzer.trials.result import TrialRun
 from traceanalyzer.trials.rounding import nudge_of
 from traceanalyzer.trials.same import Sameness, compare
@@ -18,6 +25,7 @@ RUNS_A_ROUND = 3  # B B A: the A before it is there already
 RUNS_TO_CONFIRM = 2  # B A after the A and the B that are known
 LEAST_OF_COMBINATION = 0.01
 BASE_EVERY = 5  # runs with switches, then one without: a machine gets slower, or fast again
+BASE_BETWEEN = 1  # the same where runs without any differ plainly, or only one is known
 SCREENED = 1  # rounds that one run with a switch counts as
 
 
@@ -81,7 +89,7 @@ class Turns:
     def screen(self, name: str) -> Trial:
         """One run with a switch, against all that ran without it."""
         switches = (name,)
-        if self._since_base >= BASE_EVERY:
+        if self._since_base >= self._base_every():
             self._run(())
         run = self._run(switches)
         if not run.ok:
@@ -206,6 +214,23 @@ class Turns:
             found = _effect([before, *runs], trial, rounds)
         with_it = [run for run in runs if run.ok and run.switches == trial.switches]
         return replace(trial, found=found, runs=len(with_it))
+
+    def unchanged(self) -> StepsOfRuns:
+        """The step of the unchanged program, of all its runs: what every answer is against."""
+        return steps_of_runs(self._runs(()))
+
+    def against_all(self, trial: Trial) -> Trial:
+        """A switch that ran once, against all runs without it: most of them ran after it."""
+        if trial.without or trial.found is None or trial.runs > 1:
+            return trial
+        runs = self._known[trial.switches][:1]
+        return replace(trial, found=compare_runs(self._runs(()), runs, SCREENED))
+
+    def _base_every(self) -> int:
+        """After how many runs with switches the unchanged program runs again."""
+        times = [run.step_ms for run in self._runs(())]
+        differs = max(times) - min(times) >= PLAIN_GAIN * min(times)
+        return BASE_BETWEEN if len(times) == 1 or differs else BASE_EVERY
 
     def _runs(self, switches: tuple[str, ...]) -> list[TrialRun]:
         """All runs with these switches that tell the time: without any, those with other weights or

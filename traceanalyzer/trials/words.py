@@ -8,7 +8,9 @@ from traceanalyzer.trials.measured import PLAIN_GAIN, StepsOfRuns
 from traceanalyzer.trials.switches import VALUE
 
 MIB = 1 << 20
+WIDE = 1.3  # ends of a speedup further apart have no figure between them that could be quoted
 HEAD = ("switch", "promised", "measured", "speedup", "memory", "result")
+UNCHANGED = "(unchanged)"
 MOST_LEFT = 12  # switches that the program does not support, named on the screen
 
 
@@ -30,13 +32,22 @@ def screen(answer: Answer) -> str:
 def headline_of_trials(answer: Answer) -> str:
     """The answer in a sentence."""
     base = f"{digits(answer.base.ms)} ms a step ({answer.unit})"
-    if answer.best_step is None or answer.best_base is None:
+    if answer.best_step is None:
         return f"Nothing that was tried makes the step shorter: {base}."
-    before = _range(answer.best_base)
+    before = _range(answer.base)
     after = _range(answer.best_step)
-    once = " (one run)" if answer.best_runs == 1 else ""
+    once = ", one run" if answer.best_runs == 1 else ""
     best = ", ".join(answer.best)
-    return f"{answer.speedup:.2f}x faster{once}: {before} before, {after} with {best}."
+    low, high = answer.speedup_range
+    spread = f"{digits(low)} to {digits(high)}x{once}"
+    if low <= 1.0:
+        return (
+            f"Faster in turns with {best}, but this host cannot tell by how much ({spread}): "
+            f"{before} before, {after} after."
+        )
+    if high > WIDE * low:
+        return f"{spread} faster: {before} before, {after} with {best}."
+    return f"{answer.speedup:.2f}x faster ({spread}): {before} before, {after} with {best}."
 
 
 def _range(steps: StepsOfRuns) -> str:
@@ -56,10 +67,17 @@ def _faster_alone(answer: Answer) -> list[str]:
 
 
 def _table(answer: Answer) -> Iterator[str]:
-    cells = [HEAD, *(_cells(row, answer) for row in answer.rows)]
+    cells = [HEAD, _base_cells(answer), *(_cells(row, answer) for row in answer.rows)]
     widths = [max(len(row[at]) for row in cells) for at in range(len(HEAD))]
     for row in cells:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _base_cells(answer: Answer) -> tuple[str, ...]:
+    """The row that all others are against."""
+    base = answer.base
+    runs = f"all runs without: {digits(base.low_ms)} to {digits(base.high_ms)} ms"
+    return (UNCHANGED, "-", f"{digits(base.ms)} ms", "1.00x", "-", runs)
 
 
 def _cells(row: Row, answer: Answer) -> tuple[str, ...]:
@@ -123,9 +141,9 @@ def markdown(answer: Answer, environment: str = "", again: str = "") -> str:
     lines = [f"# {headline_of_trials(answer)}", ""]
     lines.append(f"| {' | '.join(HEAD)} |")
     lines.append("|" + "---|" * len(HEAD))
-    for row in answer.rows:
-        cells = [cell.replace("|", "\\|") for cell in _cells(row, answer)]
-        lines.append(f"| {' | '.join(cells)} |")
+    for cells in (_base_cells(answer), *(_cells(row, answer) for row in answer.rows)):
+        escaped = [cell.replace("|", "\\|") for cell in cells]
+        lines.append(f"| {' | '.join(escaped)} |")
     lines += ["", *_changes(answer), ""]
     alone = _faster_alone(answer)
     if alone:

@@ -49,7 +49,7 @@ def test_rows_that_are_no_whole_number_of_samples_go_with_the_batch() -> None:
 
 def test_a_batch_is_not_answered_where_most_products_stay() -> None:
     tape = tape_of(1536)  # as many rows as the layer has features
-    with pytest.raises(QuestionError, match="products whose recorded sizes"):
+    with pytest.raises(QuestionError, match="say it with --batch-now"):
         planned(tape, doubled(tape))
     assert with_larger_batch(2)(tape) is None
 

@@ -59,7 +59,9 @@ usage."""
     help="Limits and baseline from a TOML file; options go before it.",
 )
 @click.option(
-    "--allow-missing", is_flag=True, help="A figure that was not measured breaches no limit."
+    "--allow-missing",
+    is_flag=True,
+    help="Pass what was not measured: a figure with a limit, a claim that cannot be told.",
 )
 @click.option(
     "--recorded",
@@ -76,7 +78,7 @@ usage."""
 @click.option(
     "--claim",
     metavar="TEXT",
-    help="Whether what is said of the change since the baseline holds by stopwatch: '0.68 to 1.05 ms', '1.3x', "
+    help="Whether the change since the baseline is what TEXT says, by stopwatch: '0.68 to 1.05 ms', '1.3x', "
     "'faster', 'no change'.",
 )
 @redact_options()
@@ -100,12 +102,12 @@ def check(
     from traceanalyzer.cli.io.output import emit
 
     if claim is not None:
-        if most or least or policy_file or strict or allow_missing:
+        if most or least or policy_file or strict:
             raise click.UsageError(
                 "--claim is a question of its own: ask --max, --min and --policy in another command"
             )
-        _judge(claim, report, baseline, scope, hidden, output)
-        return
+        holds = _judge(claim, report, baseline, scope, hidden, output, allow_missing=allow_missing)
+        click.get_current_context().exit(0 if holds else BREACHED)
     from traceanalyzer.comparison.limits import LimitError, Policy
 
     try:
@@ -121,10 +123,17 @@ def check(
 
 
 def _judge(
-    claim: str, report: str, baseline: str | None, scope: Scope, hidden: Hidden, output: Output
-) -> None:
-    """Say whether the claim holds; one that does not is a breach. Raises UsageError without a
-    baseline, and for a claim that makes no sense."""
+    claim: str,
+    report: str,
+    baseline: str | None,
+    scope: Scope,
+    hidden: Hidden,
+    output: Output,
+    *,
+    allow_missing: bool,
+) -> bool:
+    """Say whether the claim holds. One that cannot be told passes with `allow_missing` alone.
+    Raises UsageError without a baseline, and for a claim that makes no sense."""
     from traceanalyzer.agent.claims import StatedChange, judged_claim, judgement_page
     from traceanalyzer.base import TraceAnalyzerError
     from traceanalyzer.cli.io.output import emit
@@ -141,8 +150,7 @@ def _judge(
     after = report_of_reference(report, *scope)
     judgement = judged_claim(asked, compare_reports(before, after, (baseline, report)))
     emit(judgement_page(cleaned(judgement, hidden)), output)
-    holds = judgement.verdict != "does not hold"
-    click.get_current_context().exit(0 if holds else BREACHED)
+    return judgement.verdict == "holds" or (judgement.verdict == "cannot tell" and allow_missing)
 
 
 def _nothing_to_check(baseline: str | None) -> str:

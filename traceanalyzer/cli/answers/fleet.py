@@ -18,7 +18,7 @@ from traceanalyzer.cli.options import FILE, Hidden, command
     metavar="DIR",
     help=(
         "Where digests of recordings are kept, and found by the next question. Default: the "
-        "folder of `cache`."
+        "folder that `doctor cache` names."
     ),
 )
 @click.option(

@@ -19,6 +19,14 @@ OTHER_WORDS = {
     "requests": "iterations",
 }
 """What users call a table, and its name."""
+ELSEWHERE = {
+    "memory": "`traceanalyzer analyze SNAPSHOT` says what fills GPU memory; of a trace "
+    "with allocator events `traceanalyzer show ops TRACE --sort memory` says what each operator holds",
+    "ranks": "`traceanalyzer analyze DIR` compares ranks",
+    "findings": "`traceanalyzer analyze PATH` has them",
+    "recommendations": "`traceanalyzer analyze PATH` has them",
+}
+"""What users look for among the tables, and where it is."""
 
 
 class ShownTables(click.Group):
@@ -36,8 +44,11 @@ class ShownTables(click.Group):
             return super().resolve_command(ctx, args)
         from difflib import get_close_matches
 
+        asked = args[0].lower().replace("-", "_")
+        if asked in ELSEWHERE:
+            raise click.UsageError(f"there is no table {args[0]!r}; {ELSEWHERE[asked]}", ctx)
         words = {**{name: name for name in BY_COMMAND}, **OTHER_WORDS}
-        near = get_close_matches(args[0].lower().replace("-", "_"), words, 1)
+        near = get_close_matches(asked, words, 1)
         hint = f"did you mean {words[near[0]]}?" if near else f"tables: {', '.join(BY_COMMAND)}"
         raise click.UsageError(f"there is no table {args[0]!r}; {hint}", ctx)
 

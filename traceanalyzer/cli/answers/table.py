@@ -30,7 +30,7 @@ SHOWN_ROWS = 20
 """Rows that people are shown at most unless they ask for more; a terminal those that fit 24 lines,
 programs all."""
 SUMS_ALONE = (
-    "The recording is a table of sums by name: it does not tell. `kernels` shows its kernels."
+    "The recording is a table of sums by name: it does not tell. `show kernels` shows its kernels."
 )
 MEMORY = "memory"
 OF_MEMORY = "op_memory"

@@ -123,10 +123,12 @@ def _common(command: F) -> F:
 @click.option(
     "--memory-snapshot",
     is_flag=True,
-    help="Also a CUDA memory snapshot, on out-of-memory too; for `memory`.",
+    help="Also a CUDA memory snapshot, on out-of-memory too; `analyze` reads it.",
 )
 @click.option(
-    "--compile-log", is_flag=True, help="Also torch.compile's log (TORCH_TRACE), for `compile`."
+    "--compile-log",
+    is_flag=True,
+    help="Also torch.compile's log (TORCH_TRACE); `analyze` reads it.",
 )
 @click.option(
     "--time-limit",

@@ -17,7 +17,7 @@ VERSION = re.compile(r"\d{4}(?:\.[\w-]+)+")  # of NVIDIA's profilers: 2025.3.1.9
 
 EXTRAS = (
     ("parquet", "pyarrow", "Parquet export, digests of ranks and logs of operations"),
-    ("fleet", "duckdb", "`fleet`: jobs of many ranks"),
+    ("fleet", "duckdb", "`analyze DIR`, `compare` of jobs of many ranks"),
     ("mcp", "mcp", "`mcp`: answers to agents"),
 )
 """Extras that reading needs: name, a package of it, and what for."""

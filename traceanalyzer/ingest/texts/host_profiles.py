@@ -123,7 +123,7 @@ def summarise_stacks(text: str, path: Path) -> PastedText | None:
         what=f"Stacks{owner} at one moment (py-spy), {counted(len(places), 'thread')}",
         tells=places[0],
         record=(
-            "Of a job that hangs give the Flight Recorder dumps of all ranks (`traceanalyzer hang FOLDER`); of "
+            "Of a job that hangs give the Flight Recorder dumps of all ranks (`traceanalyzer analyze FOLDER`); of "
             "a slow one a recording: `traceanalyzer collect torch --stacks -- python train.py`."
         ),
         notes=tuple(places[1 : SHOWN + 1]),

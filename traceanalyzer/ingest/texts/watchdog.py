@@ -18,7 +18,7 @@ _WORK = regex(
 MOST_RANKS = 8  # that are named
 RECORD = (
     "To see who did what: run with TORCH_FR_BUFFER_SIZE=2000 (TORCH_NCCL_TRACE_BUFFER_SIZE before "
-    "PyTorch 2.9) and TORCH_NCCL_DUMP_ON_TIMEOUT=1, then `traceanalyzer hang FOLDER` on the dumps of "
+    "PyTorch 2.9) and TORCH_NCCL_DUMP_ON_TIMEOUT=1, then `traceanalyzer analyze FOLDER` on the dumps of "
     "all ranks."
 )
 

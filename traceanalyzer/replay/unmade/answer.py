@@ -3,7 +3,7 @@ rests on."""
 
 import numpy as np
 
-from traceanalyzer.base import MS_PER_S, dataclass, metric
+from traceanalyzer.base import MEMORY, MS_PER_S, dataclass, metric
 from traceanalyzer.replay.unmade.curve import limits_on
 from traceanalyzer.replay.unmade.dimensions import NO_LENGTH, Dimensions, dimensions_of
 from traceanalyzer.replay.unmade.made import PlannedTape, RunPlan
@@ -51,7 +51,7 @@ class Unmade:
         "batch from which on the GPU is the limit; null where it is already, or never"
     )
     peak_bytes: int | None = metric(
-        "peak of GPU memory; null where the recording does not have it", "bytes"
+        "peak of GPU memory; null where the recording does not have it", MEMORY
     )
     fits: bool | None = metric("whether that fits the GPU; null where one of them is not known")
     mfu: float | None = metric("MFU at that step; null where today's is not known", "share")

@@ -35,8 +35,8 @@ UNKNOWN_WORK = (
     "compiled code, other libraries): what it would take at other sizes is not known"
 )
 STANDING_PRODUCTS = (
-    "{share:.0%} of the device's time is products whose recorded sizes do not go with the batch: "
-    "what they would take with another one is not known"
+    "no other batch can be predicted: {share:.0%} of the GPU's time is matmuls whose recorded sizes do "
+    "not show the batch; if it is not {batch}, say it with --batch-now"
 )
 FLAT = 2
 """Dimensions below which a message is a bucket of gradients, whose size is the parameters'."""
@@ -173,7 +173,7 @@ def check_answerable(tape: Tape, loads: Loads, sizes: Sizes, what: str) -> None:
     products = tape.source.linked.is_matrix[tape.row] & ~tape.in_optimizer
     standing = float(time[counted & products & ~changed].sum())
     if sizes.batch_ratio != 1.0 and standing > MOST_STANDING * total:
-        raise QuestionError(STANDING_PRODUCTS.format(share=standing / total))
+        raise QuestionError(STANDING_PRODUCTS.format(share=standing / total, batch=sizes.now.batch))
 
 
 def called_ranges(tape: Tape) -> I64:

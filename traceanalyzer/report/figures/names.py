@@ -11,7 +11,17 @@ OF_THE_SUMMARY = (SUMMARY, "headroom_ms.", "utilisation.", "throughput.")
 UNPROFILED = ("unprofiled", "syncs.unprofiled_")  # figures of the step without the profiler
 IMPLIED = ("metrics.", "recorded.")
 """May stand before a name: the JSON has `metrics`; older versions named recorded figures so."""
-SHORT = {"step_time_ms": "step_time_ms.mean", "step_ms": "summary.step_ms"}
+SHORT = {
+    "step_time_ms": "step_time_ms.mean",
+    "step_ms": "summary.step_ms",
+    "step": "summary.step_ms",
+    "idle": "summary.idle_share",
+    "gpu_idle": "summary.idle_share",
+    "busy": "utilisation.gpu_busy_share",
+    "gpu_busy": "utilisation.gpu_busy_share",
+    "mfu": "utilisation.mfu",
+}
+"""What users call a figure of the step that the report speaks of, and its name."""
 WITHOUT_PROFILER = {
     "step_time_ms.mean": "summary.step_ms",
     "step_time_ms.median": "summary.step_ms",

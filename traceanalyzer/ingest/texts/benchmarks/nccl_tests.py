@@ -15,7 +15,7 @@ _ROW = regex(
 )
 _RANK = regex(r"^#\s+Rank\s+\d+ .*?\bon\s+(\S{1,100})", re.MULTILINE)
 RECORD = (
-    "To see what a program makes of it: `traceanalyzer collect torch -- torchrun ... train.py`; `comm` "
+    "To see what a program makes of it: `traceanalyzer collect torch -- torchrun ... train.py`; `show comm` "
     "lists each collective with its bus bandwidth."
 )
 
