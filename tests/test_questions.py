@@ -29,5 +29,5 @@ def test_one_command_answers_each_question() -> None:
 def test_questions_on_memory_and_compilation_name_their_command() -> None:
     for section in SECTIONS[MEMORY_OR_COMPILATION]:
         assert re.search(
-            r"[`$] ?traceanalyzer analyze (\S*snapshot\S*|\S*LOG) |The same command", section
+            r"[`$] ?traceanalyzer (analyze \S*(snapshot|LOG)|show ops)|The same command", section
         ), section
