@@ -42,7 +42,7 @@ _BARE = regex(r"\b(?!inf\b|nan\b|True\b|False\b|None\b)[A-Za-z_][\w:.]{0,200}+")
 LISTS = {"TensorList": "tensors", "GenericList": "numbers (a stride, a padding) or tensors"}
 """What inputs that are lists hold, by the type that the recorder gave them."""
 UNRECORDED = (
-    "{operator}: input {place} is a list of {what}, and the recorder left out what is in it; an operator "
+    "{operator} takes a list of {what}, and the recorder left out what is in it; an operator "
     "around it or inside it may have all of its inputs"
 )
 
@@ -111,24 +111,23 @@ def _inputs(m: Measurements, operator: str, shapes: str) -> list[str]:
         sizes = json.loads(shapes)
         types = json.loads(strings[ranges.dtypes[row]])
         strides, numbers = (json.loads(text) or [None] * len(sizes) for text in texts)
-        inputs = zip(sizes, types, strides, numbers, strict=True)
-        return [_expression(operator, place, *one) for place, one in enumerate(inputs, 1)]
+        return [
+            _expression(operator, *one) for one in zip(sizes, types, strides, numbers, strict=True)
+        ]
     except (ValueError, TypeError, RecursionError) as error:
         raise TraceAnalyzerError(
             f"{m.trace.path}: the inputs of {operator} are damaged ({error})"
         ) from error
 
 
-def _expression(operator: str, place: int, size: Any, kind: str, stride: Any, number: Any) -> str:
+def _expression(operator: str, size: Any, kind: str, stride: Any, number: Any) -> str:
     if kind in TORCH_TYPES:
         return (
             f"tensor({_whole(size)}, {_whole(stride or contiguous(size))}, "
             f"torch.{TORCH_TYPES[kind]})"
         )
     if kind in LISTS and not number:
-        raise TraceAnalyzerError(
-            UNRECORDED.format(operator=operator, place=place, what=LISTS[kind])
-        )
+        raise TraceAnalyzerError(UNRECORDED.format(operator=operator, what=LISTS[kind]))
     if not number:
         return "None"
     try:
