@@ -66,6 +66,20 @@ def test_blocks_whose_weights_come_in_each_step_can_stay() -> None:
     assert f"{2 * ((1 << 21) + (1 << 23) + 8192 + 2048) / 1e6:.3g} MB" in offer.action.pytorch
 
 
+def test_weights_that_are_put_in_their_place_can_stay() -> None:
+    """`weight.data = copied` asks whether both are of a kind, and calculates nothing."""
+
+    def step(p: Program) -> None:
+        for _ in range(8):
+            bring(p, f"[{WIDTH}, {WIDTH}]", 1 << 21, 256)
+            asked = f"[[{WIDTH}, {WIDTH}], [{WIDTH}, {WIDTH}]]"
+            within(p, "aten::_has_compatible_shallow_copy_type", lambda p: p.spend(1), shapes=asked)
+        for _ in range(8):
+            use(p, "aten::linear", f"[[8, {WIDTH}], [{WIDTH}, {WIDTH}]]")
+
+    assert keep_on_device.offer(program(step)) is not None
+
+
 def test_weights_that_the_gpu_has_no_room_for_are_not_kept() -> None:
     p = Program()
     for i in range(6):

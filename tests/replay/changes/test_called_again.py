@@ -9,6 +9,7 @@ import pytest
 
 from tests.diagnosis.test_remedies import ADD, GEMM, program, step_us, within
 from tests.replay.changes.test_weights_cast import CAST_US, WEIGHTS, cast
+from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.remedies.kernels import CALLED_ONCE, MAYBE_CALLED_ONCE, no_recompute
 from traceanalyzer.diagnosis.remedies.remedy import words
 from traceanalyzer.replay.changes.called_again import (
@@ -27,14 +28,16 @@ LAYER_US = 50
 CALL_US = LEAST_KERNELS * (LAYER_US + 1)
 
 
-def call(p: Program, name: str, *, learns: bool, kernel: str = GEMM) -> None:
+def call(
+    p: Program, name: str, *, learns: bool, kernel: str = GEMM, layer_us: float = LAYER_US
+) -> None:
     start = p.now
     p.spend(1)
     numbered = {"sequence": 7} if learns else {}
     columns = {"shapes": f"[[32000, 1024], {IDS}]", **numbered}
-    within(p, "aten::embedding", lambda p: p.spend(5).launch(kernel, LAYER_US), **columns)
+    within(p, "aten::embedding", lambda p: p.spend(5).launch(kernel, layer_us), **columns)
     for _ in range(LEAST_KERNELS - 1):
-        within(p, "aten::mm", lambda p: p.spend(5).launch(kernel, LAYER_US), **numbered)
+        within(p, "aten::mm", lambda p: p.spend(5).launch(kernel, layer_us), **numbered)
     p.spend(1)
     p.annotation(f"nn.Module: {name}", start, p.now)
 
@@ -70,6 +73,19 @@ def test_the_call_without_gradients_is_gone() -> None:
     offer = no_recompute.offer(m)
     assert offer.action == words("no_recompute", "called_once")
     assert offer.scenario == CALLED_ONCE
+
+
+def test_it_is_advised_where_the_host_sets_the_pace() -> None:
+    def step(p: Program) -> None:
+        call(p, "Policy_0", learns=False, layer_us=1)
+        call(p, "Policy_0", learns=True, layer_us=1)
+        node = "autograd::engine::evaluate_function: MmBackward0"
+        within(p, node, lambda p: p.spend(5).launch(GEMM, 1))
+
+    found = diagnose(program(step))
+    assert found.findings[0].id == "launch-bound"
+    assert not [one for one in found.findings if one.cls == "compute"]
+    assert "no_recompute" in [one.remedy for one in found.recommendations]
 
 
 def test_where_inputs_may_differ_it_may_not_help() -> None:

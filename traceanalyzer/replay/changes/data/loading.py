@@ -73,6 +73,8 @@ PASSES_ON = regex(
 """Operators that give the same data, as they are or in another format."""
 MOVES = regex(r"^aten::(to|_to_copy|copy_|cuda)$")
 GIVES_THE_SAME = (MOVES, PASSES_ON)
+ASKS = regex(r"^aten::_has_compatible_shallow_copy_type$")
+"""What `weight.data = copied` asks about both; it takes neither."""
 EXPAND = regex(r"^aten::expand$")
 USE_OPERATORS = 8  # those after a copy, other copies left out, among which its use is looked for
 USE_OPERATORS_OF_BLOCK = 32
@@ -374,6 +376,8 @@ def _first_use(outermost: Outermost, place: int, uses: int, *, turned: bool) -> 
 def _until_used(following: Iterable[Operator], uses: int) -> Iterator[Operator]:
     """The operators up to the last of so many that calculate."""
     for operator in following:
+        if operator.named(ASKS):
+            continue
         yield operator
         if not operator.named(MOVES):
             uses -= 1
