@@ -1,0 +1,2 @@
+"""Programs of today's laboratories and services, each with a fault that its author did not see, written by somebody
+who has not read the tool: measured once, by `benchmarks.first_sight`."""
