@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 
 from tests.analysis.test_any_trace import any_rows, built
 from tests.analyzed import reported
@@ -17,7 +17,7 @@ from tests.report.invariants import INVARIANTS, contradictions
 from traceanalyzer.report.build import build_report
 from traceanalyzer.report.outline.gains import explained
 from traceanalyzer.report.terminal.screen import render_screen
-from traceanalyzer.trace import Run
+from traceanalyzer.trace import DeviceOpKind, OverheadKind, RangeKind, Run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,8 +30,18 @@ def test_of_a_recording(name: str, paths: list[Path]) -> None:
     assert contradictions(reported(*paths)) == [], name
 
 
+OP_WITHOUT_LENGTH_IN_A_GAP = (
+    [("gemm", 45, 0, -1, DeviceOpKind.KERNEL, 1), ("gemm", 164, 0, 1, DeviceOpKind.KERNEL, 1)],
+    [("cudaLaunchKernel", 0, 0, -1, 0)] * 2 + [("cudaLaunchKernel", 128, 0, 1, 0)],
+    [("aten::mm", 0, 0, 0, RangeKind.OP)] * 10
+    + [("ProfilerStep#1", 75, 92, 0, RangeKind.ANNOTATION)],
+    [(OverheadKind.DRIVER, 45, 108)],
+)
+
+
 @tried(3)
 @given(any_rows)
+@example(OP_WITHOUT_LENGTH_IN_A_GAP)
 def test_of_anything(rows: Any) -> None:
     assert contradictions(build_report(Run(traces=[built(rows)]))) == []
 

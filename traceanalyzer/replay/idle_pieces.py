@@ -16,6 +16,7 @@ from traceanalyzer.analysis.causes.draining import (
     keeps_waiting,
     only_searches,
 )
+from traceanalyzer.analysis.causes.gaps import Gaps
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
 from traceanalyzer.base import NS_PER_MS, dataclass
@@ -119,9 +120,17 @@ def _gap_before(tape: Tape, device: int) -> I64:
     of_device = np.flatnonzero(gaps.device == device)
     longest = of_device[gaps.duration[of_device].argmax()] if len(of_device) else NO_GAP
     ended = np.flatnonzero((gaps.next_op >= 0) & (gaps.device == device))
-    of_row = np.full(len(tape.source.trace.device_ops), NO_GAP, np.int64)
+    of_row = _gap_around(tape.source.trace.device_ops.start, gaps, of_device)
     of_row[gaps.next_op[ended]] = ended
     return np.append(of_row[tape.row], longest)
+
+
+def _gap_around(op_start: I64, gaps: Gaps, of_device: I64) -> I64:
+    """For each device op the recorded gap, of these of a device, in which it begins: an op that
+    takes no time ends none; -1: none."""
+    around = np.searchsorted(gaps.start[of_device], op_start, side="left") - 1
+    gap = at(of_device, around, NO_GAP)
+    return np.where((gap >= 0) & (op_start < at(gaps.end, gap, 0)), gap, NO_GAP)
 
 
 def _behind_the_last(tape: Tape, device: int) -> int:
