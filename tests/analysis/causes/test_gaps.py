@@ -12,7 +12,7 @@ from traceanalyzer.analysis.tables.budget import step_budgets
 from traceanalyzer.analysis.tables.gap_rows import gap_histogram, gap_places, gap_rows
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.replay.scenarios import LAUNCHES_FREE
-from traceanalyzer.trace import CopyKind, DeviceOpKind, OverheadKind
+from traceanalyzer.trace import CopyKind, DeviceOpKind, MemoryKind, OverheadKind
 
 KERNEL_US = 5
 
@@ -206,6 +206,30 @@ def test_a_host_too_slow_to_get_ahead_is_not_held_up_by_waits() -> None:
         program.spend(40).launch(us=3)
     program.sync().spend(40).launch(us=3)
     assert set(causes(program)) == {"launch"}
+
+
+@pytest.mark.parametrize(
+    ("copy_kind", "operator", "cause"),
+    [
+        (CopyKind.HOST_TO_DEVICE, "aten::copy_", "launch"),
+        (CopyKind.DEVICE_TO_HOST, "aten::_local_scalar_dense", "sync"),
+    ],
+)
+def test_waits_of_copies_from_pageable_memory_are_not_what_a_slow_host_waits_for(
+    copy_kind: CopyKind, operator: str, cause: str
+) -> None:
+    """Every few launches a small copy and a wait for it; launching takes far longer than the work."""
+    program = Program()
+    for turn in range(6):
+        begin = program.now
+        program.launch("Memcpy", us=1, kind=DeviceOpKind.MEMCPY).sync()
+        program.rows["op"][-1] |= {"copy_kind": copy_kind, "source_memory": MemoryKind.PAGEABLE}
+        program.op(operator, begin, program.now)
+        for _ in range(5):
+            program.spend(40).launch(us=2)
+        program.annotation(f"ProfilerStep#{turn}", begin, program.now)
+    found = causes(program)
+    assert found.count(cause) > len(found) / 2
 
 
 @pytest.mark.parametrize(

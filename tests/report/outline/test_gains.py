@@ -73,3 +73,11 @@ def test_products_in_fp32_are_not_nothing_to_fix():
     assert gains.no_advice(none).startswith("No gain is predicted, but matrix kernels run in fp32")
     narrow = {**report.tables, "conditions": [Condition(PRODUCT_FORMATS, "bf16")]}
     assert "fp32" not in gains.no_advice(replace(none, tables=narrow))
+
+
+def test_small_gains_are_not_no_gains():
+    """The first screen and the recommendations below it speak of the same changes."""
+    report = full()
+    small = replace(report.recommendations[0], remedy="fused_optimizer", predicted_speedup=1.03)
+    told = gains.no_advice(replace(report, recommendations=[small]))
+    assert told.startswith("Only a small gain is predicted: 1.03x with fused_optimizer")

@@ -6,7 +6,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra import at, isin, local_searchsorted, measure
 from traceanalyzer.analysis.causes.started import LaunchEdges
-from traceanalyzer.analysis.joined.blocking import searching_calls
+from traceanalyzer.analysis.joined.blocking import feeding_calls, searching_calls
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.timed import Timed
@@ -57,8 +57,10 @@ def could_be_ahead(timed: Timed) -> bool:
 
 def keeps_waiting(timed: Timed) -> bool:
     """Whether the steps hold a wait for every few launches, so that the queue never fills: the
-    waits are then what can be changed, whatever the host's speed, and however soon each is over."""
-    waits = int((timed.joined.blocks & timed.steady_calls).sum())
+    waits are then what can be changed, whatever the host's speed, and however soon each is over.
+    A copy from pageable memory is no such wait: the program waits for no result there."""
+    feeding = timed.linked.memo(feeding_calls)
+    waits = int((timed.joined.blocks & timed.steady_calls & ~feeding).sum())
     launches = distinct(timed.linked.launch[timed.steady_ops & (timed.linked.launch >= 0)])
     return waits > 1 and len(launches) <= REFILL_LAUNCHES * waits
 

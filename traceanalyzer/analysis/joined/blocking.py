@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import IntervalSet, isin_few, texts_where, union
+from traceanalyzer.analysis.algebra import IntervalSet, at, isin, isin_few, texts_where, union
 from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.base import regex
-from traceanalyzer.trace import I64, Bool, RangeKind
+from traceanalyzer.trace import I64, Bool, CopyKind, MemoryKind, RangeKind, distinct
 from traceanalyzer.trace.run import TORCH_PROFILER
 
 READS = frozenset({"aten::item", "aten::_local_scalar_dense", "aten::is_nonzero"})
@@ -71,6 +71,23 @@ def blocking_calls(linked: TraceJoins) -> Bool:
     )  # torch.profiler's own: in no range
     blocks[closing[linked.tree.parent[linked.tree.node_of_call[closing]] < 0]] = False
     return blocks
+
+
+def feeding_calls(linked: TraceJoins) -> Bool:
+    """For each API call whether it copies from the host's pageable memory, or stands beside such a
+    copy in an operator: what waits there waits until that memory can be written to again, not for
+    a result."""
+    calls = linked.trace.api_calls
+    ops = linked.trace.device_ops
+    from_host = ops.copy_kind == CopyKind.HOST_TO_DEVICE
+    pageable = from_host & (ops.source_memory == MemoryKind.PAGEABLE) & (linked.launch >= 0)
+    result = np.zeros(len(calls), bool)
+    result[linked.launch[pageable]] = True
+    tree = linked.tree
+    parent = tree.parent[tree.node_of_call]
+    in_operator = at(tree.kind, parent, RangeKind.ANNOTATION) == RangeKind.OP
+    copying = distinct(parent[result & in_operator])
+    return result | (in_operator & isin(parent, copying))
 
 
 def searching_calls(linked: TraceJoins) -> I64:

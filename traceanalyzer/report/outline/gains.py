@@ -59,6 +59,7 @@ ROUNDING = 0.001
 """Share of the step by which a headroom may exceed its cause before words say so."""
 NOTHING_TO_FIX = "Nothing to fix: the GPU is busy."
 NOTHING_HELPS = "No known remedy is predicted to help."
+SMALL_GAIN = "Only a small gain is predicted: {} with {} (--full says how)."
 FULL_PRECISION = "fp32"
 IN_FULL_PRECISION = "No gain is predicted, but matrix kernels run in fp32: try autocast, or TF32 where the GPU has it."
 BOTH = 2  # ends of a range
@@ -164,7 +165,11 @@ def no_advice(report: Report) -> str:
 
 
 def _why_nothing(report: Report) -> str:
-    """Why nothing is advised for a GPU, in a sentence."""
+    """Why the first screen advises nothing for a GPU, in a sentence."""
+    small = [one for one in report.recommendations if one.predicted_speedup is not None]
+    if small:
+        best = max(small, key=lambda one: one.predicted_speedup or 1.0)
+        return SMALL_GAIN.format(factor(report, best), id_of(best))
     if report.summary.bottleneck not in OF_KERNELS:
         return NOTHING_HELPS
     if FULL_PRECISION in _formats_of_products(report):
