@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.analysis.causes.test_gaps import Program
+from tests.analyzed import measurements
 from tests.diagnosis.test_remedies import ADD, GEMM, copy, program, step_us, within
+from tests.recorded import ROOT
 from traceanalyzer.base.figures import NS_PER_MS
 from traceanalyzer.diagnosis.remedies.data import COPIED_AHEAD
-from traceanalyzer.diagnosis.remedies.host import remove_syncs
+from traceanalyzer.diagnosis.remedies.host import NO_SYNCS, remove_syncs
 from traceanalyzer.diagnosis.remedies.loops import ENSEMBLES
 from traceanalyzer.replay.changes.fusion import Reading
 from traceanalyzer.replay.changes.loops.joined_calls import (
@@ -498,3 +500,20 @@ def test_one_call_for_all_takes_no_less_than_a_call_for_one() -> None:
     assert promise.step_ms is not None
     assert promise.low_ms == pytest.approx(one.base_ms / FASTER_HOST, rel=0.15)
     assert one.base_ms / FASTER_HOST < promise.step_ms
+
+
+@pytest.mark.parametrize(
+    "path", ["sample_traces/changing_shapes", "tests/data/nsys/sampled.sqlite.gz"]
+)
+def test_cpu_work_that_would_run_meanwhile_is_not_gained_by_removing_syncs(path: str) -> None:
+    """The GPU idles for CPU work, not because of waits: other remedies are against that."""
+    m = measurements(ROOT / path).critical
+    assert m.replay is not None
+    assert m.replay.gain_ms(NO_SYNCS) > 0.2 * m.replay.base_ms
+    assert remove_syncs.offer(m) is None
+
+
+def test_syncs_that_the_gpu_idles_after_are_removed() -> None:
+    assert (
+        remove_syncs.offer(measurements(ROOT / "sample_traces" / "sync_bound").critical) is not None
+    )

@@ -32,8 +32,8 @@ def told(m: Measurements) -> Finding | None:
 
 @pytest.mark.parametrize(
     ("blocks", "threads"),
-    [(1, 1), (1, 256), (40, 128), (100_000, 4)],
-    ids=["thread", "block", "few", "narrow"],
+    [(1, 1), (1, 256), (40, 128), (1_000, 4)],
+    ids=["thread", "block", "few", "few and narrow"],
 )
 def test_a_long_kernel_of_few_threads_is_told(blocks: int, threads: int) -> None:
     found = told(program(blocks, threads))
@@ -44,6 +44,22 @@ def test_a_long_kernel_of_few_threads_is_told(blocks: int, threads: int) -> None
     assert ("of their time" in values) == (threads < 32)
     assert found.headroom_ms is not None
     assert found.headroom_ms < 50
+
+
+@pytest.mark.parametrize("threads", [4, 31])
+def test_many_blocks_smaller_than_a_warp_are_not_too_few_threads(threads: int) -> None:
+    m = program(1_000_000, threads)
+    found = told(m)
+    assert found is not None
+    assert found.title.startswith("Blocks smaller than a warp")
+    assert [one.metric for one in found.evidence[:2]] == [
+        "kernels in blocks smaller than a warp",
+        "of their time",
+    ]
+    report = diagnose(m)
+    assert "blocks are smaller than a warp" in report.summary.headline
+    advice = next(one for one in report.recommendations if one.id == "undersized-kernels")
+    assert advice.action.startswith("Launch add in blocks of 128 to 256 threads")
 
 
 @pytest.mark.parametrize(

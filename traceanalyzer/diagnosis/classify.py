@@ -11,7 +11,11 @@ evidence."""
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from traceanalyzer.analysis.groups.bounds import rated_share, reached_when_far
+from traceanalyzer.analysis.groups.bounds import (
+    rated_share,
+    reached_when_far,
+    undersized_kernels,
+)
 from traceanalyzer.analysis.groups.idle import by_turns, main_detail
 from traceanalyzer.analysis.joined.launched import is_start_up, unseen_graphs
 from traceanalyzer.base import span
@@ -86,6 +90,10 @@ _REASONS = {
         "memory-bound kernels",
     ),
     "small": ("the GPU computes for {}, mostly in kernels too small to fill it", "compute"),
+    "narrow": (
+        "the GPU computes for {}, mostly in kernels whose blocks are smaller than a warp",
+        "compute",
+    ),
     "communication": (
         "communication that does not overlap with compute takes {}",
         "exposed communication",
@@ -477,7 +485,8 @@ def _noun(m: Measurements, part: str, shares: Shares) -> str:
 def _words(m: Measurements, part: str, shares: Shares) -> tuple[str, str]:
     """Why a part is long, and in short where two are named."""
     if part == "device" and shares.mostly_small:
-        return _REASONS["small"]
+        small = undersized_kernels(m.rated)
+        return _REASONS["narrow" if small is not None and small.is_narrow else "small"]
     name = _name(part, shares)
     by_kind = part == "device" and rated_share(m.rated) < HARDLY_RATED
     return BY_KIND[name] if by_kind else _REASONS[name]

@@ -33,6 +33,12 @@ class Undersized(NamedTuple):
     # what they would take less a step with all of the GPU, if their work can be spread over it
     lost_ms: float
 
+    @property
+    def is_narrow(self) -> bool:
+        """Whether most of them fill the GPU with blocks in which most lanes do nothing."""
+        is_full = self.resident is not None and self.threads >= self.resident
+        return is_full and self.narrow_share > MOST
+
 
 TELLING = regex(
     r"(?i)dram|tensor|sm.{0,12}(active|issue|throughput)|sms active|fp(16|32|64)|nvlink|pcie"

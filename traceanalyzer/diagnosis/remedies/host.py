@@ -67,6 +67,7 @@ REPEATED = scenario_of("remove_syncs", rows_repeated, "assumes_repeated")
 OF_TURNS = {"sort_rows": SORTED, "repeat_rows": REPEATED}
 """What to do about loops that wait in each turn, and launch more there than the wait takes."""
 COALESCING = regex(r"\bcoalesce\b|_coalesce\b")
+MOSTLY = 0.5  # of a gain
 LEAST_OF_SYNCS = 0.04
 """Calls that wait are host time, too; where the GPU waits for launches alone, they were hardly what
 held it up."""
@@ -96,7 +97,7 @@ PREPARED_BEFORE = scenario_of("fixed_shapes", prepared_before(PREPARED))
 def remove_syncs(m: Measurements) -> Offer | None:
     """Wherever the host waits, except where a library waits to choose its algorithms; where each
     turn of a loop looks for its rows, or autograd checks each gradient, with what is done around
-    that."""
+    that; not where what is gained is other CPU work, which has remedies of its own."""
     if m.timed.memo(only_searches):
         return None
     tape = tape_of(m)
@@ -109,10 +110,23 @@ def remove_syncs(m: Measurements) -> Offer | None:
         if gains[most] > replay.gain_ms(NO_SYNCS):
             how = words("remove_syncs", most)
             return Offer(how, OF_TURNS[most], against=("launch-bound", "launch"))
+        if _gains_by_host_work(m, replay.gain_ms(NO_SYNCS)):
+            return None
     return Offer(
         Words(text("remove_syncs", instead_of_waits(m)), text("remove_syncs", "read_later")),
         NO_SYNCS,
     )
+
+
+def _gains_by_host_work(m: Measurements, gain_ms: float) -> bool:
+    """Whether what a step without waits gains is mostly CPU work that then runs while the GPU works:
+    the GPU idles for that work, and hardly because of the waits."""
+    idle = m.step.idle
+    if idle is None:
+        return False
+    of_waits_ms = idle.sync + idle.launch
+    of_work_ms = idle.host + idle.input
+    return of_waits_ms < MOSTLY * gain_ms <= of_work_ms
 
 
 def _coalesce(syncs: Sequence[SyncRow]) -> bool:

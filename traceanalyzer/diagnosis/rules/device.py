@@ -2,6 +2,7 @@
 busy with."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from traceanalyzer.analysis.groups import bounds, passes, products
 from traceanalyzer.analysis.groups.bounds import WARP, undersized_kernels
@@ -34,6 +35,7 @@ FUSED_PASS_RATIO = 7 / 4
 single foreach operator at most 4: fused, the step takes at least this many times its longest
 operator."""
 UNDERSIZED = "undersized-kernels"
+NARROW = "Blocks smaller than a warp: most lanes of the GPU do nothing"
 LONGEST_NAME = 40  # characters of a kernel in advice
 NEARLY_ALL = 0.99  # something is left of the work, however fast
 UNREACHED = 0.35
@@ -67,19 +69,26 @@ def undersized(m: Measurements, _free: Bool) -> Iterator[Draft]:
     if small is None:
         return
     held = f" of {small.resident:,.0f} that the GPU holds" if small.resident else ""
-    evidence = [
-        share(m, small.kernels.total_ms, "kernels too small for the GPU"),
-        Evidence("threads", small.threads, "", f"of a launch{held}, mean over their time"),
-    ]
+    what = (
+        "kernels in blocks smaller than a warp"
+        if small.is_narrow
+        else "kernels too small for the GPU"
+    )
+    evidence = [share(m, small.kernels.total_ms, what)]
+    if not small.is_narrow:
+        where = f"of a launch{held}, mean over their time"
+        evidence.append(Evidence("threads", small.threads, "", where))
     if small.narrow_share:
         where = f"in blocks of {small.narrow_threads:.3g} threads: a warp runs {WARP} together"
         evidence.append(Evidence("of their time", small.narrow_share, "share", where))
     evidence += times(small.kernels.top)
     basis = "no estimate: at most what they take, if their work can be spread over the whole GPU"
-    words = said(UNDERSIZED, kernels=_named(small.kernels.top))
+    which = "narrow" if small.is_narrow else "words"
+    words = said(UNDERSIZED, which, kernels=_named(small.kernels.top))
     claim = min(small.lost_ms, NEARLY_ALL * small.kernels.total_ms)
     spread = Proposal(words, basis, bound=True)
-    yield finding(UNDERSIZED, "compute", claim, evidence, [spread], small.kernels.rows, words)
+    draft = finding(UNDERSIZED, "compute", claim, evidence, [spread], small.kernels.rows, words)
+    yield replace(draft, title=NARROW) if small.is_narrow else draft
 
 
 def _named(top: list[tuple[str, float]]) -> str:
