@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.analysis.build import TraceBuilder
 from tests.analysis.roofline.test_roofline import GEMM, mm, op
 from tests.diagnosis.test_computation import ADD, FP32, measured
-from traceanalyzer.diagnosis.classify import classify
+from traceanalyzer.diagnosis.classify import UNCLEAR, classify
 from traceanalyzer.diagnosis.culprit import culprit
 
 FULL = {"blocks": 10_000, "threads": 256}
@@ -25,6 +25,7 @@ def additions(us: float) -> TraceBuilder:
 def test_kernels_near_the_bandwidth_are_limited_by_it():
     m = measured(additions(15))
     assert classify(m).headline.endswith("mostly in kernels limited by memory bandwidth.")
+    assert classify(m).confidence <= UNCLEAR
     assert culprit(m, "memory") == "All of the memory traffic is elementwise kernels."
 
 
@@ -40,8 +41,9 @@ def test_kernels_without_known_bytes_are_memory_bound_by_their_kind():
 def test_kernels_far_from_the_bandwidth_are_told_with_what_they_reach():
     m = measured(additions(120))
     assert classify(m).headline.endswith(
-        "mostly in memory-bound kernels, which reach 10% of the bandwidth."
+        "mostly in latency-bound kernels: memory traffic at 10% of the bandwidth."
     )
+    assert classify(m).confidence <= UNCLEAR
     assert culprit(m, "memory") == "All of the compute time is in memory-bound elementwise kernels."
 
 
@@ -62,6 +64,6 @@ def test_products_near_the_peak_are_limited_by_arithmetic():
 def test_products_far_from_the_peak_are_told_with_what_they_reach():
     m = measured(products(200))
     assert classify(m).headline.endswith(
-        "mostly in compute-bound kernels, which reach 10% of the peak."
+        "mostly in latency-bound kernels: arithmetic at 10% of the peak."
     )
     assert culprit(m, "compute") == "All of the compute time is in gemm kernels."

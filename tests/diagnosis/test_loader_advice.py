@@ -184,3 +184,13 @@ def test_a_recorded_loader(side: str, workers: bool, pinned: bool) -> None:
     assert m.loading is not None
     assert (m.loading.workers, m.loading.pinned) == (workers, pinned)
     assert m.loading.waiting_steps == (0 if workers else m.loading.steps)
+
+
+def test_a_program_without_a_dataloader_has_to_be_given_one() -> None:
+    m = program(workers=False)
+    assert m.loading is not None
+    assert loader_advice.action(m.loading).startswith("Load ahead of the step: DataLoader(")
+    assert loader_advice.effort(m.loading) is None
+    by_hand = m.loading._replace(workers=None)
+    assert "or threads of your own" in loader_advice.action(by_hand)
+    assert loader_advice.effort(by_hand) == "hours"

@@ -213,7 +213,14 @@ def test_all_reduces_of_inference_get_advice(report: Report) -> None:
     assert "communication" in [one.cls for one in report.recommendations]
 
 
-@of("one_thread", "four_threads", "one_block", "openacc")
+@of("four_threads")
+def test_many_blocks_of_four_threads_need_larger_ones(report: Report) -> None:
+    assert ids(report)[0] == "undersized-kernels"
+    assert "whose blocks are smaller than a warp" in report.summary.headline
+    assert "in blocks of 128 to 256 threads" in report.recommendations[0].action
+
+
+@of("one_thread", "one_block", "openacc")
 def test_kernels_of_few_threads_are_too_small(report: Report) -> None:
     assert ids(report)[0] == "undersized-kernels"
     assert "too small to fill it" in report.summary.headline

@@ -133,8 +133,8 @@ BY_KIND = {
 }
 """The words where names of kernels alone tell what limits them: no bytes and operations are known."""
 FAR = {
-    "memory": "the GPU computes for {}, mostly in memory-bound kernels, which reach {:.0%} of the bandwidth",
-    "compute": "the GPU computes for {}, mostly in compute-bound kernels, which reach {:.0%} of the peak",
+    "memory": "the GPU computes for {}, mostly in latency-bound kernels: memory traffic at {:.0%} of the bandwidth",
+    "compute": "the GPU computes for {}, mostly in latency-bound kernels: arithmetic at {:.0%} of the peak",
 }
 """The words for kernels that bandwidth or arithmetic would limit at best, and that are not near that:
 they wait, for scattered accesses, atomics or each other."""
@@ -378,7 +378,9 @@ def _confidence(m: Measurements, verdict: _Verdict, shares: Shares, held_up: str
         factor *= (1 - shares.doubt) * (
             BY_CLASS_FACTOR if rated_share(m.rated) < RATED_SHARE else 1.0
         )
-    most = min(UNCLEAR if verdict.unclear else 1.0, MOST_SURE if held_up else 1.0)
+    is_far = verdict.cause == "device" and _when_far(m, shares) is not None
+    unclear = verdict.unclear or is_far or m.unsteady_step_ms is not None
+    most = min(UNCLEAR if unclear else 1.0, MOST_SURE if held_up else 1.0)
     return min(min(MAX_CONFIDENCE, BASE_CONFIDENCE + verdict.margin) * factor, most)
 
 

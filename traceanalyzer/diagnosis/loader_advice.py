@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from traceanalyzer.analysis.groups.input_loading import Loading
+from traceanalyzer.diagnosis.effort import HOURS
 from traceanalyzer.diagnosis.finding import Evidence
 from traceanalyzer.diagnosis.measurements import Measurements
 
@@ -44,9 +45,15 @@ def action(found: Loading | None, workers: int | None = None) -> str:
     """What to type, for a program with PyTorch; `workers` is how many the loading needs, where that
     is known."""
     pinned = "" if found is not None and found.pinned else ", pin_memory=True"
-    if found is None or not found.workers:
-        count = f"num_workers{'> 0' if workers is None else f'={workers}'}"
-        who = f"Load ahead of the step: DataLoader(..., {count}{pinned}, persistent_workers=True)"
+    count = f"num_workers{'> 0' if workers is None else f'={workers}'}"
+    how = f"DataLoader(..., {count}{pinned}, persistent_workers=True)"
+    if found is None or found.workers is None:
+        who = (
+            f"Prepare the next input while the GPU works: {how}, or threads of your own; a single input has nothing "
+            "to overlap"
+        )
+    elif not found.workers:
+        who = f"Load ahead of the step: {how}"
     elif found.steps >= ENOUGH_STEPS and 0 < found.waiting_steps <= FEW_STEPS_SHARE * found.steps:
         who = (
             f"The loader has workers, and {found.waiting_steps} of {found.steps} steps wait: keep the workers "
@@ -59,6 +66,12 @@ def action(found: Loading | None, workers: int | None = None) -> str:
             f"{pinned.replace(', ', '; ')}"
         )
     return ". ".join([who, *(_where(found) if found is not None else ())]) + "."
+
+
+def effort(found: Loading | None) -> str | None:
+    """What that takes where no DataLoader is seen, which the program then has to be given; None: as
+    usual."""
+    return HOURS if found is None or found.workers is None else None
 
 
 def _where(found: Loading) -> list[str]:

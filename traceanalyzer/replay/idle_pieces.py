@@ -130,7 +130,8 @@ def _gap_around(op_start: I64, gaps: Gaps, of_device: I64) -> I64:
     takes no time ends none; -1: none."""
     around = np.searchsorted(gaps.start[of_device], op_start, side="left") - 1
     gap = at(of_device, around, NO_GAP)
-    return np.where((gap >= 0) & (op_start < at(gaps.end, gap, 0)), gap, NO_GAP)
+    before_its_end = op_start < at(gaps.end, gap, 0)
+    return np.where((gap >= 0) & before_its_end, gap, NO_GAP)
 
 
 def _behind_the_last(tape: Tape, device: int) -> int:

@@ -71,7 +71,7 @@ def figures_quoted(report: Report) -> list[Fact]:
     return [
         Fact(
             "throughput",
-            _throughput(work),
+            _throughput(report, work),
             "work per second of the summary's step; --samples N and --tokens N of a step give samples/s and tokens/s; "
             "`metrics.throughput` in JSON",
         ),
@@ -198,9 +198,11 @@ def _rates(work: Throughput) -> str:
     )
 
 
-def _throughput(work: Throughput | None) -> str:
+def _throughput(report: Report, work: Throughput | None) -> str:
     if work is None:
         return NOT_AVAILABLE
+    if report.metrics.unsteady_step_time_ms is not None:
+        return f"{NOT_AVAILABLE} (the program's steps are unsteady, and this one is replayed)"
     each = (
         f" ({figure(work.ms_per_sample, 'ms')} a sample)" if work.ms_per_sample is not None else ""
     )

@@ -82,6 +82,14 @@ def test_a_batch_against_the_stopwatch() -> None:
     assert small.gpu_limit_from > 64
 
 
+def test_the_bottleneck_is_what_the_step_is_shortest_without() -> None:
+    """On a slower GPU its own work is longer than what the host does between launches."""
+    made = asked("kineto/python_between_ops.base", gpu="T4")
+    assert made.bottleneck.startswith("GPU compute")
+    loading = asked("kineto/slow_dataloader.base", gpu="V100")
+    assert loading.bottleneck.startswith("input")
+
+
 def test_a_step_of_the_gpu_goes_with_the_batch() -> None:
     made = asked("kineto/gpt_large_batch.base", batch="2x", price=2.0)
     assert 1.8 < made.step_ms / made.now_ms < 2.0

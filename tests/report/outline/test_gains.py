@@ -81,3 +81,17 @@ def test_small_gains_are_not_no_gains():
     small = replace(report.recommendations[0], remedy="fused_optimizer", predicted_speedup=1.03)
     told = gains.no_advice(replace(report, recommendations=[small]))
     assert told.startswith("Only a small gain is predicted: 1.03x with fused_optimizer")
+
+
+def test_what_is_saved_once_is_not_promised_for_each_step():
+    """Kernels that a single recorded step loads are loaded once a process."""
+    report = full()
+    assert report.metrics.step_time_ms is not None
+    warm_up = replace(
+        report.recommendations[0], id="first-use", remedy="warm_up", predicted_step_ms=1.0
+    )
+    only = replace(report.metrics.step_time_ms, count=1)
+    alone = replace(report, metrics=replace(report.metrics, step_time_ms=only))
+    assert "once, for the step recorded" in gains.prediction(alone, warm_up)
+    several = replace(report.metrics, step_time_ms=replace(only, count=4))
+    assert "per step" in gains.prediction(replace(report, metrics=several), warm_up)

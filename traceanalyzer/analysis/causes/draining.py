@@ -59,8 +59,8 @@ def keeps_waiting(timed: Timed) -> bool:
     """Whether the steps hold a wait for every few launches, so that the queue never fills: the
     waits are then what can be changed, whatever the host's speed, and however soon each is over.
     A copy from pageable memory is no such wait: the program waits for no result there."""
-    feeding = timed.linked.memo(feeding_calls)
-    waits = int((timed.joined.blocks & timed.steady_calls & ~feeding).sum())
+    blocking = timed.joined.blocks & timed.steady_calls
+    waits = int((blocking & ~timed.linked.memo(feeding_calls)).sum())
     launches = distinct(timed.linked.launch[timed.steady_ops & (timed.linked.launch >= 0)])
     return waits > 1 and len(launches) <= REFILL_LAUNCHES * waits
 

@@ -124,7 +124,8 @@ def data_loader_workers(m: Measurements) -> Offer | None:
     )
     if takes_rows_one_by_one(tape):
         return Offer(words("data_loader_workers", "row_by_row", count=count), ready)
-    return Offer(Words(loader_advice.action(m.loading, count), elsewhere), ready)
+    action = loader_advice.action(m.loading, count)
+    return Offer(Words(action, elsewhere, effort=loader_advice.effort(m.loading)), ready)
 
 
 @remedy("pinned_memory", "transfer")

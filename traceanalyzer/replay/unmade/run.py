@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from traceanalyzer.replay.bounds import less_compute
 from traceanalyzer.replay.host_speed import replay_step_ms
 from traceanalyzer.replay.limits import LIMITED_DUTY, PESSIMISTIC_DUTY, duties, slowed
 from traceanalyzer.replay.scenario import combined
@@ -90,7 +91,8 @@ class UnmadeRun:
         tape = self.parts[0].tape
         if share >= GPU_LIMITED:
             return _of_gpu(tape)
-        without = {
+        without: dict[str, Callable[[Tape], Tape | None]] = {
+            _of_gpu(tape): less_compute(1.0),
             "launches: the host issues them slower than the GPU works": LAUNCHES_FREE.change,
             "input: the loader brings batches slower than the GPU works": INPUT_READY.change,
             "the host's own work between launches": NO_HOST_WORK.change,

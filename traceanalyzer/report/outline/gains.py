@@ -59,6 +59,10 @@ ROUNDING = 0.001
 """Share of the step by which a headroom may exceed its cause before words say so."""
 NOTHING_TO_FIX = "Nothing to fix: the GPU is busy."
 NOTHING_HELPS = "No known remedy is predicted to help."
+NOT_ENOUGH = "Not enough data."
+BY_COUNTERS = "collect ncu"
+LIMIT_UNKNOWN = "What limits the kernels is not in a timeline."
+FIRST_USE = "first-use"
 SMALL_GAIN = "Only a small gain is predicted: {} with {} (--full says how)."
 FULL_PRECISION = "fp32"
 IN_FULL_PRECISION = "No gain is predicted, but matrix kernels run in fp32: try autocast, or TF32 where the GPU has it."
@@ -159,7 +163,9 @@ def no_advice(report: Report) -> str:
     if not report.devices:
         return _without_a_gpu(report, evidence.get("next step", ""))
     if report.findings and bottleneck == "inconclusive":
-        return f"Not enough data. Next: {evidence.get('next step', _recording_that_tells(report))}."
+        following = evidence.get("next step", _recording_that_tells(report))
+        why = LIMIT_UNKNOWN if BY_COUNTERS in following else NOT_ENOUGH
+        return f"{why} Next: {following}."
     command = TABLES.get(bottleneck, "show kernels")
     return f"{_why_nothing(report)} To go further: traceanalyzer {command} PATH"
 
@@ -344,7 +350,14 @@ def _gain(report: Report, advice: Recommendation) -> str:
     likely = (advice.predicted_step_ms, advice.low_ms, advice.high_ms)
     unit = figure_unit(report)
     each = f"per {unit}" if unit != "recording" else "for the recording"
+    if advice.id == FIRST_USE and is_only_step(report):
+        each = "once, for the step recorded"
     return _arrow(report, likely, each, advice.predicted_speedup)
+
+
+def is_only_step(report: Report) -> bool:
+    """Whether a single step was recorded."""
+    return report.metrics.step_time_ms is not None and report.metrics.step_time_ms.count == 1
 
 
 def _of_start(start: AtStart) -> str:

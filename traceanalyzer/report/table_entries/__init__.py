@@ -106,6 +106,7 @@ TABLES = (
         long=True,
         of_every_rank=True,
         command="syncs",
+        summary=rows.syncs,
     ),
     TableEntry(
         "kernel_classes",
