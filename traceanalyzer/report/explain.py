@@ -13,8 +13,10 @@ from traceanalyzer.analysis.ranks.pipeline.slowdown import (
     WorkerRow,
 )
 from traceanalyzer.base import dataclass, definitions, regex
+from traceanalyzer.diagnosis.effort import usual_effort
+from traceanalyzer.diagnosis.pages import FindingPage
 from traceanalyzer.diagnosis.remedies import REMEDIES
-from traceanalyzer.diagnosis.remedies.remedy import entries
+from traceanalyzer.diagnosis.remedies.remedy import entries, text
 from traceanalyzer.replay.prediction import assumptions
 from traceanalyzer.replay.scenario import Scenario
 from traceanalyzer.replay.scenarios import SCENARIOS
@@ -25,7 +27,13 @@ from traceanalyzer.report.outline.breakdown import OF_COMMUNICATION, OF_COPIES
 from traceanalyzer.report.outline.step_facts import GLOSSARY
 from traceanalyzer.report.table_entries import TABLES
 
+ASSUMES = "assumes"
+CASES = "What to do: one of these, which `traceanalyzer analyze PATH` names for your program"
 WORD = "word"  # the place of what is no figure, column or change
+THRESHOLD = regex(r"^- `([A-Z][A-Z_]{2,60})` = `([^`\n]{1,60})`: ", re.MULTILINE)
+UNITS = {"_NS": " ns", "_MS": " ms", "_S": " s", "_BYTES": " bytes"}
+LINK = regex(r"\[([^\]\n]{1,200})\]\([^)\n]{1,300}\)")
+FENCE = "```"
 FILLED_IN = regex(r"\{[^{}]*\}")  # what a text takes from the program that it is written for
 WITHOUT_A_REPLAY = {
     "accumulate_gradients": (
@@ -86,16 +94,51 @@ def explanations() -> list[Explanation]:
     ]
 
 
+def page_in_words(page: FindingPage) -> str:
+    """The page of a finding without Markdown: its title first, thresholds as numbers."""
+    written = page.text.replace(f"# {page.id}\n\n", f"{page.id}: ", 1)
+    for name, value in THRESHOLD.findall(written):
+        unit = next((unit for ending, unit in UNITS.items() if name.endswith(ending)), "")
+        written = written.replace(f"`{name}` = `{value}`", f"{value}{unit}")
+        written = written.replace(f"`{name}`", f"{value}{unit}")
+    lines = list[str]()
+    is_code = False
+    for line in written.splitlines():
+        if line.lstrip().startswith(FENCE):
+            is_code = not is_code
+        elif is_code:
+            lines.append(f"  {line}".rstrip())
+        else:
+            lines.append(_without_marks(line))
+    return "\n".join(lines).strip() + "\n"
+
+
+def _without_marks(line: str) -> str:
+    """A line of Markdown as it is read aloud."""
+    heading = line.lstrip("#")
+    if heading != line:
+        return f"{heading.strip()}:"
+    return LINK.sub(r"\1", line).replace("**", "").replace("`", "")
+
+
 def _changes() -> Iterator[Explanation]:
     """Changes that `whatif` predicts, and that are recommended."""
     for scenario in SCENARIOS:
         yield Explanation(scenario.id, "whatif", "", _assumed(scenario))
     for remedy in REMEDIES:
         offered = " ".join((remedy.offer.__doc__ or "").split()).replace("Where", "where", 1)
-        lines = [f"a change, recommended {offered} See `explain {remedy.finding}`."]
+        effort = usual_effort(remedy.id, "")
+        lines = [
+            text(remedy.id, "what"),
+            f"Against: {remedy.finding} (`explain {remedy.finding}`)."
+            + (f" Effort: {effort}." if effort else ""),
+            f"Recommended {offered}",
+        ]
         ways = _ways_of(remedy.id)
-        if ways:
-            lines += ["What to do, by what the recording shows:", *(f"- {way}" for way in ways)]
+        if len(ways) > 1:
+            lines += [f"{CASES}:", *(f"- {way}" for way in ways)]
+        elif ways:
+            lines += ["What to do:", f"- {ways[0]}"]
         assumed = _assumptions_of(remedy.id)
         if assumed:
             lines += ["Its replay assumes:", *(f"- {clause}" for clause in assumed)]
@@ -103,14 +146,13 @@ def _changes() -> Iterator[Explanation]:
 
 
 def _assumptions_of(remedy: str) -> list[str]:
-    """What a remedy's replay assumes in any of its forms, with N for what a program makes of it."""
-    texts = [
-        text
-        for name, text in entries()[remedy].items()
-        if name.startswith("assumes") and isinstance(text, str)
-    ]
-    plain_texts = [FILLED_IN.sub(_a_number, " ".join(text.split())) for text in texts]
-    return list(dict.fromkeys(clause for text in plain_texts for clause in assumptions(text)))
+    """What a remedy's replay assumes as a rule, else in any of its forms, with N for what a program
+    makes of it."""
+    entry = entries()[remedy]
+    names = [ASSUMES] if ASSUMES in entry else [one for one in entry if one.startswith(ASSUMES)]
+    texts = [entry[name] for name in names if isinstance(entry[name], str)]
+    plain_texts = [FILLED_IN.sub(_a_number, " ".join(one.split())) for one in texts]
+    return list(dict.fromkeys(clause for one in plain_texts for clause in assumptions(one)))
 
 
 def _a_number(place: re.Match[str]) -> str:
@@ -130,9 +172,11 @@ def _ways_of(remedy: str) -> list[str]:
     """What a remedy says to do, of programs with PyTorch; what has figures in it is written for a
     program."""
     found = []
-    for name, text in entries()[remedy].items():
-        way = text.get("pytorch", "") if isinstance(text, dict) else text
-        if way and not name.startswith("assumes") and "{" not in way:
+    for name, entry in entries()[remedy].items():
+        if name == "what" or name.startswith(ASSUMES):
+            continue
+        way = entry.get("pytorch", "") if isinstance(entry, dict) else entry
+        if way and "{" not in way:
             found.append(" ".join(way.split()))
     return found
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from click.testing import CliRunner
 
 from traceanalyzer.cli import cli
+from traceanalyzer.diagnosis.pages import finding_pages
 from traceanalyzer.diagnosis.remedies import REMEDIES
 from traceanalyzer.replay.scenarios import SCENARIOS
+from traceanalyzer.report.explain import THRESHOLD, page_in_words
 
 
 def explain(*words: str) -> tuple[int, str]:
@@ -18,8 +22,25 @@ def explain(*words: str) -> tuple[int, str]:
 def test_a_finding_is_explained_without_the_marks_of_the_generator() -> None:
     status, text = explain("condition-gpu-0-throttling")
     assert status == 0
-    assert text.startswith("# condition\n")
+    assert text.startswith("condition: ")
     assert "<!--" not in text
+
+
+def test_a_page_is_printed_without_markdown_and_thresholds_are_numbers() -> None:
+    text = explain("host-waits")[1]
+    assert text.startswith("host-waits: The CPU blocks on the GPU")
+    assert "fewer than 16 launches" in text
+    for page in finding_pages().values():
+        printed = page_in_words(page)
+        prose = "".join(f"{line}\n" for line in printed.splitlines() if line[:1] != " ")
+        assert not {"`", "**", "```", "## "} & set(re.findall(r"`+|\*\*|^## ", prose, re.M)), (
+            page.id
+        )
+        assert not [name for name, _ in THRESHOLD.findall(page.text) if name in printed], page.id
+
+
+def test_of_several_definitions_that_of_the_first_screen_is_first() -> None:
+    assert explain("MFU")[1].split("MFU: ")[1].endswith("which `analyze` shows first\n")
 
 
 def test_all_findings_are_listed() -> None:
@@ -39,8 +60,8 @@ def test_what_whatif_predicts_is_explained(name: str) -> None:
 def test_changes_made_together_are_explained_one_by_one() -> None:
     status, text = explain("remove_syncs+cuda_graph")
     assert status == 0
-    assert text.startswith("remove_syncs: a change")
-    assert "\ncuda_graph: a change" in text
+    assert text.startswith("remove_syncs: The CPU no longer waits")
+    assert "\ncuda_graph: All launches" in text
 
 
 def test_an_unknown_finding_is_a_usage_error() -> None:
@@ -66,6 +87,8 @@ def test_a_word_of_several_needs_no_quotes() -> None:
 
 def test_a_change_says_what_to_do_and_what_its_replay_assumes() -> None:
     _, out = explain("pinned_memory")
-    assert "What to do, by what the recording shows:\n- Pin host memory:" in out
+    assert "pinned_memory: Copies use page-locked host memory" in out
+    assert "What to do: one of these" in out
+    assert "\n- Pin host memory:" in out
     assert "Its replay assumes:\n- " in out
     assert max(map(len, out.splitlines())) <= 80

@@ -30,6 +30,9 @@ ROWS = {
     "whatif": ("replay.prediction.Prediction", "replay.unmade.answer.Unmade"),
 }
 """Rows of tables that are no table of a report, by the command that prints them."""
+QUOTED = {"metrics.utilisation"}
+"""Where the figures are that people quote."""
+ON_SCREEN = ", which `analyze` shows first"
 
 
 @command("explain")
@@ -50,8 +53,10 @@ def explain(words: tuple[str, ...]) -> None:
         write("".join(f"{one}\n" for one in listed), None)
         return
     page = finding_page(name)
+    from traceanalyzer.report.explain import page_in_words
+
     write(
-        page.text if page is not None else "".join(map(_meaning, name.split("+"))),
+        page_in_words(page) if page is not None else "".join(map(_meaning, name.split("+"))),
         None,
     )
 
@@ -80,6 +85,9 @@ def _meaning(name: str) -> str:
         places.setdefault(f"{entry.meaning}{unit}", []).extend(
             [entry.where] if entry.where != "word" else []
         )
+    first = [text for text, where in places.items() if not QUOTED.isdisjoint(where)]
+    for text in first if len(places) > 1 else ():
+        places = {text: [f"{where}{ON_SCREEN}" for where in places.pop(text)], **places}
     if not places:
         from difflib import get_close_matches
 

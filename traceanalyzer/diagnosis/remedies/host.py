@@ -95,9 +95,9 @@ PREPARED_BEFORE = scenario_of("fixed_shapes", prepared_before(PREPARED))
 
 @remedy("remove_syncs", "sync", LEAST_OF_SYNCS)
 def remove_syncs(m: Measurements) -> Offer | None:
-    """Wherever the host waits, except where a library waits to choose its algorithms; where each
-    turn of a loop looks for its rows, or autograd checks each gradient, with what is done around
-    that; not where what is gained is other CPU work, which has remedies of its own."""
+    """Wherever the host waits for the GPU, unless a library waits to choose its algorithms, or what is
+    gained is other CPU work, which has remedies of its own. In a loop that looks for rows in each
+    turn, or where autograd checks each gradient, what is done around the waits goes, too."""
     if m.timed.memo(only_searches):
         return None
     tape = tape_of(m)
