@@ -279,11 +279,12 @@ def _against_growth(growth: Growth) -> tuple[str, str]:
             AGAINST_A_LEAK,
             f"Keep no tensor of {site} across steps: store .item() or .detach().cpu()",
         )
+    each = f"{binary(growth.bytes_per_step or 0.0)} for each step that it is to hold"
     change = (
-        f"Allocate what grows at {site} once, at its final size, and write into it: "
-        "torch.cat copies all of it in "
+        f"Allocate what grows at {site} once, at its final size ({each}), and write into it: "
+        "torch.cat copies all of it in each step, and holds it twice meanwhile"
     )
-    return "avoid_allocations", f"{change}each step, and holds it twice meanwhile"
+    return "avoid_allocations", change
 
 
 def of_a_trace(
@@ -413,7 +414,7 @@ def _advice(
             None,
             "what the growing lines hold at the end, less one step's"
             if growth.verdict == "leak"
-            else "room for what the recording ends with: one copy in place of two",
+            else "room for the recorded steps alone: one copy in place of two; more steps take more",
         )
 
 

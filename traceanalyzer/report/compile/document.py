@@ -31,6 +31,9 @@ SCHEMA_VERSION = 2
 SHOWN_FINDINGS = 4  # of a terminal's one screen
 NOTHING = "Nothing to fix."
 NO_FINDING = "No finding."
+NO_METRICS = "The log holds no compilation."
+METRICS = ("Compile time", "First step, warm-up and steady step", "Caches and CUDA graphs")
+"""Sections that stand before the findings; the others list what was recorded."""
 MAX_ROWS = 8  # rows of a table in a terminal; the JSON has all
 
 
@@ -47,13 +50,10 @@ def compile_document(report: CompileReport, full: bool = True) -> Printed:
         "recommendations": diagnosis.recommendations,
     }
     title = f"torch.compile: {diagnosis.headline}"
-    summary, *figures, found, advised = compile_sections(report)
     return Printed(
-        Document(title, [summary, *figures, found, advised]),
+        Document(title, compile_sections(report)),
         values,
         screen=None if full else _screen(report),
-        # A page opens with what to change: figures fill many screens.
-        page=Document(title, [summary, advised, found, *figures]),
     )
 
 
@@ -97,16 +97,26 @@ def _next(report: CompileReport) -> list[str]:
 
 
 def compile_sections(report: CompileReport) -> list[Section]:
-    """The report's sections: summary, figures, findings, what to change."""
+    """The report's sections: summary, metrics, findings, what to change, then lists of what was
+    recorded."""
     diagnosis = report.diagnosis
     advice = _explained_advice(report.compiled, diagnosis)
+    metrics, details = _in_two(compile_figures(report))
     return [
         Section("Summary", [_verdict(report.compiled, diagnosis)]),
-        Section("Metrics"),
-        *(replace(section, is_minor=True) for section in compile_figures(report)),
+        Section("Metrics", [] if metrics else [NO_METRICS]),
+        *metrics,
         Section("Findings", [Items(_found(diagnosis)) if diagnosis.findings else NO_FINDING]),
         Section("Recommendations", [Items(advice) if advice else NOTHING]),
+        *([Section("Details"), *details] if details else []),
     ]
+
+
+def _in_two(sections: Sequence[Section]) -> tuple[list[Section], list[Section]]:
+    """The figures of the log, and lists of what was recorded."""
+    minor = [replace(section, is_minor=True) for section in sections]
+    metrics = [one for one in minor if one.title in METRICS]
+    return metrics, [one for one in minor if one.title not in METRICS]
 
 
 def compile_figures(report: CompileReport) -> list[Section]:
@@ -158,7 +168,7 @@ def _explained_advice(compiled: Compiled, diagnosis: CompileDiagnosis) -> list[I
     """The advice with what each rests on."""
     items = []
     for advice in diagnosis.recommendations:
-        lines = [(f"{_gain(compiled, advice)}; id: {advice.remedy}", "green")]
+        lines = [(f"{_gain(compiled, advice)}; remedy: {advice.remedy}", "green")]
         points = assumptions(advice.basis) if advice.basis else []
         lines += [("Assumes:", "")] if points else []
         items.append(Item(advice.action, lines, points))

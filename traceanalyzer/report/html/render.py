@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
+from itertools import takewhile
 from typing import Any
 
 from traceanalyzer.report import document as doc
@@ -11,6 +12,8 @@ from traceanalyzer.report.html.frame import framed, heading, page_scripts
 from traceanalyzer.report.html.markup import Markup, join, prose, tag
 from traceanalyzer.report.html.table_parts import facts, html_table, plain_table
 
+HEADING = "h2"
+BELOW = "h3"
 ROWS = 100  # rows that a table shows
 
 
@@ -19,10 +22,15 @@ def document_html(document: doc.Document, rows: int = ROWS) -> str:
     content are left out."""
     drawn = [(section, _body(section, rows)) for section in _headed(document.sections)]
     shown = [
-        (section.id or f"s{i}", section, body) for i, (section, body) in enumerate(drawn) if body
+        (section.id or f"s{i}", section, body)
+        for i, (section, body) in enumerate(drawn)
+        if body or _has_below(drawn[i + 1 :], section)
     ]
+    levels = _levels([section for _, section, _ in shown])
     links = [
-        tag("a", section.title, href=f"#{id_}") for id_, section, _ in shown if not section.folded
+        tag("a", section.title, href=f"#{id_}")
+        for (id_, section, _), level in zip(shown, levels, strict=True)
+        if not section.folded and level != BELOW
     ]
     skip = [
         tag("a", "Skip to the summary", href=f"#{id_}", class_="skip") for id_, _, _ in shown[:1]
@@ -30,10 +38,25 @@ def document_html(document: doc.Document, rows: int = ROWS) -> str:
     navigation = tag("header", tag("nav", *links, aria_label="Sections"))
     main = tag(
         "main",
-        *(_section(*one, "h1" if one is shown[0] else "h2") for one in shown),
+        *(_section(*one, level) for one, level in zip(shown, levels, strict=True)),
     )
     footer = tag("footer", f"Made by {document.made_by} from files alone.")
     return framed(document.title, *skip, navigation, main, footer, page_scripts(*document.scripts))
+
+
+def _has_below(after: Sequence[tuple[doc.Section, Markup]], section: doc.Section) -> bool:
+    """Whether a heading has sections with content below it."""
+    below = takewhile(lambda one: one[0].belongs_to_before, after)
+    return not section.belongs_to_before and any(body for _, body in below)
+
+
+def _levels(sections: Sequence[doc.Section]) -> list[str]:
+    """The level of each section's heading: minor ones stand below the part that they belong to."""
+    levels = list[str]()
+    for section in sections:
+        is_below = section.is_minor and not section.untitled and HEADING in levels
+        levels.append(BELOW if is_below else HEADING if levels else "h1")
+    return levels
 
 
 def _headed(sections: Sequence[doc.Section]) -> list[doc.Section]:

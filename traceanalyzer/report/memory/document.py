@@ -1,6 +1,7 @@
 """The memory report as a document: the same sections in every form that people read."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,9 @@ from traceanalyzer.report.printed import Printed
 ZOOM = ("zoom.js",)
 TOP_LINES = 12
 TOP_PARTS = 4
+GROWS = "memory-growth"  # advice on what goes on to grow: the final size is not recorded
+NO_FINDING = "Nothing stands out at the peak."
+NO_ADVICE = "Nothing that is known makes the peak lower."
 NO_STACK = "a place without a stack"
 NO_OPERATORS = (
     "unknown: the trace has no allocator events, and the snapshot's history is not of the same time. `collect torch "
@@ -46,28 +50,47 @@ def memory_document(report: MemoryReport, full: bool = True) -> Printed:
     summary = Section(
         "Summary", [Verdict(report.headline), *report.notes, Facts.of(*_totals(report))]
     )
-    figures = _figures(report)
-    found = _found(report)
-    advised = _advised(report)
+    metrics = [Section("Metrics"), *_minor(_figures(report))]
+    details = [Section("Details"), *_minor(_details(report))]
     title = f"GPU memory: {report.headline}"
+    sections = [summary, *metrics, _found(report), _advised(report), *details]
     return Printed(
-        Document(title, [summary, *figures, *found, *advised]),
+        Document(title, sections, scripts=ZOOM),
         as_document(report),
         screen=None if full else _screen(report),
-        # A page opens with what to change: figures below it fill many screens.
-        page=Document(title, [summary, *advised, *found, *figures], scripts=ZOOM),
     )
 
 
+def _minor(sections: Sequence[Section]) -> list[Section]:
+    """The sections below the heading of a part."""
+    return [replace(section, is_minor=True) for section in sections]
+
+
 def _figures(report: MemoryReport) -> list[Section]:
-    """What was measured, of each GPU."""
+    """What was measured, of each GPU: what is allocated at the peak, peaks of phases, the course."""
     sections = [
+        section
+        for device in report.memory
+        for section in _peak_of_device(device, _on_device(report, device))
+    ]
+    return [
+        *sections,
         Section("Memory at the peak by stack", [Drawing(partial(drawn_flames, report.memory))]),
         Section("Memory over time", [Drawing(partial(drawn_curves, report.memory))]),
     ]
-    for device in report.memory:
-        where = f" on GPU {device.device}" if len(report.memory) > 1 else ""
-        sections += _of_device(device, where)
+
+
+def _on_device(report: MemoryReport, device: MemoryOfDevice) -> str:
+    return f" on GPU {device.device}" if len(report.memory) > 1 else ""
+
+
+def _details(report: MemoryReport) -> list[Section]:
+    """Lines, growth, what is reserved, predicted peaks, operators, the other snapshot."""
+    sections = [
+        section
+        for device in report.memory
+        for section in _of_device(device, _on_device(report, device))
+    ]
     if report.traced.operators:
         how = (
             "A step of the trace, by the operator that allocates: what is held sums to the "
@@ -89,18 +112,18 @@ def _figures(report: MemoryReport) -> list[Section]:
     return sections
 
 
-def _found(report: MemoryReport) -> list[Section]:
+def _found(report: MemoryReport) -> Section:
     if not report.findings:
-        return []
+        return Section("Findings", [NO_FINDING])
     explained = Paragraph(EXPLAINED.format(report.findings[0].id), "dim")
-    return [Section("Findings", [Items(list(map(_finding, report.findings))), explained])]
+    return Section("Findings", [Items(list(map(_finding, report.findings))), explained])
 
 
-def _advised(report: MemoryReport) -> list[Section]:
+def _advised(report: MemoryReport) -> Section:
     """What to change, with what it assumes."""
     if not report.recommendations:
-        return []
-    return [Section("Recommendations", [Items(list(map(_advice, report.recommendations)))])]
+        return Section("Recommendations", [NO_ADVICE])
+    return Section("Recommendations", [Items(list(map(_advice, report.recommendations)))])
 
 
 def _screen(report: MemoryReport) -> Document:
@@ -120,7 +143,7 @@ def _screen(report: MemoryReport) -> Document:
     )
     more += [f"analyze TRACE {path}"] if report.traced == UNTRACED else []
     advice = [_change(one) for one in report.recommendations]
-    return first_screen(report.headline, lines, advice, report.notes, [*more, "-o memory.html"])
+    return first_screen(report.headline, lines, advice, report.notes, more)
 
 
 def _brief(device: MemoryOfDevice) -> Iterator[str]:
@@ -160,7 +183,8 @@ def _saved(advice: MemoryRecommendation) -> str:
     if after is None:
         after = advice.predicted_peak_bytes
         when = "at the peak"
-    return f"{_bytes(after + advice.saved_bytes)} → {_bytes(after)} {when}"
+    grown = ", with room for the recorded steps alone" if advice.id.startswith(GROWS) else ""
+    return f"{_bytes(after + advice.saved_bytes)} → {_bytes(after)} {when}{grown}"
 
 
 def _rows(rows: Sequence[Any]) -> Part | None:
@@ -182,7 +206,8 @@ def _totals(report: MemoryReport) -> Iterator[tuple[str, str]]:
         yield "Step of the trace", figure(report.traced.step_ms, "ms")
 
 
-def _of_device(device: MemoryOfDevice, on: str) -> Iterator[Section]:
+def _peak_of_device(device: MemoryOfDevice, on: str) -> Iterator[Section]:
+    """What a GPU holds at its peak, and the peak of each phase."""
     if device.oom is not None:
         yield _oom(device.oom, on)
     total = max(device.peak_bytes, 1)
@@ -193,7 +218,6 @@ def _of_device(device: MemoryOfDevice, on: str) -> Iterator[Section]:
     ]
     how = "Categories are inferred from stacks, phases and sizes. They add up to the peak."
     yield Section(f"What is allocated at the peak{on}", [how, Facts.of(*parts)])
-    yield Section(f"Lines at the peak{on}", [_rows(device.sites[:TOP_LINES])])
     if device.phase_peaks:
         sources = {"annotation": "annotations", "stacks": "stacks that come back"}
         found = (
@@ -202,6 +226,10 @@ def _of_device(device: MemoryOfDevice, on: str) -> Iterator[Section]:
         )
         found = found if device.steps else "No steps were found."
         yield Section(f"Peak of each phase{on}", [found, Facts.of(*_peaks(device))])
+
+
+def _of_device(device: MemoryOfDevice, on: str) -> Iterator[Section]:
+    yield Section(f"Lines at the peak{on}", [_rows(device.sites[:TOP_LINES])])
     yield _growth(device, on)
     yield _not_allocated(device, on)
     yield _larger_batch(device, on)
@@ -297,7 +325,7 @@ def _finding(finding: MemoryFinding) -> Item:
 def _advice(advice: MemoryRecommendation) -> Item:
     effort = usual_effort(advice.remedy, advice.action)
     of_effort = f"; effort: {effort}" if effort else ""
-    lines = [(f"{_saved(advice)}{of_effort}; id: {advice.remedy}", "green")]
+    lines = [(f"{_saved(advice)}{of_effort}; remedy: {advice.remedy}", "green")]
     if advice.predicted_step_ms is not None:
         lines.append((f"The step would take {figure(advice.predicted_step_ms, 'ms')}.", ""))
     lines.append((f"Assumes: {advice.basis}", ""))
