@@ -158,3 +158,14 @@ def test_a_busy_laptop_may_be_why_two_step_times_differ(tmp_path: Path) -> None:
     notes = [note for note in analyze(tmp_path).notes if "the timed ones" in note]
     assert all("or other programs held the CPU meanwhile" in note for note in notes)
     assert len(notes) == 1
+
+
+def test_a_file_that_is_cut_off_before_any_gpu_event_says_so_first(tmp_path: Path) -> None:
+    path = on_a_laptop(tmp_path)
+    text = path.read_text()
+    path.write_text(text[: text.rindex("]")].rstrip())
+    report = analyze(path)
+    assert report.inputs[0].health.truncated
+    said = "Inconclusive: the file is cut off, and no GPU event is in what is left"
+    assert report.summary.headline.startswith(said)
+    assert "the file is cut off before its GPU events." in render_screen(report)

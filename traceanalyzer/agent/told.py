@@ -39,6 +39,7 @@ def advice_of(advice: Recommendation) -> dict[str, Any]:
     predicted = {
         "predicted": sourced_figure(value, unit, how),
         "range_ms": [rounded_figure(low), rounded_figure(high)],
+        "speedup": rounded_figure(more.speedup if more else advice.predicted_speedup),
     }
     change = {"id": advice.id, "remedy": advice.remedy, "do": advice.action}
     return {**change, "effort": advice.effort, **predicted}

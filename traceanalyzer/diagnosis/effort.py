@@ -29,6 +29,7 @@ EFFORTS = {
     "data_loader_workers": ONE_LINE,
     "pinned_memory": ONE_LINE,
     "copy_ahead": HOURS,
+    "copy_less": HOURS,
     "keep_on_device": HOURS,
     "tf32": ONE_LINE,
     "low_precision": ONE_LINE,
@@ -62,14 +63,33 @@ effect on training, that is not in it. Advice that takes more or less than its r
 says so itself (`Words.effort`)."""
 
 
-def usual_effort(remedy: str | None, action: str) -> str | None:
-    """What a remedy takes as a rule, in a few words; None where it is not known."""
-    return ONE_LINE if is_flag(action) else EFFORTS.get(remedy or "")
+EFFORTS_OF_ADVICE = {
+    "depthwise-convolutions": DAY,
+    "device-copies": HOURS,
+    "exposed-copies-less": HOURS,
+    "gpus-by-turns": DAYS,
+    "launch-latency": HOURS,
+    "layout-copies": HOURS,
+    "managed-memory-loop": HOURS,
+    "odd-channels": HOURS,
+    "page-migration": HOURS,
+    "slow-input": HOURS,
+    "uncoalesced-access": DAY,
+    "undersized-kernels": HOURS,
+}
+"""The same by the id of advice that has no remedy's name."""
+
+
+def usual_effort(remedy: str | None, action: str, id_: str = "") -> str | None:
+    """What advice of a remedy, or of this id, takes as a rule, in a few words; None where it is not
+    known."""
+    return ONE_LINE if is_flag(action) else EFFORTS.get(remedy or "", EFFORTS_OF_ADVICE.get(id_))
 
 
 def with_efforts(advice: Iterable[Recommendation]) -> list[Recommendation]:
     """Each recommendation with its effort: what the usual one of its remedy is, where it has none
     of its own."""
     return [
-        replace(one, effort=one.effort or usual_effort(one.remedy, one.action)) for one in advice
+        replace(one, effort=one.effort or usual_effort(one.remedy, one.action, one.id))
+        for one in advice
     ]

@@ -2,6 +2,7 @@
 what to run next."""
 
 import re
+import shlex
 from collections.abc import Sequence
 
 from traceanalyzer.base import ELLIPSIS, regex
@@ -23,6 +24,9 @@ LONGEST = 180  # characters on the screen; other forms have all of it
 LONGEST_OF_MORE = 150
 LONGEST_HEADLINE = 320
 FOLDERS = regex(r"^\S*/(?=\S+:\d+: )")  # of the place that a change begins with
+LONGEST_PATH = 160
+NEXT = "Next:"
+PROGRAM = "traceanalyzer"
 LONGEST_NAME = 70  # of a change where it is only named
 LONGEST_CHANGE = LONGEST + 60  # what a change gains stands before it
 
@@ -44,14 +48,20 @@ def first_screen(
     parts += ["", Paragraph("What costs time", "bold"), Items(found)] if found else []
     parts += ["", Paragraph(f"What to change{counted}", "bold"), Items(shown)] if shown else []
     parts += ["", Bullets(some, "!", "yellow")] if some else []
-    parts += ["", Paragraph(f"Next: traceanalyzer {' | '.join(commands)}", "dim")]
+    parts += ["", *(Paragraph(line, "dim", is_command=True) for line in next_lines(commands))]
     return Document("", [Section("", parts)])
 
 
-def shown_path(path: str, instead: str, longest: int = 26) -> str:
-    """A path to type, or a word in its place where there is none, or no room for it."""
+def next_lines(commands: Sequence[str]) -> list[str]:
+    """What may be typed next behind `traceanalyzer`, a line each."""
+    heads = [NEXT, *[" " * len(NEXT)] * (len(commands) - 1)]
+    return [f"{head} {PROGRAM} {one}" for head, one in zip(heads, commands, strict=True)]
+
+
+def shown_path(path: str, instead: str) -> str:
+    """A path to type, or a word in its place where there is none, or it is no line to read."""
     path = plain(path)
-    return path if 0 < len(path) <= longest and " " not in path else instead
+    return shlex.quote(path) if 0 < len(path) <= LONGEST_PATH else instead
 
 
 def brief(text: str, longest: int = LONGEST) -> str:

@@ -71,10 +71,12 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Paragraph:
-    """A paragraph. `style` is one of rich's: `bold`, `dim`, `yellow`."""
+    """A paragraph. `style` is one of rich's: `bold`, `dim`, `yellow`. A command is copied whole: no
+    line break goes into it."""
 
     text: str
     style: str = ""
+    is_command: bool = False
 
 
 @dataclass(frozen=True)

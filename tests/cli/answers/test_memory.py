@@ -110,7 +110,7 @@ def test_a_folder_stands_for_the_snapshot_in_it(tmp_path: Path) -> None:
 
     assert "no memory snapshot in this folder" in outcome()
     shutil.copy(LEAK, tmp_path / "memory.rank0.pickle.gz")
-    assert outcome() == run(LEAK)
+    assert outcome().split("Next: ")[0] == run(LEAK).split("Next: ")[0]
     shutil.copy(LEAK, tmp_path / "memory.rank1.pickle.gz")
     assert "name one: memory.rank0.pickle.gz, memory.rank1.pickle.gz" in outcome()
 

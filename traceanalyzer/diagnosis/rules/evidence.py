@@ -43,11 +43,12 @@ def top_operators(m: Measurements) -> list[ApiTime]:
 def no_gpu_work(m: Measurements) -> str:
     """Why it is not known what the GPU did, the largest parts of the CPU's time, and what to
     record."""
-    if m.launches is not None and m.launches.launch_calls:
+    if m.trace.health.truncated:
+        why = "the file is cut off, and no GPU event is in what is left: copy or export it again."
+    elif m.launches is not None and m.launches.launch_calls:
         why = "launches were recorded, but no GPU work: what the GPU did is not known."
     else:
-        cut = "; the file is cut off: copy or export it again" if m.trace.health.truncated else ""
-        why = f"the recording holds no GPU work{cut}."
+        why = "the recording holds no GPU work."
     times = top_operators(m) or api_times(m.linked)
     shown = [
         f"{row.name} {span(row.ms)} ({row.calls:,} {plural('call', row.calls)})"

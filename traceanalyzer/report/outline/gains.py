@@ -204,7 +204,9 @@ def _without_a_gpu(report: Report, lacking: str) -> str:
             return f"{why} To find out: {record} -- {example_command(report)}"
         return why
     if lacking in report.summary.headline:
-        return "No recommendation: the GPU was not recorded."
+        is_cut = any(one.health.truncated for one in report.inputs)
+        why = "the file is cut off before its GPU events" if is_cut else "the GPU was not recorded"
+        return f"No recommendation: {why}."
     return lacking
 
 
@@ -285,6 +287,11 @@ def on_first_screen(report: Report) -> list[Recommendation]:
 def id_of(advice: Recommendation) -> str:
     """The name by which `explain` and `whatif` know it: the remedy's, else that of its finding."""
     return advice.remedy or advice.id
+
+
+def named(advice: Recommendation) -> str:
+    """Its name by what JSON calls that: `remedy`, or `id` where there is none."""
+    return f"remedy: {advice.remedy}" if advice.remedy else f"id: {advice.id}"
 
 
 def prediction(report: Report, advice: Recommendation) -> str:

@@ -33,7 +33,7 @@ STEP_GROUPS = {
     "latency": "Latency, where a step is a request",
     "memory": "Memory",
     "program": "The program",
-    "phases": "Phases of the step",
+    "phases": "The step by what its work is for",
 }
 SUMMED_UP = (
     "step_time_ms",

@@ -75,6 +75,10 @@ class TerminalPage:
         """A paragraph."""
         self._console.print(Padding(Text(plain(text), style), (0, 0, 0, indent)))
 
+    def uncut(self, text: str, style: str = "") -> None:
+        """A line that is copied whole: a terminal folds it, no line break goes into it."""
+        self._console.print(Text(plain(text), style), soft_wrap=True)
+
     def item(self, mark: str, text: str, style: str = "", indent: int = 0) -> None:
         """A paragraph that hangs behind its mark."""
         table = Table.grid(padding=(0, 1, 0, 0))

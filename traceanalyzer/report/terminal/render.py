@@ -34,7 +34,7 @@ def _drawers() -> dict[type[Any], Callable[[TerminalPage, Any, int], None]]:
     """How each kind of part is drawn."""
     return {
         str: lambda page, part, indent: page.line(part, indent=indent),
-        doc.Paragraph: lambda page, part, indent: page.line(part.text, part.style, indent),
+        doc.Paragraph: _paragraph,
         doc.Verdict: _verdict,
         doc.Facts: _facts,
         doc.Items: _items,
@@ -44,6 +44,13 @@ def _drawers() -> dict[type[Any], Callable[[TerminalPage, Any, int], None]]:
         doc.FoldedParts: _fold,
         doc.Drawing: lambda *_: None,
     }
+
+
+def _paragraph(page: TerminalPage, part: doc.Paragraph, indent: int) -> None:
+    if part.is_command:
+        page.uncut(part.text, part.style)
+    else:
+        page.line(part.text, part.style, indent)
 
 
 def _verdict(page: TerminalPage, part: doc.Verdict, indent: int) -> None:

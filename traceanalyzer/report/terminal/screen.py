@@ -8,7 +8,6 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from traceanalyzer.base import ELLIPSIS
-from traceanalyzer.diagnosis.finding import Recommendation
 from traceanalyzer.report import whole
 from traceanalyzer.report.brief import (
     LONGEST,
@@ -16,6 +15,7 @@ from traceanalyzer.report.brief import (
     LONGEST_OF_MORE,
     brief,
     in_few_words,
+    next_lines,
     shown_path,
 )
 from traceanalyzer.report.document import Bullets, Document, Paragraph, Part, Section
@@ -28,14 +28,21 @@ from traceanalyzer.report.terminal import render
 from traceanalyzer.report.terminal.drawing import TerminalPage
 
 SHOWN_CHANGES = 3
-WAYS_TO_FIT = (SHOWN_CHANGES, 2, 1)
-"""How many changes say what to do: as many as fit the screen. The others have their gain and their
-name, which `explain` takes: a clause that is cut says less."""
+SHOWN_COMMANDS = 3
+WAYS_TO_FIT = (
+    (SHOWN_CHANGES, SHOWN_COMMANDS),
+    (SHOWN_CHANGES, 2),
+    (2, 2),
+    (1, 2),
+    (1, 1),
+)
+"""How many changes say what to do and how, and how many commands to type next there are: as many as
+fit the screen. The other changes say in a few words what to do."""
 SCREEN_LINES = 24  # of a terminal; of more a pager would show the end alone
 SHOWN_CAVEATS = 2
 BAR_WIDTH = 40
 INDENT = 3  # of what is listed
-OF_A_PATH = "PATH"  # where there is no room for the path itself
+OF_A_PATH = "PATH"  # of several recordings
 STYLES = {
     "compute": "green",
     "exposed communication": "magenta",
@@ -56,15 +63,14 @@ def render_screen(
     _verdict(above, report)
     _culprit(above, report)
     _budget(above, report)
-    below = TerminalPage(width, colour)
-    _caveats(below, report)
-    if next_step:
-        _next(below, report)
     text = ""
-    for in_words in WAYS_TO_FIT:
-        page = TerminalPage(width, colour)
-        _changes(page, report, in_words)
-        text = f"{above.text()}{page.text()}{below.text()}".lstrip("\n")
+    for in_words, commands in WAYS_TO_FIT:
+        below = TerminalPage(width, colour)
+        _changes(below, report, in_words)
+        _caveats(below, report)
+        if next_step:
+            _next(below, report, commands)
+        text = f"{above.text()}{below.text()}".lstrip("\n")
         if text.count("\n") <= SCREEN_LINES:
             break
     return text
@@ -153,7 +159,8 @@ def _changes(page: TerminalPage, report: Report, in_words: int) -> None:
     for position, advice in enumerate(advised, 1):
         gain = gains.prediction(report, advice) + (f", {advice.effort}" if advice.effort else "")
         if position > in_words:
-            page.item(f"{position}", _on_one_line(page, advice, gain), indent=1)
+            named = f"{gain} [{gains.id_of(advice)}]"
+            page.item(f"{position}", f"{named}  {in_few_words(advice.action)}", indent=1)
             continue
         longest = LONGEST if position == 1 else LONGEST_OF_MORE - cell_len(gain)
         action = brief(advice.action, longest)
@@ -162,13 +169,6 @@ def _changes(page: TerminalPage, report: Report, in_words: int) -> None:
         page.item(f"{position}", f"{gain} [{gains.id_of(advice)}]  {action}", indent=1)
         if advice.instead:
             page.line(advice.instead, "dim", indent=3)
-
-
-def _on_one_line(page: TerminalPage, advice: Recommendation, gain: str) -> str:
-    """What a change gains, its name, and what it is where there is room."""
-    named = f"{gain} [{gains.id_of(advice)}]"
-    in_words = f"{named}  {in_few_words(advice.action)}"
-    return in_words if cell_len(in_words) <= page.width - INDENT else named
 
 
 def _caveats(page: TerminalPage, report: Report) -> None:
@@ -181,29 +181,22 @@ def _caveats(page: TerminalPage, report: Report) -> None:
         page.line(f"  {len(caveats) - SHOWN_CAVEATS} more with --full", "dim")
 
 
-def _next(page: TerminalPage, report: Report) -> None:
-    """What to type next: with the recording's path where there is room for it."""
+def _next(page: TerminalPage, report: Report, most: int) -> None:
+    """So many commands to type next, each a line that can be pasted."""
     page.line("")
-    path = shown_path(
-        report.inputs[0].path if len(report.inputs) == 1 else "", OF_A_PATH, page.width // 3
-    )
-    ways = [way for shown in (path, OF_A_PATH) for way in _ways_on(report, shown)]
-    texts = [f"Next: traceanalyzer {' | '.join(commands)}" for commands in ways]
-    fitting = (text for text in texts if cell_len(text) <= page.width)
-    page.line(next(fitting, texts[-1]), "dim")
+    path = shown_path(report.inputs[0].path if len(report.inputs) == 1 else "", OF_A_PATH)
+    for line in next_lines(_ways_on(report, path)[:most]):
+        page.uncut(line, "dim")
 
 
-def _ways_on(report: Report, path: str) -> list[list[str]]:
-    """The commands behind `traceanalyzer`, and fewer of them."""
+def _ways_on(report: Report, path: str) -> list[str]:
+    """The commands behind `traceanalyzer`, the likeliest first."""
     table = gains.TABLES.get(report.summary.bottleneck, "") if report.devices else ""
-    more = [f"{table} {path}"] if table else []
     finding = gains.explained(report)
-    about = [f"explain {finding.id}"] if finding is not None else []
-    whole_report = f"analyze {path} --full"
     return [
-        [*more, *about, whole_report, "-o report.html"],
-        [*more, *about, whole_report],
-        [*more, whole_report],
+        *([f"{table} {path}"] if table else []),
+        f"analyze {path} --full",
+        *([f"explain {finding.id}"] if finding is not None else []),
     ]
 
 
