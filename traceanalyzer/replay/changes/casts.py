@@ -7,11 +7,12 @@ from dataclasses import replace
 import numpy as np
 
 from traceanalyzer.analysis.algebra import Groups, at, texts_where
-from traceanalyzer.analysis.joined.backward import forward_makers, is_autograd
+from traceanalyzer.analysis.joined.backward import forward_makers, is_autograd, made_by
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, tensors_of
-from traceanalyzer.base import regex
+from traceanalyzer.analysis.roofline.rated import Rated
+from traceanalyzer.base import dataclass, regex
 from traceanalyzer.replay.patterns.autocast import autocasts
 from traceanalyzer.replay.patterns.named import operators_named
 from traceanalyzer.replay.tape import Tape
@@ -24,37 +25,90 @@ Four programs whose host was the limit, timed in fp32 and under autocast: 0.2 to
 OF_PRODUCT = 2
 """Casts for each product, forward and backward, where operators were not recorded: 1.0 to 2.8 in
 twenty programs."""
+CAST_BYTES = 4 + 2
+"""Of each number that is cast: one of both formats is read, the other written."""
+NARROWS = (1_300, 1.13)
+WIDENS = (2_600, 2.33)
+"""What the shortest casts to 16 bits and to fp32 take, ns, and times as long as their bytes take at
+the memory's peak rate what they take beyond that: of 3,500 casts of more than 1 MB that six
+programs launched on an H200 (1.08 to 1.21; 2.31 to 2.38, once 2.9)."""
 NARROW = (Precision.FP16, Precision.BF16)
 COPY = regex(r"^aten::copy_$")
 CASTS = regex(r"^aten::(to|_to_copy|copy_)$|^autograd::engine::evaluate_function: ToCopyBackward0$")
 """All that the host does for a cast, or for its gradient."""
 
 
+@dataclass(frozen=True, eq=False)
+class AddedCasts:
+    """The casts that autocast adds to a tape."""
+
+    launches: F64
+    """How many before each event."""
+    device_ns: F64
+    """What they take on the device before each op, ns."""
+
+
+def added_casts(tape: Tape) -> AddedCasts | None:
+    """The casts that autocast adds to a tape; None where operators do not tell."""
+    casts = tape.source.memo(autocasts)
+    launches = _before_events(tape, casts.forward, casts.backward)
+    if not launches.any():
+        return None
+    before = np.where(casts.narrows[:, None], NARROWS, WIDENS).T
+    after = np.where(casts.narrows[:, None], WIDENS, NARROWS).T
+    started = _before_events(tape, casts.forward * before[0], casts.backward * after[0])
+    numbers = _before_events(
+        tape, casts.forward_numbers * before[1], casts.backward_numbers * after[1]
+    )
+    events = np.flatnonzero(launches)
+    ops = np.minimum(np.searchsorted(tape.event, events), len(tape.row) - 1)
+    sums = np.zeros((2, len(tape.row)))
+    np.add.at(sums[0], ops, started[events])
+    np.add.at(sums[1], ops, numbers[events])
+    return AddedCasts(launches, sums[0] + tape.moving_ns(sums[1] * CAST_BYTES))
+
+
 def with_casts(tape: Tape, products: Bool) -> Tape:
     """The host also launches the casts of autocast, where these products are in 16 bits."""
-    count = _casts_before(tape)
+    added = added_casts(tape)
     usual = OF_USUAL * tape.median_dispatch_ns
-    if count.any():
-        return tape.with_dispatch(tape.dispatch + usual * count)
+    if added is not None:
+        return tape.with_dispatch(tape.dispatch + usual * added.launches)
     return tape.with_dispatch(tape.dispatch + usual * OF_PRODUCT * tape.events_of(products))
 
 
-def _casts_before(tape: Tape) -> F64:
-    """How many casts autocast adds before each event: none for an operator that was recorded with
-    them."""
+def works_in_fp32(tape: Tape) -> Bool:
+    """Which ops work on fp32 numbers under autocast, too: those of operators that it gives fp32 to,
+    or that combine fp32 with 16 bits, and of their gradients."""
+    return at(tape.source.memo(_wide), tape.source.joined.launch_node[tape.row], False)
+
+
+def _wide(source: Rated) -> Bool:
+    """Which nodes of the host tree work on fp32 numbers under autocast."""
+    casts = source.memo(autocasts)
+    linked = source.linked
+    wide = np.zeros(len(linked.tree.start), bool)
+    wide[casts.nodes[casts.wide]] = True
+    wide = linked.tree.innermost(wide) >= 0
+    return wide | made_by(linked, wide)
+
+
+def _before_events(tape: Tape, forward: F64, backward: F64) -> F64:
+    """What autocast adds for each operator before it and after its gradient, before each event:
+    nothing for an operator that was recorded with its casts."""
     linked = tape.source.linked
     tree = linked.tree
     casts = tape.source.memo(autocasts)
-    count = np.zeros(len(tape.dispatch) + 1)
+    total = np.zeros(len(tape.dispatch) + 1)
     if not len(casts.nodes):
-        return count[:-1]
+        return total[:-1]
     uncast = tree.subtree_sum(linked.memo(_casting), casts.nodes) == 0
     nodes = casts.nodes[uncast]
-    np.add.at(count, _first_event(tape, tree.start[nodes]), casts.forward[uncast])
+    np.add.at(total, _first_event(tape, tree.start[nodes]), forward[uncast])
     makers, gradients = _gradients(tape, nodes)
     of_makers = np.searchsorted(casts.nodes, makers)
-    np.add.at(count, _first_event(tape, tree.start[gradients]), casts.backward[of_makers])
-    return count[:-1]
+    np.add.at(total, _first_event(tape, tree.start[gradients]), backward[of_makers])
+    return total[:-1]
 
 
 def _first_event(tape: Tape, times: I64) -> I64:

@@ -1,10 +1,9 @@
 """Kernels in another number format: TF32 for products, or 16 bits for products and the traffic
 between them.
 
-Autocast gives 16 bits to products and leaves other operators to PyTorch's rule, by which the wider
-format wins. What a product gives is fp32 again once it is multiplied by, or added to, a parameter
-that is no product's (a frozen norm's scale, a layer's gain, positions), and stays so until the next
-product, which casts it."""
+Autocast gives 16 bits to products, fp32 to norms, softmaxes, powers and losses, and leaves other
+operators to PyTorch's rule, by which the wider format wins (`patterns/autocast.py`). What works on
+fp32 takes as long as in fp32, and each cast takes a pass over what it casts."""
 
 import math
 
@@ -12,16 +11,14 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra import isin_few
 from traceanalyzer.analysis.groups.bounds import which_undersized
-from traceanalyzer.analysis.joined.backward import made_by
-from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.roofline.bounds import NO
 from traceanalyzer.analysis.roofline.op_models import Precision
-from traceanalyzer.analysis.roofline.op_models.tensors import Shape
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.base import NS_PER_S, dataclass, regex
-from traceanalyzer.replay.changes.casts import NARROW, with_casts
+from traceanalyzer.replay.changes.casts import NARROW, added_casts, with_casts, works_in_fp32
+from traceanalyzer.replay.changes.narrow_attention import narrow_attention_ns
 from traceanalyzer.replay.patterns.named import kernels_named
-from traceanalyzer.replay.patterns.operators import Operator, is_shared, operators
+from traceanalyzer.replay.patterns.operators import Operator, operators
 from traceanalyzer.replay.tape import Tape, parametric
 from traceanalyzer.trace import F64, I64, Bool
 
@@ -34,10 +31,31 @@ CAST_SHARE = 0.1
 OF_BANDWIDTH = 0.6
 """Share of the memory's bandwidth from which on a kernel is limited by it. One that reaches less
 waits for something else, and moves half the bytes hardly faster."""
-INDEXING = regex(r"\bat::native::elementwise_kernel<")
+INDEXING = regex(r"\bat::native::(elementwise_kernel<|\(anonymous namespace\)::roll_cuda_kernel)")
 """Operands are spread (broadcast), or lie in another order. In fp32 these reach 0.72 of the
 memory's bandwidth (1,300 kernels on H100s and H200s), in 16 bits 0.41 (1,400), in both formats
 mixed 0.49; where operands lie alike it is 0.90 in either format."""
+DEPTHWISE = regex(r"\bconv_depthwise[23]d_")
+"""PyTorch's own kernels of convolutions with a weight for each channel: they multiply on the
+ordinary cores in each format, and took 0.97 to 1.04 times as long in 16 bits in two programs."""
+LAYOUTS = regex(r"\bcudnn::.*nc?hw(To|2)n")
+"""cuDNN's kernels that change the layout around its convolutions: 0.86 to 1.04 times as long."""
+CUDNN_NORMS = regex(r"\bbn_(fw|bw)_")
+BF16_NORMS = regex(
+    r"\bbatch_norm_(collect_statistics|transform_input|backward)_kernel<(?!.*channels_last).*BFloat16"
+)
+PRODUCT_START_NS = 2_500
+"""What the shortest product takes."""
+ROOT_NS = 45.0
+"""Products reach their rate slowly: what they take more, times the root of their ideal time in ns
+(`unmade/curve.py`)."""
+MOST_OF_IDEAL = 6.0
+"""Products that take longer than so many times their ideal time have a poor kernel, and another one
+in another format."""
+TRAINING_NORM = 1.37
+SERVING_NORM = 0.95
+"""Times as long as cuDNN's batch norms of fp32 PyTorch's own of bf16 take: 1.34, 1.38 and 1.40 of
+three programs that train, 0.94 of one that serves."""
 NAMED_TF32 = regex(r"_tf32|fmha(?:(?!fmha)\w)*_f32_")
 NAMED_ORDINARY = regex(r"simt_sgemm|(?<![a-z])sgemm|_f32f32_f32f32_")
 """Products of fp32 numbers on tensor cores and on the ordinary ones, by names of kernels."""
@@ -63,18 +81,6 @@ FOUR_AT_A_TIME = 4
 """PyTorch's layer norm of fp32 numbers is one kernel, which takes four at a time where that divides
 a row; of doubles another kernel first finds the mean of each row, number by number."""
 
-PROMOTES = regex(r"^aten::(mul|add|sub|div)$")
-"""Operators whose result has the wider format of their operands; in place the first one's stays."""
-PASSES = regex(
-    r"^aten::(relu|leaky_relu|elu|gelu|silu|mish|tanh|sigmoid|hardtanh|clamp|clamp_min|dropout|add|sub|mul|div)_?$"
-)
-"""Operators that give what they take in the format that it has."""
-TO_16_BITS = regex(
-    r"^aten::(linear|addmm|mm|matmul|bmm|baddbmm|conv\d\w*|conv_transpose\w*|_?convolution)$"
-)
-"""Operators that autocast gives 16 bits to."""
-CAST_BYTES = 4 + 2  # of each number that is cast: read in fp32, written in 16 bits
-
 
 @dataclass(frozen=True, eq=False)
 class KernelWork:
@@ -97,13 +103,18 @@ class HalfWidth:
     """Share of their time that kernels keep that move fp32 tensors."""
     indexed: float
     """The same of kernels that index each number (`INDEXING`)."""
+    product: float
+    """Share of their time beyond the start that products on tensor cores keep."""
+    batch_norm: float
+    """Times as long as usual PyTorch's batch norms take in place of cuDNN's."""
 
 
-USUAL = HalfWidth(TENSOR_EFFICIENCY, 0.6, 0.85)
-"""Half of the bytes, and some tensors stay in fp32. Where operands do not lie alike in memory, half
-of the bytes move at 0.6 times the rate."""
-OPTIMISTIC = HalfWidth(0.85, 0.5, 0.7)
-PESSIMISTIC = HalfWidth(0.5, 0.8, 1.0)
+USUAL = HalfWidth(TENSOR_EFFICIENCY, 0.6, 0.85, 0.45, 1.0)
+"""Half of the bytes. Where operands do not lie alike in memory, these move at 0.6 times the rate.
+Products of twelve programs that an H200 ran in both formats kept 0.31 to 0.69 of their time in
+TF32, in the median 0.45."""
+OPTIMISTIC = HalfWidth(0.85, 0.5, 0.7, 0.38, 0.8)
+PESSIMISTIC = HalfWidth(0.5, 0.8, 1.0, 0.55, 1.2)
 
 
 def recorded_work(tape: Tape) -> KernelWork:
@@ -138,23 +149,46 @@ def in_half_width(tape: Tape, work: KernelWork, reading: HalfWidth) -> Tape | No
     chosen = wide_products(tape)
     if _named_wide(tape).any() and not _tells_formats(tape):
         return _by_names(tape, reading)
-    found = _products(tape, chosen, work, "bf16", reading.efficiency)
-    if found is None:
+    narrowed = _products_in_16_bits(tape, chosen, work, reading)
+    if narrowed is None:
         return None
-    _, cast = kept_in_fp32(tape)
-    duration = found.duration * np.where(chosen, 1.0 + CAST_SHARE, 1.0) + tape.moving_ns(
-        chosen * cast
-    )
+    duration = narrowed
     left = np.where(kernels_named(tape, INDEXING), reading.indexed, reading.traffic)
     bandwidth = tape.source.linked.limit("bandwidth")[tape.row]
     traffic_ns = work.expected_bytes / bandwidth * NS_PER_S
     reached = traffic_ns / np.maximum(tape.duration, 1)
     limited = np.where(np.isfinite(reached), np.clip(reached / OF_BANDWIDTH, 0.0, 1.0), 1.0)
     less = duration * (1.0 - (1.0 - left) * limited)
-    moving = moves_narrower(tape)
-    return with_casts(tape, chosen).retimed(
-        np.minimum(np.where(moving, less, duration), tape.duration)
-    )
+    duration = np.minimum(np.where(moves_narrower(tape), less, duration), tape.duration)
+    norms = batch_norms_replaced(tape)
+    longer = norms_in_bf16(tape) * reading.batch_norm
+    duration = np.where(norms, tape.duration * longer, duration)
+    added = added_casts(tape)
+    casts_ns = CAST_SHARE * narrowed * chosen if added is None else added.device_ns
+    return with_casts(tape, chosen).retimed(duration + casts_ns)
+
+
+def _products_in_16_bits(
+    tape: Tape, chosen: Bool, work: KernelWork, reading: HalfWidth
+) -> F64 | None:
+    """The time of each op, of these products in 16 bits, ns: those on tensor cores stay as far from
+    their peak as they are, attention has other kernels, and what multiplies each channel with a
+    weight of its own has the same; None without such products, or where the rate is not known."""
+    found = _products(tape, chosen, work, "bf16", reading.efficiency)
+    if found is None:
+        return None
+    time = tape.duration.astype(np.float64)
+    start = np.minimum(PRODUCT_START_NS, time)
+    off_cores = tape.source.roofline.tensor[tape.row] == NO
+    share = np.where(off_cores, 0.0, reading.product)
+    ideal = np.maximum(found.duration - start, 0.0)
+    slow = np.minimum(share * (time - start), MOST_OF_IDEAL * ideal + ROOT_NS * np.sqrt(ideal))
+    slowly = off_cores & np.isfinite(work.flops)
+    least = start + np.maximum(ideal + ROOT_NS * np.sqrt(ideal) * slowly, slow)
+    times = np.where(chosen & ~kernels_named(tape, DEPTHWISE), least, time)
+    attention = narrow_attention_ns(tape, work.flops) * TENSOR_EFFICIENCY / reading.efficiency
+    times = np.where(chosen & np.isfinite(attention), attention, times)
+    return np.minimum(times, time)
 
 
 def moves_narrower(tape: Tape) -> Bool:
@@ -168,8 +202,24 @@ def moves_narrower(tape: Tape) -> Bool:
     )
     large = tape.duration >= LONGEST_SMALL_NS
     wide = isin_few(tape.source.roofline.precision[tape.row], WIDE)
-    stays, _ = kept_in_fp32(tape)
-    return wide & large & tape.compute & ~other & ~wide_products(tape) & ~stays
+    kept = works_in_fp32(tape) | kernels_named(tape, LAYOUTS) | batch_norms_replaced(tape)
+    return wide & large & tape.compute & ~other & ~wide_products(tape) & ~kept
+
+
+def batch_norms_replaced(tape: Tape) -> Bool:
+    """Batch norms of cuDNN, which takes no activations in bf16 with weights in fp32: PyTorch's own
+    are in their place."""
+    return kernels_named(tape, CUDNN_NORMS) & ~works_in_fp32(tape)
+
+
+def batch_norms_of_bf16(tape: Tape) -> Bool:
+    """PyTorch's batch norms of bf16, in whose place cuDNN's are in fp32."""
+    return kernels_named(tape, BF16_NORMS)
+
+
+def norms_in_bf16(tape: Tape) -> float:
+    """Times as long as cuDNN's batch norms of fp32 PyTorch's own of bf16 take."""
+    return TRAINING_NORM if tape.in_backward.any() else SERVING_NORM
 
 
 @parametric
@@ -322,47 +372,3 @@ def _products(
         chosen & np.isfinite(least) & ~(roofline.small[row] & (tape.duration < LONGEST_SMALL_NS))
     )
     return tape.retimed(np.where(usable, np.minimum(least, tape.duration), tape.duration))
-
-
-def kept_in_fp32(tape: Tape) -> tuple[Bool, F64]:
-    """Which ops work in fp32 under autocast, too, and for each op how many bytes its operator first
-    casts."""
-    stays, cast = tape.source.joined.memo(_kept)
-    operator = tape.of_launches(tape.source.linked.tree.outer_operator)
-    return stays[operator], cast[operator]
-
-
-def _kept(joined: Joined) -> tuple[Bool, F64]:
-    """Which nodes of the host tree stay in fp32, and how many bytes each first casts."""
-    tree = joined.linked.tree
-    outer = tree.outermost_operators[~joined.in_backward[tree.outermost_operators]]
-    stays = np.zeros(len(tree.start) + 1, bool)
-    cast = np.zeros(len(tree.start) + 1)
-    wide = set[Shape]()
-    taken = set[Shape]()
-    known = operators(joined.linked).of_nodes(outer)
-    for node, operator in zip(outer.tolist(), known, strict=True):
-        if not operator.shapes:
-            continue
-        if operator.named(TO_16_BITS):
-            taken = wide or taken
-            wide = set()
-            if operator.shapes[0] in taken:
-                cast[node] = math.prod(operator.shapes[0]) * CAST_BYTES
-        elif operator.named(PASSES):
-            largest = max(operator.shapes, key=math.prod)
-            if _takes_a_parameter(operator):
-                wide.add(largest)
-            stays[node] = largest in wide
-            taken = set()
-    stays[:-1] |= made_by(joined.linked, stays[:-1])
-    return stays, cast
-
-
-def _takes_a_parameter(operator: Operator) -> bool:
-    """Whether the operator combines data with a parameter, which is in fp32 and makes the result so:
-    a parameter is the same for all items of the other tensor's batch."""
-    if len(operator.shapes) < 2 or not operator.named(PROMOTES):
-        return False
-    large, small = sorted(operator.shapes[:2], key=math.prod, reverse=True)
-    return is_shared(small, large) and 1 < math.prod(small) < math.prod(large)

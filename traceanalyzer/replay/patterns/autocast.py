@@ -5,8 +5,10 @@ gradient of each cast is cast back, and so is that of an operand whose format is
 Which tensor an operator takes is told by its shape: the latest of those that are still needed. A
 tensor is needed after an operator where that operator's gradient of it was added to another's."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -41,39 +43,66 @@ class AutocastCasts:
     """Before an operator of the forward pass."""
     backward: F64
     """After the gradient of that operator."""
+    forward_numbers: F64
+    """How many numbers those before it cast."""
+    backward_numbers: F64
+    """How many numbers those after its gradient cast."""
+    narrows: Bool
+    """Whether those before it are casts to 16 bits, and those after its gradient to fp32; else it
+    is the other way."""
+    wide: Bool
+    """Whether the operator works on fp32 numbers under autocast, too."""
+
+
+@dataclass(frozen=True)
+class _Passed:
+    """What autocast does to an operator: casts, the numbers that they cast, and whether it works
+    on fp32 numbers."""
+
+    forward: float = 0.0
+    backward: float = 0.0
+    forward_numbers: float = 0.0
+    backward_numbers: float = 0.0
+    narrows: bool = False
+    wide: bool = False
 
 
 def autocasts(source: Rated) -> AutocastCasts:
     """What autocast would cast in this recording."""
     joined = source.joined
     nodes = np.array(list(_called(joined)), np.int64)
-    if not len(nodes):
-        return AutocastCasts(nodes, np.empty(0), np.empty(0))
-    forward = dict[int, float]()
-    backward = dict[int, float]()
     gradients = _gradients(joined)
     walk = _Walk(joined.memo(parameters_of), trains=bool(gradients))
     again = _is_needed_again(joined, nodes)
     kinds = operators(joined.linked).tell(nodes, kind_of)
     last = -1
     called = zip(nodes.tolist(), kinds, again, _passes(source, nodes), strict=True)
+    passed = dict[int, _Passed]()
     for node, kind, needed, number in called:
         if number != last:
             walk.held.clear()
             last = number
-        forward[node], backward[node] = walk.passes(node, kind, needed=needed)
-    _add_parameters(forward, backward, walk.weights, gradients)
-    cast = sorted(node for node in forward if forward[node] or backward[node])
-    return AutocastCasts(
-        np.array(cast, np.int64),
-        np.array([forward[node] for node in cast], np.float64),
-        np.array([backward[node] for node in cast], np.float64),
-    )
+        passed[node] = walk.passes(node, kind, needed=needed)
+    _add_parameters(passed, walk.weights, gradients)
+    kept = {node: passed[node] for node in sorted(passed) if _tells(passed[node])}
+    columns = [
+        (one.forward, one.backward, one.forward_numbers, one.backward_numbers)
+        for one in kept.values()
+    ]
+    each = np.array(columns, np.float64).reshape(-1, 4).T
+    narrows = np.array([one.narrows for one in kept.values()], bool)
+    wide = np.array([one.wide for one in kept.values()], bool)
+    cast = np.array(list(kept), np.int64)
+    return AutocastCasts(cast, each[0], each[1], each[2], each[3], narrows, wide)
+
+
+def _tells(passed: _Passed) -> bool:
+    """Whether anything is cast for an operator, or it works on fp32 numbers."""
+    return bool(passed.forward or passed.backward or passed.wide)
 
 
 def _add_parameters(
-    forward: dict[int, float],
-    backward: dict[int, float],
+    passed: dict[int, _Passed],
     weights: Sequence[tuple[int, Shape]],
     gradients: Counter[Shape],
 ) -> None:
@@ -83,8 +112,16 @@ def _add_parameters(
     for node, shape in weights:
         trained = gradients[shape]
         once = min(trained / taken[shape], 1.0)
-        forward[node] += once if trained else 1.0
-        backward[node] += once
+        numbers = math.prod(shape)
+        before = once if trained else 1.0
+        one = passed[node]
+        passed[node] = replace(
+            one,
+            forward=one.forward + before,
+            backward=one.backward + once,
+            forward_numbers=one.forward_numbers + before * numbers,
+            backward_numbers=one.backward_numbers + once * numbers,
+        )
 
 
 def _gradients(joined: Joined) -> Counter[Shape]:
@@ -163,27 +200,35 @@ class _Walk:
         self.weights = list[tuple[int, Shape]]()
         """The products that take a parameter, as nodes of the host tree, and its shape."""
 
-    def passes(self, node: int, kind: Kind, *, needed: bool) -> tuple[int, int]:
+    def passes(self, node: int, kind: Kind, *, needed: bool) -> _Passed:
         """What is cast before an operator, and after its gradient, but for parameters; `needed`:
         whether what it takes is needed after it."""
         if not kind.floats:
-            return 0, 0
+            return _Passed()
         operands = self.held.taken_by(kind, needed=needed)
         if kind.rule is CastRule.TO_16_BITS:
             self.weights += [(node, one.shape or ()) for one in operands if one.is_parameter]
         narrow = [operand.narrow for operand in operands]
         gives = kind.gives(narrow)
-        self.held.given_by(kind, operands, narrow=gives)
-        calculated = [operand for operand in operands if not operand.is_parameter]
-        return _count_casts(calculated, kind.asked(narrow), gives=gives)
+        asked = kind.asked(narrow)
+        known_wide = any(not one.narrow and not one.is_unknown for one in operands)
+        wide = asked is False or (not gives and known_wide)
+        unknown = not gives and not wide and any(one.is_unknown for one in operands)
+        self.held.given_by(kind, operands, narrow=gives, unknown=unknown)
+        sizes = [tensor.numel for tensor in kind.floats]
+        taken = zip(operands, sizes, strict=True)
+        calculated = [one for one in taken if not one[0].is_parameter]
+        wide &= kind.rule is not CastRule.ADDED_UP_IN_FP32
+        return replace(_casts_of(calculated, asked, gives=gives), wide=wide)
 
 
-def _count_casts(
-    operands: Sequence[HeldTensor], asked: bool | None, *, gives: bool
-) -> tuple[int, int]:
-    """How many of these are cast to what is asked for (None: nothing is), and how many gradients
-    back."""
+def _casts_of(
+    operands: Sequence[tuple[HeldTensor, int]], asked: bool | None, *, gives: bool
+) -> _Passed:
+    """How many of these, each with its size, are cast to what is asked for (None: nothing is), and
+    how many gradients back."""
     taken_as = gives if asked is None else asked
-    others = [operand for operand in operands if operand.narrow != taken_as]
-    trained = sum(operand.trained for operand in others)
-    return 0 if asked is None else len(others), trained
+    others = [one for one in operands if one[0].narrow != taken_as]
+    trained = [size for operand, size in others if operand.trained]
+    sizes = [] if asked is None else [size for _, size in others]
+    return _Passed(len(sizes), len(trained), sum(sizes), sum(trained), narrows=taken_as)

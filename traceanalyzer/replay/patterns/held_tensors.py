@@ -28,6 +28,9 @@ class HeldTensor:
     is_parameter: bool = False
     is_lasting: bool = False
     """Whether nothing tells when it is no longer needed."""
+    is_unknown: bool = False
+    """Whether its format is not known: it, or all that it was made of, comes from outside of the
+    pass."""
 
 
 class HeldTensors:
@@ -66,15 +69,20 @@ class HeldTensors:
                 alike.remove(operand)
         return operands
 
-    def given_by(self, kind: Kind, operands: Sequence[HeldTensor], *, narrow: bool) -> None:
-        """An operator gives a tensor in 16 bits, or in fp32."""
+    def given_by(
+        self, kind: Kind, operands: Sequence[HeldTensor], *, narrow: bool, unknown: bool = False
+    ) -> None:
+        """An operator gives a tensor in 16 bits, or in fp32; `unknown`: or that is not known."""
         if kind.rule is CastRule.TO_16_BITS:
             self._product = (kind.floats[0].shape, operands[0])
             self._follows = True
         self._follows &= kind.is_view or kind.rule is CastRule.TO_16_BITS
         trained = any(operand.trained for operand in operands)
         size = kind.size or 0
-        result = HeldTensor(size, kind.shape, narrow, trained, is_lasting=not self._trains)
+        lasting = not self._trains
+        result = HeldTensor(
+            size, kind.shape, narrow, trained, is_lasting=lasting, is_unknown=unknown
+        )
         if kind.takes_apart:
             self._parts = replace(result, size=kind.floats[0].numel)
         elif kind.size is None:
@@ -103,11 +111,7 @@ class HeldTensors:
             return HeldTensor(tensor.numel, tensor.shape, trained=self._trains, is_parameter=True)
         found = same or [held for held in alike if held.shape is None] or alike
         # What nobody gave comes from outside of the pass.
-        return (
-            found[-1]
-            if found
-            else self._keep(HeldTensor(tensor.numel, tensor.shape, is_lasting=True))
-        )
+        return found[-1] if found else self._keep(_from_outside(tensor))
 
     def _unsized(self, tensor: Tensor) -> HeldTensor | None:
         """What the last operator gave, or a part of what was taken apart."""
@@ -123,3 +127,8 @@ class HeldTensors:
         alike.append(held)
         del alike[:-MOST_HELD]
         return held
+
+
+def _from_outside(tensor: Tensor) -> HeldTensor:
+    """A tensor that no operator gave."""
+    return HeldTensor(tensor.numel, tensor.shape, is_lasting=True, is_unknown=True)

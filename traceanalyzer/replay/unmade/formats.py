@@ -19,11 +19,13 @@ from traceanalyzer.replay.changes.precision import (
     USUAL,
     WIDE,
     KernelWork,
+    batch_norms_of_bf16,
     fp32_products,
     in_16_bits,
     in_half_width,
     in_tf32,
     moves_narrower,
+    norms_in_bf16,
     products_in_tf32,
     recorded_work,
     wide_products,
@@ -149,7 +151,9 @@ def _widened(
     attention = chosen & narrow & tape.of_classes("attention") & np.isfinite(attended_ns)
     time = np.where(attention, start_ns(tape) + attended_ns, time)
     longer = time * (1.0 + (TWICE - 1.0) * _limited(tape, load, limits_now))
-    widened = without_casts(tape.retimed(np.where(moving, longer, time)))
+    longer = np.where(moving, longer, time)
+    longer = np.where(batch_norms_of_bf16(tape), time / norms_in_bf16(tape), longer)
+    widened = without_casts(tape.retimed(longer))
     return Formatted(widened, moved, limits_then, chosen | moving)
 
 
