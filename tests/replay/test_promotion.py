@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -41,7 +42,8 @@ def tape_of(*operators: tuple[str, ...], kernels: dict[str, str] | None = None) 
 
     def step(p: Program) -> None:
         for name, *shapes in operators:
-            call(p, name, *shapes, kernel=known.get(name, ADD))
+            dtypes = p.code(json.dumps(["float"] * len(shapes)))
+            call(p, name, *shapes, kernel=known.get(name, ADD), dtypes=dtypes)
 
     tape: Tape | None = make_tape(program(step).rated)
     assert tape is not None

@@ -57,6 +57,11 @@ OF_RANGE = 1.64  # standard deviations to each side that hold nine in ten
 AHEAD = 0.85
 """A step that the host issued in less than this share of what the device takes for it was issued
 ahead of the device."""
+OF_DEVICE = 0.9
+"""Share of the timed step that the device takes at least where it sets the pace: clocks differ by
+less. Of such a step the host is as fast as it was seen to be, whatever else would explain it."""
+MOST_LONGER = 2 * FIT_TOLERANCE
+"""How much longer than the stopwatch a replay may be with the host that ran ahead."""
 SHORTEST_OP_NS = 1_000  # what a device op takes that keeps nobody waiting
 LEAST_SHARE = 0.3
 """Less of the dispatch was left in hardly any recording. A step that is shorter still waits less for
@@ -210,6 +215,12 @@ def fitted_host(
     on_device = takes(0.0, 0.0)
     if on_device > high:
         return usual, 1.0
+    if ahead_ms is not None and _is_of_device(on_device, measured_ms, ahead_ms):
+        longest = measured_ms * (1.0 + MOST_LONGER)
+        most = (
+            1.0 if takes(1.0) <= longest else bisected(lambda one: takes(one) <= longest, 0.0, 1.0)
+        )
+        return _share_ahead(tapes, ahead_ms, most), 1.0
     if fastest > high:
         return _fastest(takes, least_left, measured_ms)
     slowest = takes(1.0)
@@ -221,6 +232,11 @@ def fitted_host(
     if any_host and ahead_ms is not None and ahead_ms < AHEAD * on_device:
         return _share_ahead(tapes, ahead_ms, most), 1.0
     return _mean_between(usual, within / OF_RANGE, least, most), 1.0
+
+
+def _is_of_device(on_device: float, measured_ms: float, ahead_ms: float) -> bool:
+    """Whether the device sets the pace of the timed steps, as the host ran ahead of it."""
+    return on_device >= OF_DEVICE * measured_ms and ahead_ms < AHEAD * on_device
 
 
 def _fastest(

@@ -6,10 +6,11 @@ import pytest
 
 from tests.analysis.causes.test_gaps import Program
 from tests.diagnosis.test_remedies import GEMM, program, within
+from traceanalyzer.replay.patterns.operators import Operator
 from traceanalyzer.replay.recorded import make_tape
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.replay.unmade import work
-from traceanalyzer.replay.unmade.dimensions import Dimensions, dimensions_of
+from traceanalyzer.replay.unmade.dimensions import Dimensions, _parts, dimensions_of
 from traceanalyzer.replay.unmade.larger_batch import with_larger_batch
 from traceanalyzer.replay.unmade.made import RunPlan, planned
 from traceanalyzer.replay.unmade.question import QuestionError
@@ -70,3 +71,14 @@ def test_what_calls_have_to_do_is_asked_once_for_all_hosts(
     slow = with_larger_batch(2, full_cost=True)(tape.with_dispatch(tape.dispatch * 2))
     assert slow is not None
     assert len(asked) == calls
+
+
+def test_what_convolutions_leave_of_a_length_and_its_chunks_are_parts_of_it() -> None:
+    types = '["float","float"]'
+    values = '["", "", "", "[5]", "[0]", "[1]", "1"]'
+    line = Operator("aten::conv1d", ("[[8,1,16000],[64,1,10]]", types, values))
+    chunks, heads = (
+        Operator("aten::view", ("[[8,3199,64]]", types, f'["", "{sizes}"]'))
+        for sizes in ("[8, 7, 457, 64]", "[8, 3199, 4, 16]")
+    )
+    assert _parts(16000, [line], [chunks, heads]) == {3199, 7}

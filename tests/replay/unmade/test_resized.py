@@ -73,3 +73,23 @@ def test_rows_that_a_router_picks_go_with_the_batch() -> None:
     stacked = Tensor((50, 1036, 768), FLOAT)
     assert resizer(16384, None, routed).tensor(stacked).shape == (50, 2072, 768)
     assert resizer(16384, None, routed).tensor(Tensor((1000, 768), FLOAT)).shape == (1000, 768)
+
+
+def test_chunks_and_what_convolutions_leave_go_with_the_length() -> None:
+    now = Dimensions(4, 2048, parts=frozenset({32}))
+    longer = resizer(4, 4096, now)
+
+    def longer_shape(*shape: int) -> Shape:
+        return longer.tensor(Tensor(shape, FLOAT)).shape
+
+    assert longer_shape(4, 32, 64, 24, 64) == (4, 64, 64, 24, 64)
+    assert longer_shape(4, 24, 33, 33) == (4, 24, 65, 65)
+    assert longer_shape(128, 64, 1536) == (256, 64, 1536)
+    assert longer_shape(96, 33, 8192) == (96, 65, 8192)
+    assert longer_shape(8192, 700) == (16384, 700)
+
+
+def test_what_a_decode_kept_before_its_token_goes_with_the_length() -> None:
+    decode = Dimensions(8, 1, frozenset({1025}))
+    longer = resizer(8, 4100, decode)
+    assert longer.tensor(Tensor((8, 2, 1024, 128), FLOAT)).shape == (8, 2, 4096, 128)

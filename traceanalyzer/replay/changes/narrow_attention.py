@@ -8,6 +8,7 @@ programs took on an H200 (32 to 4,096 tokens, 24 to 160 features, with and witho
 
 import math
 from dataclasses import astuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -61,6 +62,17 @@ class _Attention:
     """What is moved for a score beside the main kernel."""
 
 
+class _Sizes(NamedTuple):
+    """Columns of what the sizes of several attentions tell."""
+
+    operations: F64
+    tiled: F64
+    padded: F64
+    slots: F64
+    peak_share: F64
+    row_bytes: F64
+
+
 def narrow_attention_ns(tape: Tape, flops: F64) -> F64:
     """What each attention kernel takes in 16 bits with so many operations, ns; NaN for all other
     ops, and where sizes or GPU are not known."""
@@ -70,14 +82,13 @@ def narrow_attention_ns(tape: Tape, flops: F64) -> F64:
         return result
     linked = tape.source.linked
     row = tape.row[places]
-    every = operators(linked).of_rows(tape.source.roofline.row[row])
-    told = {one: _told_by(one) for one in set(every)}
-    columns = np.array([astuple(told[one]) for one in every]).T
-    operations, tiled, padded, slots, peak_share, row_bytes = columns
-    scores = flops[places] / operations
-    arithmetic = flops[places] * padded / (peak_share * _peak(tape)[places])
-    issued = scores * tiled * slots / linked.limit("issue_rate")[row]
-    moved = scores * row_bytes / linked.limit("bandwidth")[row]
+    told = operators(linked).of_rows(tape.source.roofline.row[row])
+    sizes = _Sizes(*np.array([astuple(_told_by(one)) for one in told]).T)
+    asked = flops[places]
+    scores = asked / sizes.operations
+    arithmetic = asked * sizes.padded / (sizes.peak_share * _peak(tape)[places])
+    issued = scores * sizes.tiled * sizes.slots / linked.limit("issue_rate")[row]
+    moved = scores * sizes.row_bytes / linked.limit("bandwidth")[row]
     result[places] = START_NS + (np.maximum(arithmetic, issued) + moved) * NS_PER_S
     return result
 

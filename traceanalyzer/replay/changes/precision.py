@@ -25,6 +25,9 @@ from traceanalyzer.trace import F64, I64, Bool
 TENSOR_EFFICIENCY = 0.75
 """Share of the tensor cores' dense peak that large products reach (0.71 to 0.79 on an H200 for TF32
 and bf16)."""
+TF32_PASSES = 2.0
+"""Times as long as at the memory's peak rate thin products take for their traffic in TF32 (1.9 and
+2.4 in two programs on an H200)."""
 HALF = 0.5  # what is left of the traffic of fp32 tensors in 16 bits
 CAST_SHARE = 0.1
 """What autocast's casts of weights and activations add to the products they are for."""
@@ -132,8 +135,10 @@ def in_tf32(tape: Tape) -> Tape | None:
 
 
 def products_in_tf32(tape: Tape, work: KernelWork) -> Tape | None:
-    """Products of fp32 matrices run as TF32, where the ops have this work."""
-    return _products(tape, fp32_products(tape), work, "tf32", TENSOR_EFFICIENCY)
+    """Products of fp32 matrices run as TF32, where the ops have this work; depthwise convolutions
+    stay as they are."""
+    chosen = fp32_products(tape) & ~kernels_named(tape, DEPTHWISE)
+    return _products(tape, chosen, work, "tf32", TENSOR_EFFICIENCY)
 
 
 @parametric
@@ -360,7 +365,7 @@ def _products(
     roofline = tape.source.roofline
     row = tape.row
     arithmetic = work.flops / (peak * efficiency) * NS_PER_S
-    width = HALF if precision == "bf16" else 1.0
+    width = HALF if precision == "bf16" else TF32_PASSES
     transfer = work.bytes * width / tape.source.linked.limit("bandwidth")[row] * NS_PER_S
     # What is known by its name alone tells neither its arithmetic nor its traffic.
     left = np.full(len(row), LEAST_OF_ORDINARY)

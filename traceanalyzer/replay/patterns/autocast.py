@@ -20,7 +20,7 @@ from traceanalyzer.analysis.roofline.op_models.optimizer import ACCUMULATE
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.base import dataclass
-from traceanalyzer.replay.patterns.autocast_rules import CastRule, Kind, kind_of, rule_of
+from traceanalyzer.replay.patterns.autocast_rules import NARROW, CastRule, Kind, kind_of, rule_of
 from traceanalyzer.replay.patterns.held_tensors import HeldTensor, HeldTensors
 from traceanalyzer.replay.patterns.operators import operators
 from traceanalyzer.replay.patterns.parameters import Parameters, parameters_of
@@ -69,31 +69,38 @@ class _Passed:
 
 def autocasts(source: Rated) -> AutocastCasts:
     """What autocast would cast in this recording."""
+    passed = _passed(source)
+    kept = {node: passed[node] for node in sorted(passed) if _tells(passed[node])}
+    told = list(kept.values())
+    return AutocastCasts(
+        np.array(list(kept), np.int64),
+        np.array([one.forward for one in told], np.float64),
+        np.array([one.backward for one in told], np.float64),
+        np.array([one.forward_numbers for one in told], np.float64),
+        np.array([one.backward_numbers for one in told], np.float64),
+        np.array([one.narrows for one in told], bool),
+        np.array([one.wide for one in told], bool),
+    )
+
+
+def _passed(source: Rated) -> dict[int, _Passed]:
+    """What autocast does to each operator that it sees, by nodes of the host tree."""
     joined = source.joined
     nodes = np.array(list(_called(joined)), np.int64)
     gradients = _gradients(joined)
     walk = _Walk(joined.memo(parameters_of), trains=bool(gradients))
-    again = _is_needed_again(joined, nodes)
     kinds = operators(joined.linked).tell(nodes, kind_of)
+    numbers = _passes(source, nodes)
     last = -1
-    called = zip(nodes.tolist(), kinds, again, _passes(source, nodes), strict=True)
     passed = dict[int, _Passed]()
+    called = zip(nodes.tolist(), kinds, _is_needed_again(joined, nodes), numbers, strict=True)
     for node, kind, needed, number in called:
         if number != last:
             walk.held.clear()
             last = number
         passed[node] = walk.passes(node, kind, needed=needed)
     _add_parameters(passed, walk.weights, gradients)
-    kept = {node: passed[node] for node in sorted(passed) if _tells(passed[node])}
-    columns = [
-        (one.forward, one.backward, one.forward_numbers, one.backward_numbers)
-        for one in kept.values()
-    ]
-    each = np.array(columns, np.float64).reshape(-1, 4).T
-    narrows = np.array([one.narrows for one in kept.values()], bool)
-    wide = np.array([one.wide for one in kept.values()], bool)
-    cast = np.array(list(kept), np.int64)
-    return AutocastCasts(cast, each[0], each[1], each[2], each[3], narrows, wide)
+    return passed
 
 
 def _tells(passed: _Passed) -> bool:
@@ -114,13 +121,13 @@ def _add_parameters(
         once = min(trained / taken[shape], 1.0)
         numbers = math.prod(shape)
         before = once if trained else 1.0
-        one = passed[node]
+        calculated = passed[node]
         passed[node] = replace(
-            one,
-            forward=one.forward + before,
-            backward=one.backward + once,
-            forward_numbers=one.forward_numbers + before * numbers,
-            backward_numbers=one.backward_numbers + once * numbers,
+            calculated,
+            forward=calculated.forward + before,
+            backward=calculated.backward + once,
+            forward_numbers=calculated.forward_numbers + before * numbers,
+            backward_numbers=calculated.backward_numbers + once * numbers,
         )
 
 
@@ -202,10 +209,14 @@ class _Walk:
 
     def passes(self, node: int, kind: Kind, *, needed: bool) -> _Passed:
         """What is cast before an operator, and after its gradient, but for parameters; `needed`:
-        whether what it takes is needed after it."""
+        whether what it takes is needed after it. Nothing is where all that it takes was recorded in
+        16 bits."""
         if not kind.floats:
             return _Passed()
         operands = self.held.taken_by(kind, needed=needed)
+        if all(tensor.dtype in NARROW for tensor in kind.floats):
+            self.held.given_by(kind, operands, narrow=True)
+            return _Passed()
         if kind.rule is CastRule.TO_16_BITS:
             self.weights += [(node, one.shape or ()) for one in operands if one.is_parameter]
         narrow = [operand.narrow for operand in operands]

@@ -2,6 +2,7 @@
 length."""
 
 from collections.abc import Iterator
+from functools import cached_property
 from itertools import chain
 
 import numpy as np
@@ -33,8 +34,8 @@ WEIGHTS: dict[str, tuple[int, ...]] = {
 }
 """Places of parameters among the inputs of operators; of convolutions see below."""
 CONVOLUTION = regex(r"^aten::(_?convolution\w*|conv\d\w*|cudnn_convolution\w*)$")
-OF_LISTS = regex(r"^aten::_(foreach|fused)_")
-"""Operators on lists of parameters, or of what has their shapes."""
+OF_LISTS = regex(r"^aten::_(foreach_|fused_(ada|sgd))")
+"""Operators on lists of parameters, or of what has their shapes: not `_fused_rms_norm`."""
 PRODUCT = regex(r"^aten::(mm|matmul)$")
 BACKWARD = regex(r"backward")
 
@@ -46,12 +47,25 @@ class Parameters:
     shapes: frozenset[Shape]
     sizes: frozenset[int]
 
+    @cached_property
+    def longer_sizes(self) -> frozenset[Shape]:
+        """The shapes without dimensions of one."""
+        return frozenset(map(_longer_sizes, self.shapes))
+
+    def has_viewed(self, tensor: Tensor) -> bool:
+        """Whether a tensor has a parameter's shape but for dimensions of one."""
+        return _longer_sizes(tensor.shape) in self.longer_sizes
+
     def has(self, tensor: Tensor) -> bool:
         """Whether a tensor has a parameter's shape, or that of one transposed."""
         shape = tensor.shape
         if shape in self.shapes:
             return True
         return len(shape) == 2 and shape[::-1] in self.shapes and _is_transposed(tensor)
+
+
+def _longer_sizes(shape: Shape) -> Shape:
+    return tuple(size for size in shape if size != 1)
 
 
 def parameters_of(joined: Joined) -> Parameters:

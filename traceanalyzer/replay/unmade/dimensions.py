@@ -5,12 +5,15 @@ are [batch, length], images [batch, channels, height, width], features [batch, .
 Attention states both: its queries are [batch, heads, length, features]. What the user says comes
 first."""
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
+from traceanalyzer.analysis.roofline.op_models.call import Call
+from traceanalyzer.analysis.roofline.op_models.convolution import result_shape
 from traceanalyzer.analysis.roofline.op_models.tensors import ElementKind, Shape, Tensor
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.base import dataclass, regex
@@ -37,6 +40,10 @@ LINEAR = regex(r"^aten::linear$")
 MATMUL = regex(r"^aten::(matmul|addmm|mm)$")
 ADDED = regex(r"^aten::addmm$")
 """Takes what it adds first."""
+LINES = regex(r"^aten::conv1d$")
+VIEW = regex(r"^aten::view$")
+SIZES = 1
+"""Place of the new sizes among a view's values."""
 STEPS_LOOKED_AT = 2
 MATRIX = 2
 SEQUENCE = 3
@@ -60,6 +67,8 @@ class Dimensions:
     # rows of layers that are no whole number of samples: what a router, a mask or a capacity leaves
     # of them
     routed: frozenset[int] = frozenset()
+    # sizes in proportion to the length: what convolutions leave of it, chunks that it is cut into
+    parts: frozenset[int] = frozenset()
 
     @property
     def is_decode(self) -> bool:
@@ -94,7 +103,11 @@ def dimensions_of(rated: Rated, batch_now: int | None = None) -> Dimensions:
     attention = list(_attention(_named(rated, nodes, ATTENTION)))
     dimensions = _of_shapes(root, attention, batch_now)
     products = _named(rated, nodes, MATMUL)
-    return replace(dimensions, routed=_routed(products, parameters, dimensions.batch))
+    routed = _routed(products, parameters, dimensions.batch)
+    lines = _named(rated, nodes, LINES)
+    views = _named(rated, nodes, VIEW)
+    parts = _parts(dimensions.length, lines, views) if not dimensions.is_decode else frozenset()
+    return replace(dimensions, routed=routed, parts=parts)
 
 
 def _with_shapes(rated: Rated, nodes: I64) -> list[Operator]:
@@ -134,6 +147,45 @@ def _routed(products: list[Operator], parameters: Parameters, batch: int) -> fro
     no size of a parameter."""
     rows = {size for operator in products for size in _rows_of_layer(operator, parameters)}
     return frozenset(size for size in rows if size % batch and size not in parameters.sizes)
+
+
+def _parts(length: int | None, lines: list[Operator], views: list[Operator]) -> frozenset[int]:
+    """Sizes in proportion to the length: what convolutions along it leave of it, one after the
+    other, and chunks that views cut it or such a size into."""
+    if length is None or length == 1:
+        return frozenset()
+    known = {length}
+    for operator in lines:
+        if operator.first[-1:] and operator.first[-1] in known:
+            known |= _left_by(operator)
+    for operator in views:
+        known |= _chunks(operator, known)
+    return frozenset(known - {length})
+
+
+def _left_by(operator: Operator) -> set[int]:
+    """What a convolution along a line leaves of it; nothing where that is not told."""
+    try:
+        shape = result_shape(Call(operator.name, operator.typed, operator.values))
+    except ValueError:
+        return set()
+    return set(shape[-1:])
+
+
+def _chunks(operator: Operator, lengths: set[int]) -> set[int]:
+    """How many chunks a view cuts one of these lengths into, which lies between the batch and the
+    features of what it takes: [batch, length, features] becomes [batch, chunks, each, features]."""
+    taken = operator.first
+    values = operator.values
+    sizes = re.findall(r"\d+", values[SIZES]) if len(values) > SIZES else []
+    given = tuple(map(int, sizes))
+    if len(given) != len(taken) + 1 or math.prod(given) != math.prod(taken):
+        return set()
+    for axis in range(1, len(taken) - 1):
+        rest = (*given[:axis], *given[axis + 2 :])
+        if taken[axis] in lengths and rest == (*taken[:axis], *taken[axis + 1 :]):
+            return {size for size in given[axis : axis + 1] if 1 < size < taken[axis]}
+    return set()
 
 
 def _rows_of_layer(operator: Operator, parameters: Parameters) -> Iterator[int]:

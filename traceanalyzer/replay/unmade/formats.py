@@ -13,6 +13,8 @@ from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.base import NS_PER_S, dataclass
 from traceanalyzer.replay.changes.casts import NARROW, without_casts
 from traceanalyzer.replay.changes.precision import (
+    DEPTHWISE,
+    LAYOUTS,
     OF_BANDWIDTH,
     OPTIMISTIC,
     PESSIMISTIC,
@@ -30,6 +32,7 @@ from traceanalyzer.replay.changes.precision import (
     recorded_work,
     wide_products,
 )
+from traceanalyzer.replay.patterns.named import kernels_named
 from traceanalyzer.replay.scenario import Scenario
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.replay.unmade.curve import (
@@ -138,7 +141,7 @@ def _widened(
 ) -> Formatted:
     """In fp32 or TF32; what was in fp32 goes to TF32 as the advice `tf32` has it."""
     narrow = isin_few(tape.source.roofline.precision[tape.row], NARROW)
-    moving = narrow & _between(tape)
+    moving = narrow & _between(tape) & ~kernels_named(tape, LAYOUTS)
     more = np.where((chosen | moving) & narrow, TWICE, 1.0)
     moved = OpLoad(load.flops, load.bytes * more, load.elements)
     time = _products(tape, load, moved, limits_now, limits_then, chosen)
@@ -168,7 +171,7 @@ def _products(
     """The time of each op, of products with their other rate and traffic, ns."""
     start = start_ns(tape)
     grows = product_growth(ideal_ns(now, limits_now), ideal_ns(then, limits_then))
-    usable = chosen & np.isfinite(grows)
+    usable = chosen & np.isfinite(grows) & ~kernels_named(tape, DEPTHWISE)
     time: F64 = np.where(usable, start + (tape.duration - start) * grows, tape.duration)
     return time
 

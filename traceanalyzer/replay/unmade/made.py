@@ -30,6 +30,10 @@ HOST_APART = 1.4
 62 steps that the host paces nine in ten are within 0.37 of the prediction, where the host's range
 of one program is a quarter (`host_speed.HOST_SPREAD`)."""
 
+HIDDEN_APART = 2.4
+"""The same for a slow host where the device set the recorded pace: the host is then known by its
+fastest step alone. Of eleven programs the host of another process took 1.0 to 1.7 times as long."""
+
 
 @dataclass(frozen=True, eq=False)
 class RunPlan:
@@ -96,18 +100,21 @@ def planned(tape: Tape, plan: RunPlan) -> PlannedTape:
     return PlannedTape(scaled.tape, loads, then, limits, spread, scaled.beyond_ms, scaled.basis)
 
 
-def with_host(part: PlannedTape, tape: Tape, base: Tape, kernels: float) -> Tape:
-    """The part's device work on the host of another tape of the same recording; `base` is the tape
-    that the part was made of, `kernels` how many of its spreads the ops take more."""
+def with_host(
+    part: PlannedTape, tape: Tape, base: Tape, kernels: float, apart: float = HOST_APART
+) -> Tape:
+    """The part's device work on the host of another tape of the same recording, so many times as
+    far `apart`; `base` is the tape that the part was made of, `kernels` how many of its spreads the
+    ops take more."""
     duration = part.tape.duration * (1.0 + kernels * part.spread)
-    dispatch = base.dispatch + HOST_APART * (tape.dispatch - base.dispatch)
-    work = base.work + HOST_APART * (tape.work - base.work)
+    dispatch = base.dispatch + apart * (tape.dispatch - base.dispatch)
+    work = base.work + apart * (tape.work - base.work)
     changed = part.tape.dispatch / np.maximum(base.dispatch, 1)
     dispatched = np.where(base.dispatch > 0, changed, 1.0)
     loaded = part.tape.loading / np.maximum(base.loading, 1)
     times = float(np.where(base.loading > 0, loaded, 1.0).max(initial=1.0))
-    apart = replace(tape, work=np.rint(np.maximum(work, 0)).astype(np.int64))
-    hosted = apart.with_dispatch(np.maximum(dispatch, 0) * dispatched)
+    other = replace(tape, work=np.rint(np.maximum(work, 0)).astype(np.int64))
+    hosted = other.with_dispatch(np.maximum(dispatch, 0) * dispatched)
     return _loaded(hosted, times).retimed(duration)
 
 

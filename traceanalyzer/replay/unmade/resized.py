@@ -51,13 +51,17 @@ class Sizes:
     def lengthened(self, size: int) -> int | None:
         """What becomes of a size that is a length; None where it is none."""
         if self.now.is_decode:
-            return round(size * self.length_ratio) if size in self.now.cached else None
+            kept = size > 1 and {size, size + 1} & self.now.cached
+            return round(size * self.length_ratio) if kept else None
         now = self.now.length
         if now is None or now == 1 or self.length is None:
             return None
         for shift in (0, -SHIFTED, SHIFTED):
             if size == now + shift:
                 return self.length + shift
+        for shift in (0, SHIFTED):
+            if size - shift in self.now.parts:
+                return max(round((size - shift) * self.length_ratio), 1) + shift
         return None
 
     def has_length(self, size: int) -> bool:
@@ -78,6 +82,14 @@ class Sizes:
         if size % self.now.batch == 0:
             return size // self.now.batch * self.batch
         return self.routed(size)
+
+    def parted(self, size: int) -> int | None:
+        """What becomes of a size that is the batch times a size in proportion to the length, and
+        something else; None for others."""
+        products = [self.now.batch * part for part in self.now.parts]
+        if self.length is None or not any(size % one == 0 for one in products if one):
+            return None
+        return max(round(size * self.batch_ratio * self.length_ratio), 1)
 
     def routed(self, size: int) -> int | None:
         """What becomes of rows that are some of the samples or tokens; None for other sizes."""
@@ -179,7 +191,20 @@ class Resizer:
         alone = len(tensor.shape) == 1
         if alone and size in self.parameters.sizes and size not in self.sizes.rows:
             return None
+        is_data = not alone and size > 0 and not self.parameters.has_viewed(tensor)
+        if is_data and not self._is_long_within(tensor, axis):
+            parted = self.sizes.parted(size)
+            if parted is not None:
+                return parted
         return self.sizes.batched(size)
+
+    def _is_long_within(self, tensor: Tensor, outer: int) -> bool:
+        """Whether the length stands in a dimension other than the outermost, or in what the tokens
+        of a batch are."""
+        inner = (*tensor.shape[:outer], *tensor.shape[outer + 1 :])
+        tokens = self.sizes.now.batch * (self.sizes.now.length or 1)
+        has_tokens = tensor.shape[outer] % tokens == 0
+        return has_tokens or any(self.sizes.lengthened(size) is not None for size in inner)
 
     def _may_be_feature(self, tensor: Tensor, axis: int) -> bool:
         """Whether a size that equals the length may be that of features, as parameters have it."""

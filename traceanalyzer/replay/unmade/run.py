@@ -20,7 +20,13 @@ from traceanalyzer.replay.simulate import step_times_ns
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.replay.unmade.dimensions import Dimensions
 from traceanalyzer.replay.unmade.formats import AS_ADVISED
-from traceanalyzer.replay.unmade.made import RunPlan, parts_of, with_host
+from traceanalyzer.replay.unmade.made import (
+    HIDDEN_APART,
+    HOST_APART,
+    RunPlan,
+    parts_of,
+    with_host,
+)
 from traceanalyzer.replay.unmade.question import QuestionError
 from traceanalyzer.replay.unmade.ranks import SPREAD
 from traceanalyzer.replay.unmade.resized import Sizes
@@ -36,6 +42,8 @@ SAME = 1e-9
 """Relative difference of two figures of one thing."""
 OWN_SPREAD = 0.06
 """How far a prediction may be off whatever changes: two runs of one program differ."""
+
+WITHOUT_HOST = combined(NO_HOST_SYNCS, LAUNCHES_FREE, NO_HOST_WORK, INPUT_READY).change
 
 
 class UnmadeRun:
@@ -57,7 +65,8 @@ class UnmadeRun:
         if as_advised is not None:
             return as_advised
         fastest = self._ms(self._on(replay.fast_host, -1.0), 1.0)
-        slowest = self._ms(self._on(replay.slow_host, 1.0), PESSIMISTIC_DUTY)
+        apart = HIDDEN_APART if self._is_host_hidden() else HOST_APART
+        slowest = self._ms(self._on(replay.slow_host, 1.0, apart), PESSIMISTIC_DUTY)
         fastest += self._beyond_ms * (1.0 - SPREAD)
         slowest += self._beyond_ms * (1.0 + SPREAD)
         own = OWN_SPREAD * step
@@ -103,17 +112,21 @@ class UnmadeRun:
         return min(left, key=lambda name: left[name])
 
     def _without_host_ms(self) -> float:
-        every = combined(NO_HOST_SYNCS, LAUNCHES_FREE, NO_HOST_WORK, INPUT_READY).change
-        return self._under(every, [part.tape for part in self.parts]) + self._beyond_ms
+        return self._under(WITHOUT_HOST, [part.tape for part in self.parts]) + self._beyond_ms
 
     def _under(self, change: Callable[[Tape], Tape | None], tapes: Sequence[Tape]) -> float:
         changed = [change(tape) or tape for tape in tapes]
         return replay_step_ms(changed) * self.replay.scale
 
-    def _on(self, hosts: Sequence[Tape], kernels: float) -> list[Tape]:
+    def _is_host_hidden(self) -> bool:
+        """Whether the device sets the pace of the recorded step."""
+        now = self._under(WITHOUT_HOST, self.replay.typical)
+        return now >= GPU_LIMITED * self.replay.base_ms
+
+    def _on(self, hosts: Sequence[Tape], kernels: float, apart: float = HOST_APART) -> list[Tape]:
         typical = self.replay.typical
         return [
-            with_host(part, host, base, kernels)
+            with_host(part, host, base, kernels, apart)
             for part, host, base in zip(self.parts, hosts, typical, strict=True)
         ]
 

@@ -105,6 +105,7 @@ def loads_of_tape(tape: Tape, resizer: Resizer | None) -> Loads:
     now, then = _of_calls(tape, rows, resizer)
     fixed = tape.in_optimizer | _named(source, rows, OF_LISTS.match)
     known = fixed | np.isfinite(now.elements)
+    # Lists of tensors have no element types: what they move goes with their elements.
     usual = _usual_growth(tape, now, then, known & ~fixed)
     grows = {
         name: np.where(fixed, 1.0, _ratio(getattr(then, name), getattr(now, name), usual))
@@ -308,8 +309,10 @@ def _columns(totals: list[Totals], index: I32 | I64) -> OpLoad:
     return OpLoad(flops[index], bytes_[index], elements[index])
 
 
-def _usual_growth(tape: Tape, now: OpLoad, then: OpLoad, known: Bool) -> float:
-    """How many times the data of all described ops is more, by their time."""
+def _usual_growth(tape: Tape, now: OpLoad, then: OpLoad, known: Bool) -> F64:
+    """How many times more elements each op has; where that is not told as all described ops, by
+    their time."""
     growth = _ratio(then.elements, now.elements)
     weight = np.where(known, tape.duration, 0).astype(np.float64)
-    return float((growth * weight).sum() / weight.sum()) if weight.any() else 1.0
+    usual = float((growth * weight).sum() / weight.sum()) if weight.any() else 1.0
+    return _ratio(then.elements, now.elements, usual)
