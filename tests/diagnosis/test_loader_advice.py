@@ -17,18 +17,23 @@ from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.diagnosis.selection import measured
 from traceanalyzer.trace import CopyKind, DeviceOpKind, Load, MemoryKind, RangeKind
 
-ITERATORS = {False: "_SingleProcessDataLoaderIter", True: "_MultiProcessingDataLoaderIter"}
+ITERATORS = {
+    False: "_SingleProcessDataLoaderIter",
+    True: "_MultiProcessingDataLoaderIter",
+    None: "Reader",
+}
 
 
 def program(
-    workers: bool = False,
+    workers: bool | None = False,
     *,
     source: MemoryKind = MemoryKind.PAGEABLE,
     inside: tuple[tuple[str, float, RangeKind], ...] = (),
     waits: tuple[float, ...] = (1000.0,) * 10,
     loads: tuple[Load, ...] = (),
 ) -> Measurements:
-    """Steps that load for so many us, copy the batch, and compute for 500 us. `inside`: names in
+    """Steps that load for so many us, copy the batch, and compute for 500 us. `workers`: None for a
+    reader of the program's own. `inside`: names in
     the loading, the share of it, and their kind."""
     b = TraceBuilder()
     now = 1000.0
@@ -187,10 +192,15 @@ def test_a_recorded_loader(side: str, workers: bool, pinned: bool) -> None:
 
 
 def test_a_program_without_a_dataloader_has_to_be_given_one() -> None:
-    m = program(workers=False)
-    assert m.loading is not None
-    assert loader_advice.action(m.loading).startswith("Load ahead of the step: DataLoader(")
-    assert loader_advice.effort(m.loading) is None
-    by_hand = m.loading._replace(workers=None)
-    assert "or threads of your own" in loader_advice.action(by_hand)
+    with_loader = program(workers=False)
+    assert advice(with_loader).startswith("Load ahead of the step: DataLoader(")
+    assert loader_advice.effort(with_loader) is None
+    by_hand = program(workers=None)
+    assert not loader_advice.has_loader(by_hand)
+    assert "or threads of your own" in advice(by_hand)
     assert loader_advice.effort(by_hand) == "hours"
+
+
+def test_what_nsys_does_not_name_may_be_a_dataloader() -> None:
+    by_hand = program(workers=None)
+    assert loader_advice.has_loader(measure(replace(by_hand.trace, source="nsys")))

@@ -6,6 +6,7 @@ from traceanalyzer.analysis.groups.input_loading import Loading
 from traceanalyzer.diagnosis.effort import HOURS
 from traceanalyzer.diagnosis.finding import Evidence
 from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.trace.run import TORCH_PROFILER
 
 LARGE_STAGE = 0.25  # a stage with less of the loading time is not where it goes
 FEW_STEPS_SHARE = 0.25
@@ -41,18 +42,18 @@ STAGES = {
 """What takes the time in each stage, and what to do."""
 
 
-def action(found: Loading | None, workers: int | None = None) -> str:
+def action(found: Loading | None, workers: int | None = None, *, has_loader: bool = True) -> str:
     """What to type, for a program with PyTorch; `workers` is how many the loading needs, where that
-    is known."""
+    is known; `has_loader`: whether it may have a DataLoader."""
     pinned = "" if found is not None and found.pinned else ", pin_memory=True"
     count = f"num_workers{'> 0' if workers is None else f'={workers}'}"
     how = f"DataLoader(..., {count}{pinned}, persistent_workers=True)"
-    if found is None or found.workers is None:
+    if not has_loader:
         who = (
             f"Prepare the next input while the GPU works: {how}, or threads of your own; a single input has nothing "
             "to overlap"
         )
-    elif not found.workers:
+    elif found is None or not found.workers:
         who = f"Load ahead of the step: {how}"
     elif found.steps >= ENOUGH_STEPS and 0 < found.waiting_steps <= FEW_STEPS_SHARE * found.steps:
         who = (
@@ -68,10 +69,16 @@ def action(found: Loading | None, workers: int | None = None) -> str:
     return ". ".join([who, *(_where(found) if found is not None else ())]) + "."
 
 
-def effort(found: Loading | None) -> str | None:
-    """What that takes where no DataLoader is seen, which the program then has to be given; None: as
-    usual."""
-    return HOURS if found is None or found.workers is None else None
+def has_loader(m: Measurements) -> bool:
+    """Whether the program may have a DataLoader: torch.profiler names its iterator, other recorders
+    do not."""
+    is_named = m.loading is not None and m.loading.workers is not None
+    return is_named or m.trace.source not in TORCH_PROFILER
+
+
+def effort(m: Measurements) -> str | None:
+    """What that takes where the program has to be given a DataLoader; None: as usual."""
+    return None if has_loader(m) else HOURS
 
 
 def _where(found: Loading) -> list[str]:

@@ -124,8 +124,9 @@ def data_loader_workers(m: Measurements) -> Offer | None:
     )
     if takes_rows_one_by_one(tape):
         return Offer(words("data_loader_workers", "row_by_row", count=count), ready)
-    action = loader_advice.action(m.loading, count)
-    return Offer(Words(action, elsewhere, effort=loader_advice.effort(m.loading)), ready)
+    has_loader = loader_advice.has_loader(m)
+    action = loader_advice.action(m.loading, count, has_loader=has_loader)
+    return Offer(Words(action, elsewhere, effort=loader_advice.effort(m)), ready)
 
 
 @remedy("pinned_memory", "transfer")

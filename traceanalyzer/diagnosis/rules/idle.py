@@ -117,10 +117,10 @@ def input_wait(m: Measurements, _free: Bool) -> Iterator[Draft]:
         "work completely"
     )
     words = Words(
-        loader_advice.action(m.loading),
+        loader_advice.action(m.loading, has_loader=loader_advice.has_loader(m)),
         LOAD_AHEAD,
         LOAD_AHEAD_IN_JAX,
-        effort=loader_advice.effort(m.loading),
+        effort=loader_advice.effort(m),
     )
     ahead = Proposal(words, basis, name="data_loader_workers")
     yield finding("input-wait", "idle.input", idle.input, evidence, [ahead], words=words)
