@@ -448,6 +448,22 @@ def test_a_device_slower_in_the_timed_steps_does_not_make_the_host_slow() -> Non
     assert fitted_host((tape,), 1.05 * step_ms)[0] == pytest.approx(usual, abs=0.05)
 
 
+def test_a_host_that_ran_ahead_does_not_explain_a_step_that_is_longer_than_the_devices() -> None:
+    """Nor one that is a little shorter than a replay with it: the device set the pace."""
+
+    def step(p: Program) -> None:
+        for _ in range(40):
+            within(p, "aten::mm", lambda p: p.spend(20).launch(GEMM, 22))
+        p.sync()
+
+    tape = tape_of(step)
+    device_ms = step_time_ns(host_scaled((tape,), 0.0, 0.0)[0]) / NS_PER_MS
+    issued_ms = float(tape.dispatch.sum()) / tape.steps / NS_PER_MS
+    for timed_ms in (1.05 * device_ms, 0.98 * device_ms):
+        share, own = fitted_host((tape,), timed_ms, 0.4 * issued_ms)
+        assert (share, own) == (pytest.approx(0.4, abs=0.1), 1.0)
+
+
 def test_a_host_faster_than_any_leaves_the_device_as_fast_as_recorded() -> None:
     """Launches of 100 us a kernel, of which the stopwatch leaves 20."""
     tape = tape_of(lambda p: [p.spend(96).launch(ADD, 2) for _ in range(50)] and None)
