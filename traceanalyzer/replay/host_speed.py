@@ -216,10 +216,7 @@ def fitted_host(
     if on_device > high:
         return usual, 1.0
     if ahead_ms is not None and _is_of_device(on_device, measured_ms, ahead_ms):
-        longest = measured_ms * (1.0 + MOST_LONGER)
-        most = (
-            1.0 if takes(1.0) <= longest else bisected(lambda one: takes(one) <= longest, 0.0, 1.0)
-        )
+        most = _most_within(takes, measured_ms * (1.0 + MOST_LONGER))
         return _share_ahead(tapes, ahead_ms, most), 1.0
     if fastest > high:
         return _fastest(takes, least_left, measured_ms)
@@ -232,6 +229,13 @@ def fitted_host(
     if any_host and ahead_ms is not None and ahead_ms < AHEAD * on_device:
         return _share_ahead(tapes, ahead_ms, most), 1.0
     return _mean_between(usual, within / OF_RANGE, least, most), 1.0
+
+
+def _most_within(takes: Callable[[float], float], longest_ms: float) -> float:
+    """The largest share of the dispatch with which a step takes no longer than this."""
+    if takes(1.0) <= longest_ms:
+        return 1.0
+    return bisected(lambda share: takes(share) <= longest_ms, 0.0, 1.0)
 
 
 def _is_of_device(on_device: float, measured_ms: float, ahead_ms: float) -> bool:

@@ -85,9 +85,6 @@ def _meaning(name: str) -> str:
         places.setdefault(f"{entry.meaning}{unit}", []).extend(
             [entry.where] if entry.where != "word" else []
         )
-    first = [text for text, where in places.items() if not QUOTED.isdisjoint(where)]
-    for text in first if len(places) > 1 else ():
-        places = {text: [f"{where}{ON_SCREEN}" for where in places.pop(text)], **places}
     if not places:
         from difflib import get_close_matches
 
@@ -102,8 +99,20 @@ def _meaning(name: str) -> str:
         raise click.UsageError(f"there is no finding, metric or column {name!r}; {hint}")
     return "".join(
         _wrapped(f"{name}: {meaning}") + "\n" + _where_it_is(where)
-        for meaning, where in places.items()
+        for meaning, where in _on_screen_first(places).items()
     )
+
+
+def _on_screen_first(places: dict[str, list[str]]) -> dict[str, list[str]]:
+    """The meanings with those of the first screen in front, which say so where there are others."""
+    if len(places) < 2:
+        return places
+    quoted = {
+        text: [f"{one}{ON_SCREEN}" for one in where]
+        for text, where in places.items()
+        if not QUOTED.isdisjoint(where)
+    }
+    return quoted | {text: where for text, where in places.items() if text not in quoted}
 
 
 def _where_it_is(places: list[str]) -> str:
