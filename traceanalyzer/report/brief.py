@@ -40,16 +40,23 @@ def first_screen(
     findings: Sequence[str] = (),
 ) -> Document:
     """The screen; `commands` are what may be typed next behind `traceanalyzer`."""
-    shown = [Item(brief(text, LONGEST_CHANGE)) for text in advice[:SHOWN_CHANGES]]
-    counted = f" ({len(shown)} of {len(advice)})" if len(shown) < len(advice) else ""
     some = [brief(note, LONGEST) for note in notes[:SHOWN_NOTES]]
     parts: list[Part | None] = [Verdict(brief(answer, LONGEST_HEADLINE), lines)]
     found = [Item(text) for text in findings]
     parts += ["", Paragraph("What costs time", "bold"), Items(found)] if found else []
-    parts += ["", Paragraph(f"What to change{counted}", "bold"), Items(shown)] if shown else []
+    parts += ["", *what_to_change(advice)] if advice else []
     parts += ["", Bullets(some, "!", "yellow")] if some else []
     parts += ["", *(Paragraph(line, "dim", is_command=True) for line in next_lines(commands))]
     return Document("", [Section("", parts)])
+
+
+def what_to_change(advice: Sequence[str]) -> list[Part]:
+    """The first changes below a heading, and of how many; nothing without any."""
+    if not advice:
+        return []
+    shown = [Item(brief(text, LONGEST_CHANGE)) for text in advice[:SHOWN_CHANGES]]
+    counted = f" ({len(shown)} of {len(advice)})" if len(shown) < len(advice) else ""
+    return [Paragraph(f"What to change{counted}", "bold"), Items(shown)]
 
 
 def next_lines(commands: Sequence[str]) -> list[str]:

@@ -32,6 +32,12 @@ def test_the_four_parts_are_in_order_on_paper_and_on_a_page(shown: Printed) -> N
     assert [one for one in headings if one in PARTS[1:]] == PARTS[1:]
 
 
+def test_the_summary_of_a_page_says_what_to_change(shown: Printed) -> None:
+    page = shown.html()
+    assert page.index("What to change") < page.index(">Metrics</h2>")
+    assert "What to change" not in shown.terminal()
+
+
 def test_advice_says_what_it_takes(shown: Printed) -> None:
     assert "reserved; effort: one line; remedy: expandable_segments" in shown.terminal()
 

@@ -9,7 +9,7 @@ from traceanalyzer.base import MinorNote, plural
 from traceanalyzer.diagnosis.compile.judged import CompileAdvice, CompileDiagnosis
 from traceanalyzer.replay.compile.model import CacheUse, Compiled, StepsUse
 from traceanalyzer.replay.prediction import assumptions
-from traceanalyzer.report.brief import first_screen, shown_path
+from traceanalyzer.report.brief import first_screen, shown_path, what_to_change
 from traceanalyzer.report.compile import compiled_rows
 from traceanalyzer.report.compile.strip import STAGE_NAMES, CompileReport, strip_svg
 from traceanalyzer.report.document import (
@@ -50,10 +50,15 @@ def compile_document(report: CompileReport, full: bool = True) -> Printed:
         "recommendations": diagnosis.recommendations,
     }
     title = f"torch.compile: {diagnosis.headline}"
+    summary, *following = compile_sections(report)
+    # Figures fill the first screen of a page: its summary says what to change.
+    advice = what_to_change(_advice(report.compiled, diagnosis))
+    with_advice = replace(summary, parts=[*summary.parts, *advice])
     return Printed(
-        Document(title, compile_sections(report)),
+        Document(title, [summary, *following]),
         values,
         screen=None if full else _screen(report),
+        page=Document(title, [with_advice, *following]),
     )
 
 

@@ -12,7 +12,7 @@ from traceanalyzer.analysis.memory.phases import PHASES
 from traceanalyzer.base import MEMORY
 from traceanalyzer.diagnosis.effort import usual_effort
 from traceanalyzer.diagnosis.memory import MemoryFinding, MemoryRecommendation
-from traceanalyzer.report.brief import first_screen, shown_path
+from traceanalyzer.report.brief import first_screen, shown_path, what_to_change
 from traceanalyzer.report.document import (
     Document,
     Drawing,
@@ -47,17 +47,20 @@ NO_OPERATORS = (
 
 def memory_document(report: MemoryReport, full: bool = True) -> Printed:
     """The report in order of interest; unless it is full a terminal gets one screen of it."""
-    summary = Section(
-        "Summary", [Verdict(report.headline), *report.notes, Facts.of(*_totals(report))]
-    )
+    told: list[Part | None] = [*report.notes, Facts.of(*_totals(report))]
+    summary = Section("Summary", [Verdict(report.headline), *told])
+    # Figures fill many screens of a page: its summary says what to change.
+    advice = what_to_change(list(map(_change, report.recommendations)))
+    with_advice = Section("Summary", [Verdict(report.headline), *advice, *told])
     metrics = [Section("Metrics"), *_minor(_figures(report))]
     details = [Section("Details"), *_minor(_details(report))]
     title = f"GPU memory: {report.headline}"
-    sections = [summary, *metrics, _found(report), _advised(report), *details]
+    following = [*metrics, _found(report), _advised(report), *details]
     return Printed(
-        Document(title, sections, scripts=ZOOM),
+        Document(title, [summary, *following]),
         as_document(report),
         screen=None if full else _screen(report),
+        page=Document(title, [with_advice, *following], scripts=ZOOM),
     )
 
 
