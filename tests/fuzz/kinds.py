@@ -597,7 +597,7 @@ def _tried() -> Sequence[Any]:
         Row("compile", "torch.compile", FASTER, "", promise, True, before, after),
         Row("fused_optimizer", "a fused optimizer", "failed", "was ended by signal 9"),
     ]
-    answer = Answer("python train.py", "step of SGD", before, 7, rows, ("compile",), after, before)
+    answer = Answer("python train.py", "step of SGD", before, 7, rows, ("compile",), after)
     return [report | {"trials": to_json(answer)} for report in _reports()]
 
 

@@ -195,8 +195,8 @@ def _ways_on(report: Report, path: str) -> list[str]:
     finding = gains.explained(report)
     return [
         *([f"{table} {path}"] if table else []),
-        f"analyze {path} --full",
         *([f"explain {finding.id}"] if finding is not None else []),
+        f"analyze {path} --full",
     ]
 
 
