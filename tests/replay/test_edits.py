@@ -111,7 +111,7 @@ def test_a_program_that_only_copies_is_advised_too() -> None:
             p.sync().spend(400)
 
     found = {one.remedy.id: one.prediction for one in advise(steps(only_copies))}
-    assert found["remove_syncs"].step_ms == pytest.approx(1.5, rel=0.05)
+    assert found["move_host_work"].step_ms == pytest.approx(1.5, rel=0.05)
 
 
 def test_what_a_remedy_asks_of_a_tape_is_worked_out_once() -> None:
