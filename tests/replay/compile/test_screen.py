@@ -126,7 +126,8 @@ def test_a_kernel_that_many_graphs_have_is_one_row() -> None:
 def test_a_page_opens_with_what_to_change_and_markdown_has_the_four_parts() -> None:
     printed = compile_document(report_of("break_once.log.gz"), full=True)
     headings = [line[3:] for line in printed.markdown().splitlines() if line.startswith("## ")]
-    assert headings == ["Summary", "Metrics", "Findings", "Recommendations"]
+    assert headings == ["Summary", "Metrics", "Findings", "Recommendations", "Details"]
     page = printed.html()
-    assert page.index(">Recommendations</h2>") < page.index(">Findings</h2>")
-    assert page.index(">Findings</h2>") < page.index(">Graph breaks</h2>")
+    assert page.index("What to change") < page.index(">Metrics</h2>")
+    assert page.index(">Findings</h2>") < page.index(">Recommendations</h2>")
+    assert page.index(">Recommendations</h2>") < page.index(">Graph breaks</h3>")
