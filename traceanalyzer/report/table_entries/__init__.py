@@ -106,7 +106,6 @@ TABLES = (
         long=True,
         of_every_rank=True,
         command="syncs",
-        summary=rows.syncs,
     ),
     TableEntry(
         "kernel_classes",

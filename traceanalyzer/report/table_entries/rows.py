@@ -5,9 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.report.table_entries.kinds import RowFilter, TableSummary
 
-LEAST_ALLOCATING = 0.01
-"""Share of the step from which calls that allocate or free memory are told below the waits."""
-
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -37,25 +34,6 @@ def serving(asked: "Query | None", wanted: RowFilter) -> TableSummary:
     m = measured.critical
     guesses = None if wanted.acceptance is None else (wanted.draft_tokens, wanted.acceptance)
     return TableSummary(serving_values(m, guesses), tuple(sentences(m, guesses)))
-
-
-def syncs(asked: "Query | None", _: RowFilter) -> TableSummary:
-    """Where calls that allocate or free memory hold the host up without waiting for the device,
-    that they do."""
-    from traceanalyzer.report.format import figure
-
-    measured = asked.measured if asked else None
-    host = measured.critical.host if measured is not None else None
-    if measured is None or host is None:
-        return TableSummary({})
-    m = measured.critical
-    if host.allocate_ms < LEAST_ALLOCATING * m.mean_step_ms:
-        return TableSummary({})
-    time = figure(host.allocate_ms, "ms")
-    remark = (
-        f"Calls that allocate or free memory take the CPU {time} {m.timed.steps.per}: see gaps."
-    )
-    return TableSummary({}, (remark,))
 
 
 def places_of_gaps(_: "MeasuredRanks", m: "Measurements", wanted: RowFilter) -> "Sequence[Any]":
