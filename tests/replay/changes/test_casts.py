@@ -39,9 +39,10 @@ def launched(p: Program, name: str, kernel: str, shapes: str, types: str = "") -
 
 def served_in_fp32(p: Program) -> None:
     p.spend(PYTHON_US)
-    launched(p, "aten::linear", GEMM, f"[{ROWS},{WEIGHT},[1024]]")
-    launched(p, "aten::relu", ADD, f"[{ROWS}]")
-    launched(p, "aten::linear", GEMM, f"[{ROWS},{WEIGHT},[1024]]")
+    linear = partial(launched, p, "aten::linear", GEMM, f"[{ROWS},{WEIGHT},[1024]]")
+    linear('["float","float","float"]')
+    launched(p, "aten::relu", ADD, f"[{ROWS}]", '["float"]')
+    linear('["float","float","float"]')
 
 
 def under_autocast(p: Program) -> None:
