@@ -70,7 +70,7 @@ def added_casts(tape: Tape) -> AddedCasts | None:
 
 def with_casts(tape: Tape, products: Bool) -> Tape:
     """The host also launches the casts of autocast, where these products are in 16 bits."""
-    added = added_casts(tape)
+    added = tape.memo(added_casts)
     usual = OF_USUAL * tape.median_dispatch_ns
     if added is not None:
         return tape.with_dispatch(tape.dispatch + usual * added.launches)

@@ -2,7 +2,7 @@
 graph."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -92,9 +92,13 @@ def _resized_apart(tape: Tape) -> Bool:
     def channels(launcher: Operator) -> int:
         return launcher.first[1] if len(launcher.first) == PLANE + 2 else 0
 
+    return named & (_of_launchers(tape, channels) >= RESIZED_TOGETHER)
+
+
+def _of_launchers(tape: Tape, number: Callable[[Operator], int]) -> I64:
+    """This number of the operator that launches each op."""
     operator = tape.of_launches(tape.source.linked.tree.operator)
-    count = np.array(operators(tape.source.linked).tell(operator, channels), np.int64)
-    return named & (count >= RESIZED_TOGETHER)
+    return np.array(operators(tape.source.linked).tell(operator, number), np.int64)
 
 
 def _norm_efficiency(tape: Tape) -> F64:
@@ -125,8 +129,7 @@ def dimensions(tape: Tape) -> I64:
         )  # comes as one row of a plane to cuDNN
         return LINE if line else max(len(launcher.first) - 2, -1)
 
-    operator = tape.of_launches(tape.source.linked.tree.operator)
-    return np.array(operators(tape.source.linked).tell(operator, of_one), np.int64)
+    return _of_launchers(tape, of_one)
 
 
 def padded(tape: Tape) -> Tape | None:

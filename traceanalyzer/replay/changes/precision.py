@@ -168,7 +168,7 @@ def in_half_width(tape: Tape, work: KernelWork, reading: HalfWidth) -> Tape | No
     norms = batch_norms_replaced(tape)
     longer = norms_in_bf16(tape) * reading.batch_norm
     duration = np.where(norms, tape.duration * longer, duration)
-    added = added_casts(tape)
+    added = tape.memo(added_casts)
     casts_ns = CAST_SHARE * narrowed * chosen if added is None else added.device_ns
     return with_casts(tape, chosen).retimed(duration + casts_ns)
 
