@@ -54,6 +54,8 @@ def collected(*rows: int) -> Operator:
 
 
 EVEN = [crop() for _ in range(5)]
+MAPS = [[*crop(), op("upsample_bilinear2d", [8, 16])] for _ in range(5)]
+"""What the last operator gives is not known by its name."""
 CELLS = [[linear(8, 24, 32), linear(8, 32, 32), op("tanh", [8, 32])] for _ in range(5)]
 STATE = [
     [linear(8, 24, 32), op("cat", [[8, 32], [8, 40]], []), linear(8, 72, 16)] for _ in range(5)
@@ -79,6 +81,8 @@ NEXT_WORD = [*WORDS, op("argmax", [8, 16])]
         (EVEN, collected(*[8] * 5), True),
         (EVEN, collected(*[8] * 4), False),
         (EVEN[:3], collected(*[8] * 3), False),
+        (MAPS, op("cat", [[8, 48]] * 5, []), True),
+        (MAPS, op("cat", [[8, 64]] * 5, []), False),
         ([crop(weights=32 + i) for i in range(5)], collected(*[8] * 5), False),
         ([crop(rows) for rows in (3, 9, 4, 7)], collected(3, 9, 4, 7), True),
         ([crop(rows) for rows in (3, 4, 7, 9)], collected(3, 4, 7, 9), False),
@@ -96,6 +100,8 @@ NEXT_WORD = [*WORDS, op("argmax", [8, 16])]
         "crops",
         "four of five",
         "too few",
+        "maps, told by what joins them",
+        "maps of the size that a call takes",
         "own weights",
         "molecules",
         "a pyramid",

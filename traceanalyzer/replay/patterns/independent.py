@@ -90,7 +90,8 @@ def share_weights_only(operators: Run, steps: I32, run: Repeat) -> bool:
     starts = range(run.first, run.stop, run.period)
     calls = [operators[at : at + run.period] for at in starts]
     added_up = all(map(_adds_up, calls))
-    if not added_up and not is_collected(operators, steps, run):
+    collected_by = _collected_by(operators, steps, run)
+    if not added_up and collected_by is None:
         return False
     if any(_weights(call) != _weights(calls[0]) for call in calls):
         return False
@@ -101,7 +102,7 @@ def share_weights_only(operators: Run, steps: I32, run: Repeat) -> bool:
     with_weights = (next(filter(has_weights, call)) for call in calls)
     taken = [next(iter(data_and_weights(operator)[0]), ()) for operator in with_weights]
     if len(set(taken)) == 1:
-        return _gives_other_size(calls[0], taken[0])
+        return _gives_other_size(calls[0], taken[0], collected_by)
     # Sizes of items rise and fall; a text that is written, or a pyramid, has them in order.
     sizes = [math.prod(shape) for shape in taken]
     return sizes not in (sorted(sizes), sorted(sizes, reverse=True))
@@ -132,13 +133,18 @@ def _met_again(call: Run, taken: Shape) -> bool:
 
 def is_collected(operators: Run, steps: I32, run: Repeat) -> bool:
     """Whether as many tensors as there are calls are made one after them."""
+    return _collected_by(operators, steps, run) is not None
+
+
+def _collected_by(operators: Run, steps: I32, run: Repeat) -> Operator | None:
+    """What makes one of as many tensors as there are calls, after them in their step."""
     too_many = MOST_LISTED + 1
     wanted = min(run.times, too_many)
     after = zip(operators[run.stop :], steps[run.stop :].tolist(), strict=True)
     in_step = takewhile(lambda pair: pair[1] == steps[run.first], after)
-    return any(
-        one.named(JOINING) and wanted == min(len(one.listed) or too_many, too_many)
-        for one, _ in in_step
+    joining = (one for one, _ in in_step if one.named(JOINING))
+    return next(
+        (one for one in joining if wanted == min(len(one.listed) or too_many, too_many)), None
     )
 
 
@@ -152,9 +158,12 @@ def _adds_up(call: Run) -> bool:
     return len(last.shapes) == 2 and last.shapes[0] == last.shapes[1]
 
 
-def _gives_other_size(call: Run, taken: Shape) -> bool:
-    """Whether a call gives nothing of the size that it takes."""
+def _gives_other_size(call: Run, taken: Shape, collected_by: Operator | None) -> bool:
+    """Whether a call gives nothing of the size that it takes. What it gives is told by its last
+    operator, else by what puts the results of all calls together."""
     given = output_shape(call[-1])
+    if given is None and collected_by is not None:
+        given = next(iter(collected_by.listed), None)
     if given is None and not call[-1].named(REDUCES):
         return False
     if given is not None and math.prod(given) == math.prod(taken):
