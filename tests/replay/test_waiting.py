@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from tests.analysis.collectives import GEMM, Ranked
 from tests.replay.ranks import Rank, run
 from traceanalyzer.analysis.algebra.intervals import IntervalSet
 from traceanalyzer.analysis.ranks.compare import compare_ranks
 from traceanalyzer.analysis.ranks.digested import digest_of
-from traceanalyzer.diagnosis.measurements import measure_ranks
+from traceanalyzer.diagnosis.measurements import measure, measure_ranks
 from traceanalyzer.diagnosis.remedies.straggler import without_ranks
 from traceanalyzer.replay.waiting import _waits, in_last_repetition
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.tables.step_figures import Waiting
-    from traceanalyzer.diagnosis.measurements import Measurements
+    from traceanalyzer.diagnosis.measurements import Measurements, Step
 
 
 def test_ranks_set_out_together_from_the_last_collective_that_they_share() -> None:
@@ -75,3 +76,26 @@ def test_a_run_without_its_slowest_rank_is_as_slow_as_the_second() -> None:
     assert gain == pytest.approx(0.5, rel=0.02)
     (late,) = compare_ranks([one.timed.memo(digest_of) for one in each]).late
     assert (late.position, late.gain_ms) == (0, pytest.approx(0.5, rel=0.02))
+
+
+def test_communication_that_unlaunched_work_hides_is_no_idle_time() -> None:
+    """Beside each collective of 200 us runs a kernel of 80 us, whose launch may be unknown."""
+
+    def step_of(*, is_launched: bool) -> Step:
+        built = Ranked()
+        for step in range(6):
+            begin = 400.0 * step
+            built.annotation(f"ProfilerStep#{step}", begin, begin + 400)
+            built.launched(GEMM, begin + 10, begin + 110, begin + 2)
+            built.collective(begin + 111, begin + 311, begin + 20, thread=0)
+            beside = (GEMM, begin + 150, begin + 230)
+            if is_launched:
+                built.launched(*beside, begin + 140, stream=9)
+            else:
+                built.kernel(*beside, stream=9)
+            built.call("cudaDeviceSynchronize", begin + 160, begin + 315)
+        return measure(built.trace()).step
+
+    known, unknown = step_of(is_launched=True), step_of(is_launched=False)
+    assert astuple(unknown.budget) == pytest.approx(astuple(known.budget), abs=0.002)
+    assert unknown.idle.communication == 0.0

@@ -37,11 +37,27 @@ OP_WITHOUT_LENGTH_IN_A_GAP = (
     + [("ProfilerStep#1", 75, 92, 0, RangeKind.ANNOTATION)],
     [(OverheadKind.DRIVER, 45, 108)],
 )
+COMMUNICATION_BESIDE_UNLAUNCHED_WORK = (
+    [("gemm", 0, 0, -1, DeviceOpKind.KERNEL, 0)] * 6
+    + [
+        ("gemm", 109, 61, -1, DeviceOpKind.KERNEL, 1),
+        ("ncclDevKernel_AllReduce_Sum", 108, 195, 1, DeviceOpKind.KERNEL, 1),
+    ],
+    [("cudaLaunchKernel", 0, 0, -1, 0)] * 7
+    + [
+        ("cudaLaunchKernel", 88, 0, 1, 0),
+        ("cudaLaunchKernel", 0, 0, -1, 0),
+        ("cudaDeviceSynchronize", 34, 0, -1, 0),
+    ],
+    [],
+    [],
+)
 
 
 @tried(3)
 @given(any_rows)
 @example(OP_WITHOUT_LENGTH_IN_A_GAP)
+@example(COMMUNICATION_BESIDE_UNLAUNCHED_WORK)
 def test_of_anything(rows: Any) -> None:
     assert contradictions(build_report(Run(traces=[built(rows)]))) == []
 

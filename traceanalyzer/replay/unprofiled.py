@@ -7,14 +7,14 @@ device's work is stretched, and no idle time is added."""
 
 from dataclasses import replace
 
-from traceanalyzer.analysis.algebra import clip, complement, subtract
+from traceanalyzer.analysis.algebra import complement
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.tables.step_figures import Budget, Idle, Waiting
 from traceanalyzer.base import dataclass, ms
 from traceanalyzer.replay.idle_pieces import IdlePieces, idle_pieces, without_gaps
 from traceanalyzer.replay.scenarios import INPUT_READY, LAUNCHES_FREE, NO_HOST_SYNCS, NO_HOST_WORK
 from traceanalyzer.replay.simulate import repetitions, run
-from traceanalyzer.replay.waiting import Waited, waited_for_ranks, work_of
+from traceanalyzer.replay.waiting import DeviceWork, Waited, waited_for_ranks, work_of
 from traceanalyzer.replay.whatif import Replay
 
 REMOVED = {
@@ -54,25 +54,27 @@ class RecordedStep:
 def replayed_step(replay: Replay, recorded: RecordedStep, device: int) -> StepWithoutProfiler:
     """The step without the profiler as it is replayed, on a device; it is `replay.base_ms` long.
 
-    Its computation is the recorded step's, and it has no more communication exposed: where ranks
-    meet at another pace than they recorded, the rest is idle time for the same causes."""
+    Its computation is the recorded step's, and it has no more communication exposed. What a replay
+    exposes beyond that is hidden by computation that is not on the tape, or is idle time where
+    ranks meet at another pace than they recorded."""
     tapes = replay.typical
     passes = run(tapes, repetitions(tapes))
     tape = tapes[0]
     times = passes[0]
     window = (times.done[-2], times.done[-1])
-    work = work_of(tape, times, device)
+    work = work_of(tape, times, device).within(window)
     idle = idle_pieces(tape, times, complement(window, work.busy), device)
-    exposed = clip(subtract(work.communication, work.compute), window)
+    exposed = work.exposed_communication
     waited = waited_for_ranks(tapes, passes, exposed) if len(tapes) > 1 else {}
-    exposed_ms = ms(exposed.total / tape.steps)
-    beyond_ms = max(exposed_ms - recorded.budget.exposed_communication, 0.0)
-    idle = idle.followed_by(_as_idle(waited, beyond_ms))
-    copied_ms = recorded.budget.exposed_copy
-    if tape.communication.any():
-        copied_ms = ms(clip(work.exposed_copies, window).total / tape.steps)
+    on_tape = _work_ms(work, tape.steps)
+    known = recorded.budget
+    beyond_ms = max(on_tape.exposed_communication - known.exposed_communication, 0.0)
+    idle = idle.followed_by(_as_idle(waited, beyond_ms, known.compute - on_tape.compute))
     replayed = Budget(
-        recorded.budget.compute, exposed_ms - beyond_ms, copied_ms, float(idle.ms.sum())
+        known.compute,
+        on_tape.exposed_communication - beyond_ms,
+        on_tape.exposed_copy if tape.communication.any() else known.exposed_copy,
+        float(idle.ms.sum()),
     )
     budget = fitted_to(replayed, replay.base_ms, _most_idle_ms(idle, recorded, replay.base_ms))
     waiting = _waiting(waited, replayed, budget) if len(tapes) > 1 else None
@@ -127,9 +129,16 @@ def _busy_ms(step: Budget) -> float:
     return step.compute + step.exposed_communication + step.exposed_copy
 
 
-def _as_idle(waited: Waited, time_ms: float) -> IdlePieces:
-    """So much of the communication as idle time: of the waiting, which becomes less by it (in
-    place), by its causes."""
+def _work_ms(work: DeviceWork, steps: int) -> Budget:
+    """What the device did in a mean step of so many, without its idle time."""
+    parts = (work.compute, work.exposed_communication, work.exposed_copies)
+    compute, communication, copies = (ms(part.total / steps) for part in parts)
+    return Budget(compute, communication, copies, 0.0)
+
+
+def _as_idle(waited: Waited, time_ms: float, hidden_ms: float) -> IdlePieces:
+    """So much of the communication, but for what is hidden, as idle time: of the waiting, which
+    becomes less by it (in place), by its causes."""
     waits = sum(waited.values())
     share = min(time_ms / waits, 1.0) if waits else 0.0
     idle = dict.fromkeys(IdleCause, 0.0)
@@ -137,7 +146,8 @@ def _as_idle(waited: Waited, time_ms: float) -> IdlePieces:
         idle[part if isinstance(part, IdleCause) else IdleCause.COMMUNICATION] += share * spent
         waited[part] = (1.0 - share) * spent
     idle[IdleCause.COMMUNICATION] += time_ms - share * waits
-    return without_gaps(idle)
+    left_ms = round(time_ms - max(hidden_ms, 0.0), 6)  # whole ns
+    return without_gaps(idle).scaled_to(left_ms) if left_ms > 0 else without_gaps({})
 
 
 def _waiting(waited: Waited, replayed: Budget, budget: Budget) -> Waiting:

@@ -105,6 +105,15 @@ class DeviceWork(NamedTuple):
     copies: IntervalSet
     busy: IntervalSet
 
+    def within(self, window: tuple[int, int]) -> "DeviceWork":
+        """What of it was done within a window."""
+        return DeviceWork(*(clip(part, window) for part in self))
+
+    @property
+    def exposed_communication(self) -> IntervalSet:
+        """Communication beside which no computation ran."""
+        return subtract(self.communication, self.compute)
+
     @property
     def exposed_copies(self) -> IntervalSet:
         """Copies beside which neither computation nor communication ran."""
