@@ -4,6 +4,7 @@ for, and what is known from outside of the recording."""
 from collections.abc import Callable
 from dataclasses import field
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -183,10 +184,13 @@ class TraceJoins(Memo):
 
     def limit(self, name: str) -> F64:
         """For each device op that figure of `Hardware` of its device, NaN where it is not known."""
+        return self.of_gpus(attrgetter(name))
+
+    def of_gpus(self, figure: Callable[[Hardware], float | None]) -> F64:
+        """For each device op this figure of its GPU, NaN where it is not known."""
         device = self.trace.device_ops.device
-        values = np.array(
-            [getattr(gpu, name) if gpu else None for gpu in self.gpus.values()], np.float64
-        )  # None: NaN
+        known = [figure(gpu) if gpu else None for gpu in self.gpus.values()]
+        values = np.array(known, np.float64)  # None: NaN
         if len(values) == 1:
             return np.broadcast_to(values[0], len(device))
         result = np.full(len(device), np.nan)

@@ -86,7 +86,8 @@ def narrow_attention_ns(tape: Tape, flops: F64) -> F64:
     sizes = _Sizes(*np.array([astuple(_told_by(one)) for one in told]).T)
     asked = flops[places]
     scores = asked / sizes.operations
-    arithmetic = asked * sizes.padded / (sizes.peak_share * _peak(tape)[places])
+    peak = linked.of_gpus(lambda gpu: gpu.tensor.get("bf16"))[row]
+    arithmetic = asked * sizes.padded / (sizes.peak_share * peak)
     issued = scores * sizes.tiled * sizes.slots / linked.limit("issue_rate")[row]
     moved = scores * sizes.row_bytes / linked.limit("bandwidth")[row]
     result[places] = START_NS + (np.maximum(arithmetic, issued) + moved) * NS_PER_S
@@ -123,12 +124,3 @@ def _is_dropped(operator: Operator, place: int) -> bool:
 def _filled(size: int) -> int:
     """The size, rounded up to whole tiles."""
     return math.ceil(size / TILE) * TILE
-
-
-def _peak(tape: Tape) -> F64:
-    """FLOP/s of the tensor cores in 16 bits, for each op; NaN where the GPU is not known."""
-    device = tape.source.trace.device_ops.device[tape.row]
-    peak = np.full(len(device), np.nan)
-    for number, gpu in tape.source.linked.gpus.items():
-        peak[device == number] = (gpu and gpu.tensor.get("bf16")) or np.nan
-    return peak

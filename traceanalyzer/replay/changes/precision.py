@@ -135,17 +135,15 @@ def in_tf32(tape: Tape) -> Tape | None:
 
 
 def products_in_tf32(tape: Tape, work: KernelWork) -> Tape | None:
-    """Products of fp32 matrices run as TF32, where the ops have this work; depthwise convolutions
-    stay as they are."""
-    chosen = fp32_products(tape) & ~kernels_named(tape, DEPTHWISE)
-    return _products(tape, chosen, work, "tf32", TENSOR_EFFICIENCY)
+    """Products of fp32 matrices run as TF32, where the ops have this work."""
+    return _products(tape, fp32_products(tape), work, "tf32", TENSOR_EFFICIENCY)
 
 
 @parametric
 def in_16_bits(tape: Tape, reading: HalfWidth) -> Tape | None:
     """Products of fp32 matrices run in bf16, and kernels that move fp32 tensors forward and backward
-    become shorter (`HalfWidth`), but what stays in fp32 beside a parameter, which products then cast;
-    None without such products, or where the rate is not known."""
+    become shorter (`HalfWidth`), but what autocast gives fp32, which products then cast; None without
+    such products, or where the rate is not known."""
     return in_half_width(tape, recorded_work(tape), reading)
 
 
@@ -157,14 +155,13 @@ def in_half_width(tape: Tape, work: KernelWork, reading: HalfWidth) -> Tape | No
     narrowed = _products_in_16_bits(tape, chosen, work, reading)
     if narrowed is None:
         return None
-    duration = narrowed
     left = np.where(kernels_named(tape, INDEXING), reading.indexed, reading.traffic)
     bandwidth = tape.source.linked.limit("bandwidth")[tape.row]
     traffic_ns = work.expected_bytes / bandwidth * NS_PER_S
     reached = traffic_ns / np.maximum(tape.duration, 1)
     limited = np.where(np.isfinite(reached), np.clip(reached / OF_BANDWIDTH, 0.0, 1.0), 1.0)
-    less = duration * (1.0 - (1.0 - left) * limited)
-    duration = np.minimum(np.where(moves_narrower(tape), less, duration), tape.duration)
+    less = narrowed * (1.0 - (1.0 - left) * limited)
+    duration = np.minimum(np.where(moves_narrower(tape), less, narrowed), tape.duration)
     norms = batch_norms_replaced(tape)
     longer = norms_in_bf16(tape) * reading.batch_norm
     duration = np.where(norms, tape.duration * longer, duration)
@@ -177,8 +174,8 @@ def _products_in_16_bits(
     tape: Tape, chosen: Bool, work: KernelWork, reading: HalfWidth
 ) -> F64 | None:
     """The time of each op, of these products in 16 bits, ns: those on tensor cores stay as far from
-    their peak as they are, attention has other kernels, and what multiplies each channel with a
-    weight of its own has the same; None without such products, or where the rate is not known."""
+    their peak as they are, and attention has other kernels; None without such products, or where
+    the rate is not known."""
     found = _products(tape, chosen, work, "bf16", reading.efficiency)
     if found is None:
         return None
@@ -190,7 +187,7 @@ def _products_in_16_bits(
     slow = np.minimum(share * (time - start), MOST_OF_IDEAL * ideal + ROOT_NS * np.sqrt(ideal))
     slowly = off_cores & np.isfinite(work.flops)
     least = start + np.maximum(ideal + ROOT_NS * np.sqrt(ideal) * slowly, slow)
-    times = np.where(chosen & ~kernels_named(tape, DEPTHWISE), least, time)
+    times = np.where(chosen, least, time)
     attention = narrow_attention_ns(tape, work.flops) * TENSOR_EFFICIENCY / reading.efficiency
     times = np.where(chosen & np.isfinite(attention), attention, times)
     return np.minimum(times, time)
@@ -235,10 +232,7 @@ def in_32_bits(tape: Tape, traffic: float) -> Tape | None:
     if not chosen.any():
         return None
     linked = tape.source.linked
-    peak = np.full(len(tape.row), np.nan)
-    device = tape.source.trace.device_ops.device[tape.row]
-    for number, gpu in linked.gpus.items():
-        peak[device == number] = (gpu and gpu.vector.get(SINGLE)) or np.nan
+    peak = linked.of_gpus(lambda gpu: gpu.vector.get(SINGLE))[tape.row]
     arithmetic = tape.source.roofline.flops[tape.row] / (peak * TENSOR_EFFICIENCY) * NS_PER_S
     products = linked.is_matrix[tape.row] & np.isfinite(arithmetic)
     least = np.where(products, arithmetic, 0.0)
@@ -355,18 +349,18 @@ def in_16_bits_already(tape: Tape) -> bool:
 def _products(
     tape: Tape, chosen: Bool, work: KernelWork, precision: str, efficiency: float
 ) -> Tape | None:
-    """These products at a share of the peak of a precision, no faster than their traffic allows."""
-    device = tape.source.trace.device_ops.device[tape.row]
-    peak = np.full(len(tape.row), np.nan)
-    for number, gpu in tape.source.linked.gpus.items():
-        peak[device == number] = (gpu and gpu.tensor.get(precision)) or np.nan
+    """These products at a share of the peak of a precision, no faster than their traffic allows;
+    depthwise convolutions stay as they are."""
+    row = tape.row
+    linked = tape.source.linked
+    peak = linked.of_gpus(lambda gpu: gpu.tensor.get(precision))[row]
+    chosen = chosen & ~kernels_named(tape, DEPTHWISE)
     if not chosen.any() or not np.isfinite(peak).any():
         return None
     roofline = tape.source.roofline
-    row = tape.row
     arithmetic = work.flops / (peak * efficiency) * NS_PER_S
     width = HALF if precision == "bf16" else TF32_PASSES
-    transfer = work.bytes * width / tape.source.linked.limit("bandwidth")[row] * NS_PER_S
+    transfer = work.bytes * width / linked.limit("bandwidth")[row] * NS_PER_S
     # What is known by its name alone tells neither its arithmetic nor its traffic.
     left = np.full(len(row), LEAST_OF_ORDINARY)
     if precision == "bf16":

@@ -66,11 +66,7 @@ def _growth_read_once(tape: Tape, count: int, share: float) -> F64:
     roofline = tape.source.roofline
     linked = tape.source.linked
     row = tape.row
-    device = tape.source.trace.device_ops.device[row]
-    rate = np.full(len(row), np.nan)
-    for number, gpu in linked.gpus.items():
-        if gpu is not None:
-            rate[device == number] = gpu.vector.get("fp32", np.nan)
+    rate = linked.of_gpus(lambda gpu: gpu.vector.get("fp32"))[row]
     arithmetic = roofline.flops[row] * count / rate
     moved = roofline.bytes[row] * (share + (1.0 - share) * count)
     moving = moved / linked.limit("bandwidth")[row]
