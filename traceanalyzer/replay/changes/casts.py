@@ -3,6 +3,7 @@ recorded, which are gone in fp32."""
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.base import dataclass, regex
 from traceanalyzer.replay.patterns.autocast import autocasts
 from traceanalyzer.replay.patterns.named import operators_named
+from traceanalyzer.replay.patterns.operators import COPY
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import F64, I64, Bool
 
@@ -33,7 +35,6 @@ WIDENS = (2_600, 2.33)
 the memory's peak rate what they take beyond that: of 3,500 casts of more than 1 MB that six
 programs launched on an H200 (1.08 to 1.21; 2.31 to 2.38, once 2.9)."""
 NARROW = (Precision.FP16, Precision.BF16)
-COPY = regex(r"^aten::copy_$")
 CASTS = regex(r"^aten::(to|_to_copy|copy_)$|^autograd::engine::evaluate_function: ToCopyBackward0$")
 """All that the host does for a cast, or for its gradient."""
 
@@ -51,14 +52,17 @@ class AddedCasts:
 def added_casts(tape: Tape) -> AddedCasts | None:
     """The casts that autocast adds to a tape; None where operators do not tell."""
     casts = tape.source.memo(autocasts)
-    launches = _before_events(tape, casts.forward, casts.backward)
+    if not len(casts.nodes):
+        return None
+    places = _places_of(tape, casts.nodes)
+    launches = places.before_events(casts.forward, casts.backward)
     if not launches.any():
         return None
     before = np.where(casts.narrows[:, None], NARROWS, WIDENS).T
     after = np.where(casts.narrows[:, None], WIDENS, NARROWS).T
-    started = _before_events(tape, casts.forward * before[0], casts.backward * after[0])
-    numbers = _before_events(
-        tape, casts.forward_numbers * before[1], casts.backward_numbers * after[1]
+    started = places.before_events(casts.forward * before[0], casts.backward * after[0])
+    numbers = places.before_events(
+        casts.forward_numbers * before[1], casts.backward_numbers * after[1]
     )
     events = np.flatnonzero(launches)
     ops = np.minimum(np.searchsorted(tape.event, events), len(tape.row) - 1)
@@ -93,22 +97,37 @@ def _wide(source: Rated) -> Bool:
     return wide | made_by(linked, wide)
 
 
-def _before_events(tape: Tape, forward: F64, backward: F64) -> F64:
-    """What autocast adds for each operator before it and after its gradient, before each event:
-    nothing for an operator that was recorded with its casts."""
-    linked = tape.source.linked
-    tree = linked.tree
-    casts = tape.source.memo(autocasts)
-    total = np.zeros(len(tape.dispatch) + 1)
-    if not len(casts.nodes):
+class _CastPlaces(NamedTuple):
+    """Where operators' casts stand on a tape: none of an operator that was recorded with them."""
+
+    events: int
+    operator: I64  # places of the operators without casts
+    before: I64  # the first event of each
+    maker: I64  # places of those that have a gradient
+    after: I64  # the first event of each gradient
+
+    def before_events(self, forward: F64, backward: F64) -> F64:
+        """What is added for each operator before it and after its gradient, by the event that
+        follows."""
+        total = np.zeros(self.events + 1)
+        np.add.at(total, self.before, forward[self.operator])
+        np.add.at(total, self.after, backward[self.maker])
         return total[:-1]
-    uncast = tree.subtree_sum(linked.memo(_casting), casts.nodes) == 0
-    nodes = casts.nodes[uncast]
-    np.add.at(total, _first_event(tape, tree.start[nodes]), forward[uncast])
-    makers, gradients = _gradients(tape, nodes)
-    of_makers = np.searchsorted(casts.nodes, makers)
-    np.add.at(total, _first_event(tape, tree.start[gradients]), backward[of_makers])
-    return total[:-1]
+
+
+def _places_of(tape: Tape, nodes: I64) -> _CastPlaces:
+    """Of these operators, nodes of the host tree in order."""
+    linked = tape.source.linked
+    start = linked.tree.start
+    operator = np.flatnonzero(linked.tree.subtree_sum(linked.memo(_casting), nodes) == 0)
+    makers, gradients = _gradients(tape, nodes[operator])
+    return _CastPlaces(
+        len(tape.dispatch),
+        operator,
+        _first_event(tape, start[nodes[operator]]),
+        np.searchsorted(nodes, makers),
+        _first_event(tape, start[gradients]),
+    )
 
 
 def _first_event(tape: Tape, times: I64) -> I64:
