@@ -7,8 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from enum import Enum
 
-from traceanalyzer.analysis.roofline.op_models.call import Call, broadcast
-from traceanalyzer.analysis.roofline.op_models.convolution import result_shape
+from traceanalyzer.analysis.roofline.op_models.call import broadcast
 from traceanalyzer.analysis.roofline.op_models.tensors import (
     BFLOAT16,
     FLOAT,
@@ -19,7 +18,7 @@ from traceanalyzer.analysis.roofline.op_models.tensors import (
     Tensor,
 )
 from traceanalyzer.base import dataclass, regex
-from traceanalyzer.replay.patterns.operators import Operator, flow
+from traceanalyzer.replay.patterns.operators import JOINING, Operator, convolved, flow
 
 
 class CastRule(Enum):
@@ -66,7 +65,6 @@ PARTS = regex(r"^aten::(chunk|split|split_with_sizes|tensor_split|unbind)$")
 PART = regex(r"^aten::(slice|select)$")
 DIMENSION = 1
 """Place of the dimension that a part is cut along; the first and the last index of it follow."""
-JOINS = regex(r"^aten::(cat|concat|stack)$")
 CONVOLUTIONS = regex(r"^aten::(_?convolution|conv\dd|conv_transpose\dd)$")
 PRODUCTS = regex(r"^aten::(matmul|bmm)$")
 ATTENTION = regex(r"^aten::_?scaled_dot_product_\w*attention$")
@@ -152,7 +150,7 @@ def _target_of(operator: Operator) -> bool | None:
 def _result_of(operator: Operator, given: Sequence[Tensor]) -> tuple[int | None, Shape | None]:
     if operator.named(VIEWS):
         return given[0].numel, None
-    if operator.named(JOINS):
+    if operator.named(JOINING):
         return sum(one.numel for one in given), None
     shape = _shape_of(operator, given)
     return (None, None) if shape is None else (math.prod(shape), shape)
@@ -165,7 +163,7 @@ def _shape_of(operator: Operator, given: Sequence[Tensor]) -> Shape | None:
     if operator.named(PART):
         return _part(operator, shapes[0])
     if operator.named(CONVOLUTIONS):
-        return _convolved(operator)
+        return convolved(operator)
     told = _told_by_shapes(operator, shapes)
     if told is not None:
         return told
@@ -186,13 +184,6 @@ def _told_by_shapes(operator: Operator, shapes: Sequence[Shape]) -> Shape | None
         batch = broadcast(left[:-2], right[:-2])
         return (*batch, left[-2], right[-1])
     return None
-
-
-def _convolved(operator: Operator) -> Shape | None:
-    try:
-        return result_shape(Call(operator.name, operator.typed, operator.values))
-    except ValueError:
-        return None
 
 
 def _part(operator: Operator, shape: Shape) -> Shape | None:

@@ -7,13 +7,12 @@ from collections import Counter
 import numpy as np
 
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
-from traceanalyzer.base import dataclass, regex
+from traceanalyzer.base import dataclass
 from traceanalyzer.replay.patterns.named import operators_named
-from traceanalyzer.replay.patterns.operators import Operator, operators
+from traceanalyzer.replay.patterns.operators import JOIN, Operator, operators
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import F64
 
-JOIN = regex(r"^aten::(cat|concat)$")
 ByStep = dict[int, set[Shape]]
 SMALL_SHARE = 0.1
 """A cache that grows within a step grows by no more than this at a time."""

@@ -12,6 +12,8 @@ from typing import NamedTuple, TypeVar
 
 from traceanalyzer.analysis.algebra import at
 from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.roofline.op_models.call import Call
+from traceanalyzer.analysis.roofline.op_models.convolution import result_shape
 from traceanalyzer.analysis.roofline.op_models.tensors import (
     Input,
     Shape,
@@ -107,7 +109,8 @@ COPY = regex(r"^aten::copy_$")  # writes its second tensor into the first
 WRITES = regex(
     r"^aten::(copy_|add_|sub_)$"
 )  # writes its second tensor into the first, or adds it there
-JOINING = regex(r"^aten::(stack|cat|concat)$")  # makes one tensor of several
+JOIN = regex(r"^aten::(cat|concat)$")  # makes one tensor of several, along one of their dimensions
+JOINING = regex(r"^aten::(stack|cat|concat)$")  # the same, or along a new dimension
 LARGER = regex(
     r"^aten::(add|sub|mul|div)_?$"
 )  # gives as many elements as the larger of its tensors has
@@ -176,6 +179,14 @@ def flow(operator: Operator) -> Flow:
     if _is_reduced(operator):
         return Flow(operator.first, ())
     return Flow(shapes[0], shapes[0]) if shapes and operator.named(SAME_SIZE) else Flow(None, None)
+
+
+def convolved(operator: Operator) -> Shape | None:
+    """The shape of what a convolution gives; None where its values do not tell."""
+    try:
+        return result_shape(Call(operator.name, operator.typed, operator.values))
+    except ValueError:
+        return None
 
 
 def _is_reduced(operator: Operator) -> bool:

@@ -10,7 +10,13 @@ import numpy as np
 from traceanalyzer.analysis.algebra import Groups, at
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.roofline.op_models.optimizer import ACCUMULATE
-from traceanalyzer.analysis.roofline.op_models.tensors import Input, Shape, Tensor, inputs_of
+from traceanalyzer.analysis.roofline.op_models.tensors import (
+    Input,
+    Shape,
+    Tensor,
+    inputs_of,
+    without_ones,
+)
 from traceanalyzer.base import dataclass, regex
 from traceanalyzer.trace import RangeKind
 
@@ -50,11 +56,11 @@ class Parameters:
     @cached_property
     def longer_sizes(self) -> frozenset[Shape]:
         """The shapes without dimensions of one."""
-        return frozenset(map(_longer_sizes, self.shapes))
+        return frozenset(map(without_ones, self.shapes))
 
     def has_viewed(self, tensor: Tensor) -> bool:
         """Whether a tensor has a parameter's shape but for dimensions of one."""
-        return _longer_sizes(tensor.shape) in self.longer_sizes
+        return without_ones(tensor.shape) in self.longer_sizes
 
     def has(self, tensor: Tensor) -> bool:
         """Whether a tensor has a parameter's shape, or that of one transposed."""
@@ -62,10 +68,6 @@ class Parameters:
         if shape in self.shapes:
             return True
         return len(shape) == 2 and shape[::-1] in self.shapes and _is_transposed(tensor)
-
-
-def _longer_sizes(shape: Shape) -> Shape:
-    return tuple(size for size in shape if size != 1)
 
 
 def parameters_of(joined: Joined) -> Parameters:

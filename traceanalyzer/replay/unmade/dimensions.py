@@ -12,13 +12,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.analysis.roofline.op_models.call import Call
-from traceanalyzer.analysis.roofline.op_models.convolution import result_shape
 from traceanalyzer.analysis.roofline.op_models.tensors import ElementKind, Shape, Tensor
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.base import dataclass, regex
 from traceanalyzer.replay.patterns.named import operators_named
-from traceanalyzer.replay.patterns.operators import Operator, operators
+from traceanalyzer.replay.patterns.operators import Operator, convolved, operators
 from traceanalyzer.replay.patterns.parameters import CONVOLUTION, Parameters, parameters_of
 from traceanalyzer.replay.tape import within_optimizer
 from traceanalyzer.replay.unmade.question import QuestionError
@@ -157,19 +155,11 @@ def _parts(length: int | None, lines: list[Operator], views: list[Operator]) -> 
     known = {length}
     for operator in lines:
         if operator.first[-1:] and operator.first[-1] in known:
-            known |= _left_by(operator)
+            left = convolved(operator) or ()
+            known.update(left[-1:])
     for operator in views:
         known |= _chunks(operator, known)
     return frozenset(known - {length})
-
-
-def _left_by(operator: Operator) -> set[int]:
-    """What a convolution along a line leaves of it; nothing where that is not told."""
-    try:
-        shape = result_shape(Call(operator.name, operator.typed, operator.values))
-    except ValueError:
-        return set()
-    return set(shape[-1:])
 
 
 def _chunks(operator: Operator, lengths: set[int]) -> set[int]:

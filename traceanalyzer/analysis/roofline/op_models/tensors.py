@@ -143,6 +143,11 @@ def _types(kind: ElementKind, tensors: list[Tensor] | tuple[Tensor, ...]) -> set
     return {t.dtype for t in tensors if t.dtype.kind is kind}
 
 
+def without_ones(shape: Shape) -> Shape:
+    """The sizes of a shape that are greater than one, or zero."""
+    return tuple(size for size in shape if size != 1)
+
+
 def promoted(*tensors: Tensor) -> DType:
     """The type of a result: the highest family wins, within it the widest; those without dimensions
     only by family.

@@ -12,15 +12,14 @@ import numpy as np
 from traceanalyzer.analysis.algebra import isin_few, join, measure, union, where_changed
 from traceanalyzer.analysis.groups.input_loading import which_small
 from traceanalyzer.analysis.names.api import ApiKind
-from traceanalyzer.analysis.roofline.op_models.tensors import Shape
+from traceanalyzer.analysis.roofline.op_models.tensors import Shape, without_ones
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
 from traceanalyzer.base import NS_PER_S, regex
 from traceanalyzer.replay.changes.data.offloaded import brought_back_next
 from traceanalyzer.replay.changes.warmup import no_work_of_its_own
-from traceanalyzer.replay.patterns.growing_joins import JOIN
 from traceanalyzer.replay.patterns.named import Outermost, movers, operators_named
-from traceanalyzer.replay.patterns.operators import Operator, is_shared
+from traceanalyzer.replay.patterns.operators import JOIN, Operator, is_shared
 from traceanalyzer.replay.patterns.repeats import after_each, each_step
 from traceanalyzer.replay.recorded import after_waiting
 from traceanalyzer.replay.tape import Tape, parametric
@@ -354,7 +353,7 @@ def _first_use(outermost: Outermost, place: int, uses: int, *, turned: bool) -> 
     parameter of a layer."""
     following = outermost.follow(place, FARTHEST_OPERATORS)
     mover = next(following)
-    moved = _without_ones(mover.first_tensor) if mover.named(MOVES) else ()
+    moved = without_ones(mover.first_tensor) if mover.named(MOVES) else ()
     if not moved:
         return False, False
     passes = (TURNS, *GIVES_THE_SAME) if turned else GIVES_THE_SAME
@@ -363,7 +362,7 @@ def _first_use(outermost: Outermost, place: int, uses: int, *, turned: bool) -> 
     for operator in _until_used(following, uses):
         if expanded and operator.named(JOIN):
             return _is_joined_for_all(operator, moved), False
-        sizes = [order(_without_ones(shape)) for shape in operator.shapes]
+        sizes = [order(without_ones(shape)) for shape in operator.shapes]
         operand = sizes.index(order(moved)) if order(moved) in sizes else None
         if operand == 0 and operator.named(*passes):
             order = sorted if operator.named(TURNS) else order
@@ -392,8 +391,8 @@ def _looked_up_in_part(outermost: Outermost, place: int) -> bool:
     if len(following) < 3:
         return False
     mover, lookup, user = following
-    table = _without_ones(mover.first_tensor)
-    if len(table) != 1 or not lookup.named(TABLE) or _without_ones(lookup.first_tensor) != table:
+    table = without_ones(mover.first_tensor)
+    if len(table) != 1 or not lookup.named(TABLE) or without_ones(lookup.first_tensor) != table:
         return False
     return 0 < math.prod(user.first_tensor) <= MOST_LOOKED_UP * table[0]
 
@@ -407,11 +406,6 @@ def _beyond_writing(tape: Tape) -> Bool:
     return tape.source.trace.device_ops.bytes[tape.row] > own_ns * WRITTEN_BYTES_PER_NS
 
 
-def _without_ones(shape: Shape) -> Shape:
-    """The sizes of a shape that say something of the data."""
-    return tuple(size for size in shape if size != 1)
-
-
 def _is_joined_for_all(join: Operator, moved: Shape) -> bool:
     """Whether what was moved stands in a join once for each item of a batch, beside the items' own."""
     return len(join.listed) > 1 and any(tuple(shape[1:]) == moved for shape in join.listed)
@@ -422,7 +416,7 @@ def _stays(operator: Operator, place: int) -> bool:
     shapes = operator.shapes
     moved = operator.shapes[place]
     if operator.named(TABLE):
-        return place == 0 and len(_without_ones(moved)) > 1
+        return place == 0 and len(without_ones(moved)) > 1
     if operator.named(PRODUCT):
         return place == 1 and len(moved) == 2
     if operator.named(ATTENTION):

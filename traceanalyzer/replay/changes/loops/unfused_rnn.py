@@ -27,7 +27,7 @@ from traceanalyzer.replay.changes.loops.cell_outputs import (
 )
 from traceanalyzer.replay.changes.optimizer import by_lists, updating
 from traceanalyzer.replay.patterns.named import operators_named
-from traceanalyzer.replay.patterns.operators import Operator, count, operators
+from traceanalyzer.replay.patterns.operators import JOIN, Operator, count, operators
 from traceanalyzer.replay.patterns.repeats import Loop, codes, every, launching, split_where
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import I32, I64, Bool, CopyKind, distinct
@@ -82,7 +82,6 @@ TANH = regex(r"^aten::tanh_?$")
 GATED = {"aten::mul": 1, "aten::mul_": 1, "aten::addcmul": 1, "aten::addcmul_": 1, "aten::lerp": 2}
 """How many products with a gate an operator has."""
 FEWEST_GATED = 3
-JOINS = regex(r"^aten::cat")
 OTHERS = regex(r"^aten::(add_?|sub_?|rsub|cat|concat|copy_|clone|contiguous|dropout|neg)$")
 
 
@@ -149,7 +148,7 @@ def _is_loop(names: I32, sizes: list[Shape | None]) -> bool:
 def is_cell(turn: Sequence[Operator]) -> bool:
     """Whether these operators are a cell's."""
     products, sigmoids, tanhs, others, joins = (
-        count(turn, one) for one in (PRODUCT, SIGMOID, TANH, OTHERS, JOINS)
+        count(turn, one) for one in (PRODUCT, SIGMOID, TANH, OTHERS, JOIN)
     )
     gates = [GATED[one.name] for one in turn if one.name in GATED]
     if products + sigmoids + tanhs + others + len(gates) < len(turn):
