@@ -53,9 +53,25 @@ COMMUNICATION_BESIDE_UNLAUNCHED_WORK = (
     [],
 )
 
+GAP_BEFORE_THE_STEP = (
+    [("gemm", 0, 0, -1, DeviceOpKind.KERNEL, 0), ("gemm", 1, 80, 1, DeviceOpKind.KERNEL, 0)],
+    [("cudaLaunchKernel", 0, 0, 2, 0)] * 2
+    + [("cudaLaunchKernel", 0, 0, -1, 0)] * 2
+    + [("cudaLaunchKernel", 75, 0, 1, 1)],
+    [
+        ("aten::mm", 1, 0, 0, RangeKind.ANNOTATION),
+        ("aten::mm", 10, 0, 1, RangeKind.PYTHON),
+        ("aten::item", 1, 0, 0, RangeKind.OP),
+        ("aten::mm", 0, 0, 0, RangeKind.OP),
+        ("ProfilerStep#1", 71, 20, 1, RangeKind.ANNOTATION),
+    ],
+    [],
+)
+
 
 @tried(3)
 @given(any_rows)
+@example(GAP_BEFORE_THE_STEP)
 @example(OP_WITHOUT_LENGTH_IN_A_GAP)
 @example(COMMUNICATION_BESIDE_UNLAUNCHED_WORK)
 def test_of_anything(rows: Any) -> None:

@@ -255,13 +255,15 @@ def _idle_without(causes: Causes, left: IdleLeft) -> dict[_IdlePlace, float]:
 
 
 def idle_left(causes: Causes, pieces: IdlePieces) -> IdleLeft:
-    """Idle time of the step without the profiler: what keeps the cause of a recorded gap is of that
-    gap, the rest where the op that ends it was launched. Where only causes are known, each is
-    spread over its gaps as they were recorded."""
+    """Idle time of the step without the profiler: what keeps the cause of a gap in the recorded
+    steps is of that gap, the rest where the op that ends it was launched. Where only causes are
+    known, each is spread over its gaps as they were recorded."""
     if not ((pieces.gap >= 0) | (pieces.op >= 0)).any():
         return _spread(causes, pieces)
     kept = np.flatnonzero(pieces.gap >= 0)
-    kept = kept[causes.gaps.cause[pieces.gap[kept]] == pieces.cause[kept]]
+    gap = pieces.gap[kept]
+    in_steps = steady_lengths(causes.timed, causes.gaps)[gap] > 0
+    kept = kept[in_steps & (causes.gaps.cause[gap] == pieces.cause[kept])]
     of_gap = np.zeros(len(causes.gaps))
     np.add.at(of_gap, pieces.gap[kept], pieces.ms[kept])
     new = np.ones(len(pieces), bool)
