@@ -9,7 +9,7 @@ import pytest
 from tests.kineto_builder import KinetoTrace
 from traceanalyzer.diagnosis.measurements import Measurements, measure_ranks
 from traceanalyzer.diagnosis.remedies.advice import advise
-from traceanalyzer.diagnosis.remedies.launches import grows, same_every_step
+from traceanalyzer.diagnosis.remedies.launches import _Kernels, _repeats, grows, same_every_step
 from traceanalyzer.ingest import load
 
 if TYPE_CHECKING:
@@ -75,3 +75,15 @@ def test_what_stays_shrinks_or_is_another_kernel_does_not_grow(
     m = decode(tmp_path, blocks, name)
     assert m.replay is not None
     assert not grows(m.replay.typical[0])
+
+
+def test_the_last_step_may_lack_its_end() -> None:
+    """Where a recording stops within a step, what is left of it is no other step."""
+    whole = _Kernels([1, 2, 3, 4], [8, 8, 8, 8])
+    cut = _Kernels([1, 2, 3], [8, 8, 8])
+    assert _repeats([whole, whole, cut], 1)
+    assert not _repeats([whole, cut], 1), "one whole step does not tell which is usual"
+    assert not _repeats([whole, cut, whole], 1)
+    assert not _repeats([whole, whole, _Kernels([1], [8])], 1)
+    assert not _repeats([whole, whole, _Kernels([2, 3, 4], [8, 8, 8])], 1)
+    assert not _repeats([whole, whole, _Kernels([1, 2, 3], [8, 8, 9])], 1)

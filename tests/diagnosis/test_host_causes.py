@@ -6,7 +6,8 @@ import pytest
 
 from tests.analysis.build import TraceBuilder
 from tests.analysis.causes.test_gaps import Program
-from traceanalyzer.diagnosis.diagnose import Diagnosis, diagnose
+from traceanalyzer.diagnosis.diagnose import diagnose
+from traceanalyzer.diagnosis.finding import Diagnosis
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.trace import CopyKind, DeviceOpKind, Trace
 

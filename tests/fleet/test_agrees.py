@@ -12,6 +12,7 @@ from tests.fleet.jobs import Job, write
 from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.rank_costs import held_up
 from traceanalyzer.diagnosis.selection import measured
+from traceanalyzer.fleet.job.model import WORDS
 from traceanalyzer.ingest import load
 from traceanalyzer.report.build import report_of
 
@@ -59,3 +60,12 @@ def test_of_a_job(name: str, tmp_path: Path, run) -> None:
     assert any(one.id == "straggler" for one in report.findings) is bool(ranks)
     named = {row.rank for row in report.tables["ranks"] if row.straggler}
     assert named == ranks
+    if len(ranks) == 1:
+        # One sentence each: the same rank, cause and cost.
+        (rank,) = ranks
+        cost = held_up(m.critical, diagnose(m.critical)).cost(report.summary.step_ms)
+        why = WORDS[cause]
+        assert f"Rank {rank} holds up the others: {why} ({cost})." in report.summary.headline
+        figure, share = cost.split(", ")
+        wanted = f"Rank {rank} holds up the job: {why}. It costs {figure} ({share}) of each"
+        assert job["summary"]["headline"].startswith(wanted)

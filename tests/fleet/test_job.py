@@ -71,7 +71,9 @@ def test_ranks_that_are_late_alike_are_named_together():
         (5, "slow_gpu", "recurring"),
     ]
     assert job.culprits[0].gain_ms == pytest.approx(3.0)
-    assert "Ranks 2, 5 hold up the job together (slow gpu). They cost 3 ms" in job.summary.headline
+    assert (
+        "Ranks 2, 5 hold up the job together (slow gpu). They cost 3.00 ms" in job.summary.headline
+    )
     assert {change.what: change.gain_ms for change in job.changes}[
         "without ranks 2 and 5"
     ] == pytest.approx(3.0)
@@ -362,8 +364,15 @@ def test_the_rack_of_several_slow_hosts(tmp_path):
 def test_ranks_that_are_late_by_turns_are_no_contradiction(waiting_ms: float, words: str) -> None:
     """The rank that is spoken of waits so long in a step of 6 ms, and nobody is named."""
     compared = SimpleNamespace(critical=0, rows=[SimpleNamespace(waiting_ms=waiting_ms)])
-    job = SimpleNamespace(compared=compared, digests=[SimpleNamespace(mean_step_ns=6e6)])
-    assert _nobody(job) == words
+    job = SimpleNamespace(compared=compared, digests=[SimpleNamespace(mean_step_ns=6e6)] * 2)
+    assert _nobody(job) == f"{words}."
+
+
+def test_a_single_rank_does_not_tell_who_holds_up_the_job() -> None:
+    one = all_reduces({})[:1]
+    assert "holds up" not in job_answer(chosen(one)).summary.headline
+    seen = job_answer(chosen(one), seen=lambda _: replace(analyzed_as(9.0, 0.0), costs={}))
+    assert seen.summary.headline == "Compute-bound."
 
 
 def analyzed_as(step_ms: float, cost_ms: float):
@@ -387,15 +396,15 @@ def test_a_rank_costs_the_same_wherever_it_stands():
     assert job.culprits[0].gain_ms == job.worst[0].gain_ms == job.changes[0].gain_ms == 1.5
     assert job.recorded_ms == pytest.approx(9.0)
     text = screen_of(job)
-    assert "without rank 2: 1.5 ms shorter" in text
-    assert "as fast as the median: 3 ms shorter, of the 9 ms as recorded" in text
+    assert "without rank 2: 1.50 ms shorter" in text
+    assert "as fast as the median: 33% shorter, as recorded" in text
     assert "ms a step" not in text, "a gain reads as a step"
     assert "of the slowdown" not in text
 
 
 def test_the_screen_has_the_budget_and_the_advice():
     text = screen_of(job_answer(chosen(all_reduces({2: 3})), seen=lambda _: analyzed_as(9.0, 3.0)))
-    assert "Of each 9 ms step: compute 3 ms (75%), idle 1 ms (25%: launch 25%)." in text
+    assert "Of each 9.00 ms step: compute 3.00 ms (75%), idle 1.00 ms (25%: launch 25%)." in text
     assert "4.00 → 3.00 ms per step [fix_straggler]  Fix rank 2." in text
     assert "recorded" not in text
 
@@ -428,9 +437,9 @@ def test_all_of_a_job_has_four_parts_and_the_rank_with_what_it_rests_on():
     ]
     assert places == sorted(places)
     assert "### 1. Rank 2: its kernels take longer for the same work" in text
-    assert "| costs a step | 3 ms (3 to 3) |" in text
+    assert "| costs a step | 3.00 ms (3.00 to 3.00) |" in text
     assert "| comes last | 100% | of the steps |" in text
-    assert "median: 3 ms shorter (3 to 3)\n" in text, "all of the slowdown is all of it"
+    assert "median: 3.00 ms shorter (3.00 to 3.00)\n" in text, "all of the slowdown is all of it"
     assert "Check the GPU of rank 2" in text
 
 

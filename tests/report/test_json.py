@@ -40,6 +40,7 @@ def test_keys_are_those_of_the_contract():
         "collected",
         "vendor",
         "sha256",
+        "program",
     ]
     assert report["inputs"][0]["health"]["notes"] == ["The file stops in the middle of an event."]
     assert set(report["summary"]) == {

@@ -8,8 +8,8 @@ from tests.report.reports import empty, full
 from traceanalyzer.diagnosis.finding import BOUNDED, REPLAYED, START_UP
 from traceanalyzer.report.html import render_html
 from traceanalyzer.report.markdown.issue import render_markdown
-from traceanalyzer.report.outline import gains
-from traceanalyzer.report.terminal.screen import render_terminal
+from traceanalyzer.report.outline import gains, opening
+from traceanalyzer.report.terminal.screen import render_screen, render_terminal
 
 
 def test_why_nothing_is_recommended():
@@ -28,8 +28,8 @@ def test_what_to_record_is_said_for_the_recorder():
     report = full()
     summary = replace(report.summary, bottleneck="inconclusive")
     for kind, command in (
-        ("nsys", "traceanalyzer collect nsys -- COMMAND"),
-        ("rocpd", "traceanalyzer collect rocprofv3 -- COMMAND"),
+        ("nsys", "traceanalyzer collect nsys -- ./your_program"),
+        ("rocpd", "traceanalyzer collect rocprofv3 -- ./your_program"),
         ("kineto", "traceanalyzer collect torch -- python train.py"),
     ):
         inputs = [replace(one, kind=kind) for one in report.inputs]
@@ -81,3 +81,20 @@ def test_findings_without_advice_are_named():
         "Nothing is advised against memory-chains: no known remedy fits, or it gains too little."
     )
     assert gains.without_advice(replace(with_hidden, recommendations=[])) is None
+
+
+def test_a_cut_file_says_how_much_is_missing_where_it_is_known() -> None:
+    report = full()
+    note = "The file is cut off at 80% of the database: tables may be missing. Copy it again"
+    cut = replace(report.inputs[0].health, truncated=True, notes=[note])
+    known = replace(report.inputs[0], health=cut)
+    assert "cut off at 80% of the database: tables may be missing. " in opening.damage(known)
+    unknown = replace(known, health=replace(cut, notes=[]))
+    assert "cut off: how much is missing is not known. " in opening.damage(unknown)
+
+
+def test_what_is_missing_stands_above_the_budget() -> None:
+    lines = render_screen(full()).splitlines()
+    damage = next(i for i, line in enumerate(lines) if line.startswith("! /home/alice"))
+    budget = next(i for i, line in enumerate(lines) if line.startswith("  compute"))
+    assert damage < budget

@@ -30,6 +30,7 @@ from traceanalyzer.report.memory.build import memory_report
 from traceanalyzer.report.memory.model import UNTRACED, MemoryReport
 from traceanalyzer.report.memory.traced import traced
 from traceanalyzer.report.model import Report
+from traceanalyzer.report.outline import gains
 from traceanalyzer.trace import Run
 from traceanalyzer.trace.flight import Flight
 
@@ -261,8 +262,16 @@ def _files_below(folder: Path) -> list[Path]:
 
 
 def unknowns(report: Report, m: Measurements) -> list[Unknown]:
-    """The open questions of a measured recording, the most important first."""
-    return [*_of_events(report, m), *_of_sources(report, m)]
+    """The open questions of a measured recording, the most important first. A program that is not
+    Python is recorded by its own command, and has no question that PyTorch's profiler answers."""
+    program = f"-- {gains.example_command(report)}"
+    is_native = program.startswith("-- ./")
+    found = [
+        one
+        for one in (*_of_events(report, m), *_of_sources(report, m))
+        if not (is_native and TORCH in one.record)
+    ]
+    return [one._replace(record=one.record.replace(END, program)) for one in found]
 
 
 def _of_events(report: Report, m: Measurements) -> Iterator[Unknown]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.base import dataclass, span
+from traceanalyzer.base import span
 from traceanalyzer.diagnosis.classify import classify, too_few_ops
 from traceanalyzer.diagnosis.compile.reported import IN_EACH_STEP, on_compile
 from traceanalyzer.diagnosis.culprit import culprit
@@ -19,6 +19,7 @@ from traceanalyzer.diagnosis.finding import (
     HIGH_SHARE,
     MEDIUM_SHARE,
     BottleneckClass,
+    Diagnosis,
     Finding,
     Recommendation,
     Summary,
@@ -27,6 +28,7 @@ from traceanalyzer.diagnosis.finding import (
 )
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.outside import IDLE_CLASSES, outside_cause
+from traceanalyzer.diagnosis.rank_costs import STRAGGLER, held_up
 from traceanalyzer.diagnosis.ranking import ranked_advice, with_reason
 from traceanalyzer.diagnosis.recommend import gpu_work_first, recommendations_of
 from traceanalyzer.diagnosis.rules import RULES
@@ -44,15 +46,6 @@ spread of steps."""
 WITHOUT_VERDICT = (UNDERSIZED, "gpus-by-turns", "slow-input")
 """Findings whose advice is given although no class of the step is named."""
 LARGE_SPEEDUP = 1.25  # a change that gains a fifth of the step decides what is named first
-
-
-@dataclass(frozen=True)
-class Diagnosis:
-    """Verdict, findings by headroom, recommendations by predicted gain."""
-
-    summary: Summary
-    findings: list[Finding]
-    recommendations: list[Recommendation]
 
 
 def diagnose(m: Measurements, rules: Sequence[Rule] = RULES) -> Diagnosis:
@@ -76,15 +69,21 @@ def diagnose(m: Measurements, rules: Sequence[Rule] = RULES) -> Diagnosis:
     advice = ranked_advice([*advice, *compiled.recommendations], m.step.step_ms)
     advice = sorted(advice, key=lambda one: not one.id.startswith(IN_EACH_STEP))
     advice = with_reason(advice, summary, _idle_ms(m, summary.bottleneck))
-    across = [f"{f.title}." for f in findings if f.id in ("straggler", *IN_EACH_STEP)] + _kinds(
-        m, summary
-    )
-    headline = " ".join([summary.headline, *across[:1]])
-    return Diagnosis(
-        replace(summary, headline=headline, culprit=culprit(m, summary.bottleneck)),
-        findings,
-        advice,
-    )
+    diagnosis = Diagnosis(summary, findings, advice)
+    headline = " ".join([summary.headline, *_across(m, diagnosis)[:1]])
+    named = replace(summary, headline=headline, culprit=culprit(m, summary.bottleneck))
+    return replace(diagnosis, summary=named)
+
+
+def _across(m: Measurements, diagnosis: Diagnosis) -> list[str]:
+    """What the headline adds: who holds up the run, what each step compiles, slow steps."""
+    cost = held_up(m, diagnosis).cost(diagnosis.summary.step_ms)
+    of_run = [one for one in diagnosis.findings if one.id in (STRAGGLER, *IN_EACH_STEP)]
+    sentences = []
+    for finding in of_run:
+        costs = f" ({cost})" if cost and finding.id == STRAGGLER else ""
+        sentences.append(f"{finding.title}{costs}.")
+    return sentences + _kinds(m, diagnosis.summary)
 
 
 def _idle_ms(m: Measurements, cause: str) -> float:

@@ -315,3 +315,12 @@ class Summary:
     idle_share: float | None = defined(
         "share of that step without device work", "share", default=None
     )
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Verdict, findings by headroom, recommendations by predicted gain."""
+
+    summary: Summary
+    findings: list[Finding]
+    recommendations: list[Recommendation]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
+from pathlib import PurePath
 
 import numpy as np
 
@@ -11,9 +12,9 @@ from traceanalyzer.analysis.tables.budget import launches_by_step
 from traceanalyzer.analysis.tables.logged_steps import log_rows
 from traceanalyzer.analysis.tables.timing import contradicted
 from traceanalyzer.base import NS_PER_MS, MinorNote, digits, plural
-from traceanalyzer.diagnosis.diagnose import Diagnosis, diagnose
+from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.effort import with_efforts
-from traceanalyzer.diagnosis.finding import Evidence, Finding, Recommendation
+from traceanalyzer.diagnosis.finding import Diagnosis, Evidence, Finding, Recommendation
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.part_of_run import Selection
 from traceanalyzer.diagnosis.rank_costs import rank_costs
@@ -173,6 +174,7 @@ def _input(trace: Trace) -> Input:
         ),
         collected=[f.name for f in fields(Collected) if getattr(trace.collected, f.name)],
         vendor=vendor_of(trace),
+        program=PurePath(trace.process.name).name or None,
     )
 
 

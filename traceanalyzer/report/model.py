@@ -91,6 +91,9 @@ class Input:
         default=None,
         text="own",
     )
+    program: str | None = metric(
+        "name of the process; null where it was not recorded", default=None
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -115,6 +115,10 @@ class Clues:
     sources: tuple[str, ...] = ()
 
 
+EMPTY_FILE = "an empty file"
+"""Why a dump could not be read that has no byte."""
+
+
 @dataclass(frozen=True)
 class Unreadable:
     """A file that could not be read, and the rank that its name says."""

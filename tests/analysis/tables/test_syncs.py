@@ -6,7 +6,7 @@ import pytest
 
 from tests.analysis.causes.test_gaps import Program
 from traceanalyzer.analysis.causes.gaps import find_gaps
-from traceanalyzer.analysis.tables.syncs import SyncRow, sync_rows
+from traceanalyzer.analysis.tables.syncs import SyncRow, allocating_sentence, sync_rows
 from traceanalyzer.diagnosis.measurements import measure
 
 
@@ -79,3 +79,25 @@ def test_without_waits_there_is_no_row() -> None:
         program.annotation(f"ProfilerStep#{i}", program.now, program.now + 10)
         program.launch().spend(6)
     assert rows_of(program) == []
+
+
+def allocating(us: float) -> Program:
+    """Steps that wait, and then free memory for so long while nothing runs."""
+    program = Program()
+    for i in range(3):
+        start = program.now
+        program.launch(us=50).sync()
+        program.call("cudaFree", program.now, program.now + us)
+        program.spend(us).spend(20)
+        program.annotation(f"ProfilerStep#{i}", start, program.now)
+    return program
+
+
+def test_allocations_that_wait_for_nothing_are_told_beside_the_waits() -> None:
+    program = allocating(30.0)
+    assert [row.call for row in rows_of(program)] == ["cudaStreamSynchronize"]
+    sentence = allocating_sentence(measure(program.build()).timed)
+    assert sentence.startswith(
+        "Not in these rows: 1 cudaFree per step, which take 30.0 us of the CPU"
+    )
+    assert not allocating_sentence(measure(allocating(0.2).build()).timed)

@@ -14,11 +14,13 @@ from typing import Any
 import pytest
 
 from traceanalyzer.base.errors import UnreadableInputError
-from traceanalyzer.fleet.hang.document import hang_headline, hang_next_steps
+from traceanalyzer.fleet.hang.document import hang_headline, hang_next_steps, notes
 from traceanalyzer.fleet.hang.model import hang_of
 from traceanalyzer.ingest.flight_recorder.digest import Digests, usual_next
 from traceanalyzer.ingest.flight_recorder.folder import plain_values, read_flight
 from traceanalyzer.trace.flight import NO_SIGNATURE, Flight, GroupProgress
+
+CONFIG_OF_SIX = {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2, 3, 4, 5]"}}
 
 
 def entry(
@@ -224,6 +226,26 @@ def test_damaged_missing_and_repeated_ranks_are_named(tmp_path: Path) -> None:
     assert flight.missing == (1, 2)
     assert [(Path(one.path).name, one.rank) for one in flight.unreadable] == [("rank_1", 1)]
     assert [one.rank for one in flight.repeated] == [3]
+
+
+def test_an_empty_dump_is_not_called_no_dump(tmp_path: Path) -> None:
+    write(tmp_path, lambda r: f"rank_{r}")
+    (tmp_path / "rank_0").write_bytes(pickle.dumps(dump([])))
+    (tmp_path / "rank_1").write_bytes(b"")
+    (tmp_path / "rank_2").write_bytes((tmp_path / "rank_2").read_bytes()[:100])
+    (tmp_path / "rank_3").unlink()
+    write(tmp_path, lambda r: f"rank_{r + 4}", ranks=2, pg_config=CONFIG_OF_SIX)
+    hang = hang_of(read_flight(tmp_path))
+    assert hang.silent == (0, 1, 2, 3)
+    assert hang.without_entries == {
+        "no dump": (3,),
+        "empty dump": (0, 1),
+        "dump not readable": (2,),
+    }
+    lines = [line for line in notes(hang) if "have no dump" in line]
+    assert lines == ["1 of 6 ranks have no dump: rank 3."]
+    assert hang.left([0, 1]) == "an empty dump"
+    assert hang.left([3]) == "no dump"
 
 
 def test_json_and_gzip(tmp_path: Path) -> None:

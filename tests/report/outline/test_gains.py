@@ -95,3 +95,34 @@ def test_what_is_saved_once_is_not_promised_for_each_step():
     assert "once, for the step recorded" in gains.prediction(alone, warm_up)
     several = replace(report.metrics, step_time_ms=replace(only, count=4))
     assert "per step" in gains.prediction(replace(report, metrics=several), warm_up)
+
+
+def test_a_program_is_run_as_it_was_recorded() -> None:
+    report = full()
+    assert gains.example_command(report) == "python train.py"
+    recorded = [Condition("command", "torchrun --nproc-per-node 2 pretrain.py")]
+    launched = replace(report, tables={**report.tables, "conditions": recorded})
+    assert gains.example_command(launched) == "torchrun --nproc-per-node 2 pretrain.py"
+    interpreter = replace(
+        report, tables={**report.tables, "conditions": [Condition("command", "python3")]}
+    )
+    assert gains.example_command(interpreter) == "python train.py"
+
+
+def test_a_program_that_is_not_python_is_not_run_by_it() -> None:
+    report = full()
+    native = [replace(one, kind="nsys", program="saxpy-mpi-cuda") for one in report.inputs]
+    assert gains.example_command(replace(report, inputs=native)) == "./saxpy-mpi-cuda"
+    unnamed = [replace(one, kind="nsys") for one in report.inputs]
+    assert gains.example_command(replace(report, inputs=unnamed)) == "./your_program"
+    by_python = [replace(one, kind="nsys", program="python3.11") for one in report.inputs]
+    assert gains.example_command(replace(report, inputs=by_python)) == "python train.py"
+
+
+def test_gains_of_several_changes_are_not_added_up() -> None:
+    known = replace(full().recommendations[0], predicted_step_ms=1.0, predicted_speedup=2.0)
+    unknown = replace(known, predicted_step_ms=None, predicted_speedup=None, as_much_work=None)
+    assert gains.changes_title([known], 1) == "What to change"
+    assert gains.changes_title([known, unknown], 2) == "What to change"
+    assert gains.changes_title([known, known], 2) == "What to change (gains do not add up)"
+    assert gains.changes_title([known, known], 3) == "What to change (2 of 3; gains do not add up)"

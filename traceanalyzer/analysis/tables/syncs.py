@@ -3,6 +3,7 @@
 How long the host waited says little: waiting for a busy device is benign. What a wait costs is the
 device's idle time after it, until the host is ahead again (`gaps`, cause sync)."""
 
+from collections import Counter
 from typing import NamedTuple
 
 import numpy as np
@@ -12,9 +13,10 @@ from traceanalyzer.analysis.causes.gaps import Gaps
 from traceanalyzer.analysis.causes.idle_left import IdleLeft
 from traceanalyzer.analysis.joined.joined import HostAttribution
 from traceanalyzer.analysis.joined.linked import TraceJoins
+from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.phases.roles import Phases
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base import dataclass, maybe, metric, ms
+from traceanalyzer.base import dataclass, maybe, metric, ms, span
 from traceanalyzer.trace import F64, I32, I64, RangeKind
 
 BENIGN_IDLE_SHARE = 0.001
@@ -52,6 +54,9 @@ class SyncRow:
     )
 
 
+ALLOCATING_SHARE = 0.01
+"""Share of the step from which calls that allocate memory are told beside the waits."""
+MOST_ALLOCATING = 3  # calls of theirs that are named
 MOST_LEVELS = 64  # of a path of operators the innermost: programs nest about ten
 
 
@@ -84,6 +89,29 @@ def sync_rows(
         for place, i in places.items()
     ]
     return sorted(table, key=lambda row: (-row.gpu_idle_ms, -row.host_wait_ms))
+
+
+def allocating_sentence(timed: Timed) -> str:
+    """What calls that allocate or free memory take of the CPU a step without a wait for GPU work,
+    which no row has; empty where that is little."""
+    calls = timed.trace.api_calls
+    kind = timed.linked.api_kind
+    allocates = (kind == ApiKind.FREE) | (kind == ApiKind.ALLOCATE)
+    rows = np.flatnonzero(allocates & timed.steady_calls & ~timed.joined.blocks)
+    spent_ns = (calls.end - calls.start)[rows]
+    steps = timed.steps.steady_count
+    step_ns = float(np.mean(timed.steps.duration[timed.steps.steady])) if steps else 0.0
+    if not len(rows) or spent_ns.sum() < ALLOCATING_SHARE * step_ns * steps:
+        return ""
+    names = calls.name[rows]
+    counts = Counter(timed.trace.strings[code] for code in names.tolist())
+    each = ", ".join(
+        f"{count / steps:,.4g} {name}" for name, count in counts.most_common(MOST_ALLOCATING)
+    )
+    return (
+        f"Not in these rows: {each} {timed.steps.per}, which take {span(ms(spent_ns.sum() / steps))} "
+        "of the CPU and wait for no GPU work; `explain allocation` says what to do."
+    )
 
 
 class _Waits(NamedTuple):

@@ -184,7 +184,8 @@ def _at_edge(step: I32, between: I64) -> Bool:
 
 def same_every_step(tape: Tape) -> bool:
     """Whether each step launches the same kernels with the same grids, or each second, third or
-    fourth does (the calls of one iteration by turns): what a graph holds cannot change."""
+    fourth does (the calls of one iteration by turns): what a graph holds cannot change. The last of
+    several may lack its end, where the recording stops within it."""
     launched = _launched(tape)
     return any(_repeats(launched, period) for period in range(1, MOST_CALLS + 1))
 
@@ -194,6 +195,12 @@ class _Kernels(NamedTuple):
 
     names: list[int]
     blocks: list[int]
+
+    def begins(self, other: "_Kernels") -> bool:
+        """Whether these are most of another step's kernels, from its first one on."""
+        length = len(self.names)
+        is_most = length >= MOSTLY * len(other.names)
+        return is_most and self == _Kernels(other.names[:length], other.blocks[:length])
 
 
 def _launched(tape: Tape) -> list[_Kernels]:
@@ -205,11 +212,18 @@ def _launched(tape: Tape) -> list[_Kernels]:
     return [_Kernels(ops.name[rows].tolist(), ops.blocks[rows].tolist()) for rows in chosen]
 
 
-def _repeats(launched: Sequence[object], period: int) -> bool:
+def _repeats(launched: Sequence[_Kernels], period: int) -> bool:
     """Whether these come again after so many of them, at least once whole."""
     if period > 1 and len(launched) < 2 * period:
         return False
-    return all(one == launched[i % period] for i, one in enumerate(launched))
+    if not launched:
+        return True
+    *before_last, last = launched
+    if any(one != launched[i % period] for i, one in enumerate(before_last)):
+        return False
+    usual = launched[len(before_last) % period]
+    may_be_cut = len(before_last) >= 2 * period
+    return last == usual or (may_be_cut and last.begins(usual))
 
 
 @remedy(

@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
@@ -49,15 +49,19 @@ EQUAL_GPUS = 1.05  # the same kernels of equal GPUs differ by less
 LATE_IN_REPLAY = "gain without what is late, by replay"
 """The evidence of a finding on ranks that are late in the replay alone."""
 Cause = Literal["slow_gpu", "more_work", "slow_host", "input"]
-REASONS: dict[str, dict[Cause | None, str]] = {
-    "alone": {
-        "slow_gpu": "its kernels take longer for the same work",
-        "more_work": "it computes longer",
-        None: "it computes longer",
-    },
-    "together": {"slow_gpu": "slow GPUs", "more_work": "more work", None: "more work"},
+OF_ONE: Mapping[Cause, str] = {
+    "slow_gpu": "its kernels take longer for the same work",
+    "more_work": "it computes longer",
+    "slow_host": "its host is late",
+    "input": "its input is late",
 }
-"""Why ranks compute longer, where one does and where several do."""
+OF_SEVERAL: Mapping[Cause, str] = {
+    "slow_gpu": "slow GPUs",
+    "more_work": "more work",
+    "slow_host": "slow hosts",
+    "input": "late input",
+}
+"""Why ranks are late, in words."""
 
 
 class _Work(NamedTuple):

@@ -23,7 +23,8 @@ from traceanalyzer.diagnosis.remedies.program import (
 )
 from traceanalyzer.diagnosis.remedies.straggler import (
     LATE_IN_REPLAY,
-    REASONS,
+    OF_ONE,
+    OF_SEVERAL,
     LateByReplay,
     gains_without_late,
     holding_up,
@@ -203,7 +204,7 @@ def _late_without_profiler(m: Measurements, late: LateByReplay) -> Draft:
     who = listed(late.ranks)
     title = HOLD_UP[late.how].format(who)
     if late.how == "alone":
-        title = f"{title}: {'it computes longer' if late.computes else 'its host is late'}"
+        title = f"{title}: {OF_ONE['more_work' if late.computes else 'slow_host']}"
     cls: BottleneckClass = "compute" if late.computes else "host"
     share_late = Evidence(
         LATE_IN_REPLAY,
@@ -231,7 +232,8 @@ def _at_collectives(
         balance = Proposal(
             said("straggler"), "the work spread evenly over the ranks", name="fix_straggler"
         )
-        title = f"{title}: {REASONS[how][why]}"
+        reasons = OF_ONE if how == "alone" else OF_SEVERAL
+        title = f"{title}: {reasons[why or 'more_work']}"
         yield Draft("straggler", "compute", title, "compute", late[0].gain_ms, evidence, [balance])
     else:
         yield from _idles(m, title, who, evidence, alone=how == "alone", of_input=why == "input")
@@ -293,7 +295,7 @@ def _idles(
     )
     cls: BottleneckClass = "input" if of_input else "host"
     if alone:
-        title = f"{title}: its {'input is late' if of_input else 'GPU idles'}"
+        title = f"{title}: {OF_ONE['input' if of_input else 'slow_host']}"
     lost: tuple[Part, float | None] = ("none", None)
     if not alone and waits_ms >= limit:
         lost = ("exposed_communication", waits_ms)

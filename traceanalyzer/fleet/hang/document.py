@@ -18,6 +18,7 @@ from traceanalyzer.fleet.hang.findings import (
     why,
 )
 from traceanalyzer.fleet.hang.model import (
+    NO_DUMP,
     SITUATIONS,
     STOPPED_GPU,
     GroupState,
@@ -63,7 +64,7 @@ COLOURS = {
     "victim": ("behind because of the culprits", "neutral"),
     "gpu": ("GPU behind", "more"),
     "cpu": ("CPU behind", "high"),
-    "silent": ("no dump", "text"),
+    "silent": ("no dump, or an empty one", "text"),
 }
 ONE = {"have": "it has", "its": "its", "it": "it"}
 MANY = {"have": "they have", "its": "their", "it": "them"}
@@ -84,6 +85,7 @@ def hang_headline(hang: Hang) -> str:
         ranks=ranks,
         group=verdict.group,
         waited_s=hang.waited_s,
+        left=hang.left(chosen),
         operation=operation,
         others=f"{verdict.victims:,} {plural('rank', verdict.victims)}",
         wait="waits" if verdict.victims == 1 else "wait",
@@ -94,7 +96,7 @@ def hang_headline(hang: Hang) -> str:
         sentence += f" {_who_issued_what(hang)}"
     rest = [culprit for culprit in hang.culprits if culprit.kind != verdict.kind]
     for culprit in rest[:2]:
-        sentence += f" Rank {culprit.rank}, too: {why(culprit)}."
+        sentence += f" Rank {culprit.rank}, too: {why(hang, [culprit])}."
     return sentence
 
 
@@ -148,10 +150,10 @@ def more_next_time(hang: Hang) -> list[str]:
 def notes(hang: Hang) -> Iterator[str]:
     """What the dumps lack, and what NCCL adds."""
     inputs = hang.inputs
-    if inputs.missing:
+    missing = hang.without_entries.get(NO_DUMP)
+    if missing:
         yield (
-            f"{len(inputs.missing):,} of {inputs.expected:,} ranks have no dump: "
-            f"{ranks_text(inputs.missing)}."
+            f"{len(missing):,} of {inputs.expected:,} ranks have no dump: {ranks_text(missing)}."
         )
     for file in inputs.unreadable[:3]:
         yield (
@@ -215,7 +217,7 @@ def answer_parts(hang: Hang) -> list[Part | None]:
     if verdict.frame:
         facts.append(("issued at", verdict.frame))
     for name, ranks in (
-        ("no dump", hang.silent),
+        *hang.without_entries.items(),
         ("CPU behind", hang.cpu_behind),
         ("GPU behind", hang.gpu_behind),
     ):
@@ -240,7 +242,7 @@ def _screen(hang: Hang) -> list[Section]:
         waiting.append(f"{len(standing) - len(waiting):,} more groups wait (--full, -o hang.html).")
     sections = [Section(TITLE, answer_parts(hang), untitled=True)]
     if len(hang.culprits) > 1:
-        each = [_culprit(one) for one in hang.culprits[:SHOWN_CULPRITS]]
+        each = [_culprit(hang, one) for one in hang.culprits[:SHOWN_CULPRITS]]
         sections.append(Section("Culprits", [Bullets(each)], is_minor=True))
     if waiting:
         sections.append(Section("Who waits", [Bullets(waiting)], is_minor=True))
@@ -250,9 +252,9 @@ def _screen(hang: Hang) -> list[Section]:
     return sections
 
 
-def _culprit(culprit: HangCulprit) -> str:
+def _culprit(hang: Hang, culprit: HangCulprit) -> str:
     last = f"; last issued {culprit.issued_last}" if culprit.issued_last else ""
-    return f"{culprit_words(culprit)}{last}"
+    return f"{culprit_words(hang, culprit)}{last}"
 
 
 def _who_waits(group: GroupState) -> str:

@@ -45,21 +45,22 @@ def hang_findings(hang: Hang) -> list[HangFinding]:
     return [*culprits, *map(_of_mismatch, hang.mismatches)]
 
 
-def why(culprit: HangCulprit) -> str:
-    """Why a rank is a culprit, in words."""
-    return SITUATIONS[culprit.kind]["why"]
+def why(hang: Hang, culprits: Sequence[HangCulprit]) -> str:
+    """Why ranks are culprits of one kind, in words."""
+    reason = SITUATIONS[culprits[0].kind]["why" if len(culprits) == 1 else "why_many"]
+    return reason.format(left=hang.left(culprit.rank for culprit in culprits))
 
 
-def culprit_words(culprit: HangCulprit) -> str:
+def culprit_words(hang: Hang, culprit: HangCulprit) -> str:
     """A culprit, why it is one, and at which operation."""
-    return f"{_places([culprit])}: {why(culprit)} at {culprit.operation} of {culprit.group}"
+    return f"{_places([culprit])}: {why(hang, [culprit])} at {culprit.operation} of {culprit.group}"
 
 
 def _of_culprits(hang: Hang, culprits: Sequence[HangCulprit]) -> HangFinding:
     """The finding of ranks that are blamed for the same at one operation."""
     first = culprits[0]
     where = _places(culprits)
-    reason = SITUATIONS[first.kind]["why" if len(culprits) == 1 else "why_many"]
+    reason = why(hang, culprits)
     return HangFinding(
         id=first.kind.replace("_", "-"),
         title=f"{where[:1].upper()}{where[1:]}: {reason} at {first.operation} of {first.group}",
@@ -73,7 +74,7 @@ def _evidence(hang: Hang, culprits: Sequence[HangCulprit]) -> Iterator[Evidence]
     """The signals of the ranks, what they issued last, and who waits in their group."""
     blamed = {culprit.rank for culprit in culprits}
     signals = {
-        "no dump": hang.silent,
+        **hang.without_entries,
         "CPU behind": hang.cpu_behind,
         "GPU behind": hang.gpu_behind,
     }

@@ -12,6 +12,7 @@ from statistics import mode
 from traceanalyzer.base import NS_PER_S, OWN, dataclass, metric
 from traceanalyzer.fleet.hang.blame import MOST_SHARE, Blame, Wait, culprits_of, odd_ones, waits_in
 from traceanalyzer.trace.flight import (
+    EMPTY_FILE,
     Flight,
     FlightGroup,
     GroupProgress,
@@ -26,6 +27,15 @@ SHORTEST_HANG_S = 2.0
 waits."""
 _TEXTS = Path(__file__).with_name("situations.toml")
 SITUATIONS: dict[str, dict[str, str]] = tomllib.loads(_TEXTS.read_text(encoding="utf-8"))
+NO_DUMP = "no dump"
+EMPTY_DUMP = "empty dump"
+UNREADABLE_DUMP = "dump not readable"
+LEFT = {
+    NO_DUMP: "no dump",
+    EMPTY_DUMP: "an empty dump",
+    UNREADABLE_DUMP: "a dump that cannot be read",
+}
+"""Signals of ranks that told nothing, and what they left, in a sentence."""
 NO_WAIT = Wait(-1, Op(-1, ""), ())
 LISTED = 8  # ranks that a sentence lists
 
@@ -138,6 +148,29 @@ class Hang:
     waited_s: float = math.inf
     """How long the oldest operation had waited at most when the dumps were written; infinite where
     it is unknown."""
+
+    @property
+    def without_entries(self) -> dict[str, tuple[int, ...]]:
+        """The ranks that told nothing, by why: no file, an empty one, one that cannot be read."""
+        files = {one.rank: one.why for one in self.inputs.unreadable if one.rank is not None}
+        missing = set(self.inputs.missing)
+        empty = {rank for rank in self.silent if rank not in missing}
+        empty |= {rank for rank in missing if files.get(rank) == EMPTY_FILE}
+        damaged = {rank for rank in missing if rank in files} - empty
+        found = {
+            NO_DUMP: missing - empty - damaged,
+            EMPTY_DUMP: empty,
+            UNREADABLE_DUMP: damaged,
+        }
+        return {name: tuple(sorted(ranks)) for name, ranks in found.items() if ranks}
+
+    def left(self, ranks: Iterable[int]) -> str:
+        """What these ranks left that told nothing, in words."""
+        whose = set(ranks)
+        for name, theirs in self.without_entries.items():
+            if whose <= set(theirs):
+                return LEFT[name]
+        return LEFT[NO_DUMP] if whose.isdisjoint(self.silent) else "no dump that tells"
 
 
 def hang_of(flight: Flight) -> Hang:

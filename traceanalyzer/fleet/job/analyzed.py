@@ -17,7 +17,7 @@ from traceanalyzer.fleet.job.model import Analyzed, JobAdvice, JobPart
 from traceanalyzer.ingest import load
 from traceanalyzer.ingest.places import RecordingPlace, is_remote, places_in
 from traceanalyzer.report.build import report_without_tables
-from traceanalyzer.report.outline import gains
+from traceanalyzer.report.outline import gains, opening
 from traceanalyzer.report.outline.breakdown import shown_parts
 
 
@@ -44,6 +44,7 @@ def analyzed(ranks: Sequence[DigestedRank], digests: Sequence[RecordingPlace]) -
         named.how,
         named.cause,
         named.shared,
+        opening.damaged_files(report),
         budget=[
             JobPart(part.label, part.ms, part.share, part.within) for part in shown_parts(report)
         ],

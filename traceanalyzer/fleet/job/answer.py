@@ -11,7 +11,7 @@ import numpy as np
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.ranks.digest import Why
 from traceanalyzer.analysis.ranks.late import EXPLAINED, SAME_WORK
-from traceanalyzer.base import NS_PER_MS, EmptyRecordingError, digits, ms
+from traceanalyzer.base import NS_PER_MS, EmptyRecordingError, ms, span
 from traceanalyzer.diagnosis.finding import (
     BASE_CONFIDENCE,
     MAX_CONFIDENCE,
@@ -101,7 +101,7 @@ def job_answer(
         worst=_worst(job, culprits),
         heat=heat_of(job),
         pipeline=None if job.compared.pipeline is None else job.compared.pipeline.slowdown,
-        notes=_notes(job),
+        notes=[*(() if analysis is None else analysis.damaged), *_notes(job)],
         recorded_ms=_other_recorded_ms(job, analysis),
         budget=[] if analysis is None else analysis.budget,
         recommendations=[] if analysis is None else analysis.advice,
@@ -429,7 +429,7 @@ def summary_of(
     """Class, confidence and headline: those of `analyze` where its recordings are there, else by
     the largest part of the recorded step of the rank that is not waited on."""
     if analysis is not None and analysis.summary.step_ms is not None:
-        headline = f"{_nobody(job)}. {analysis.summary.headline}"
+        headline = " ".join(filter(None, (_nobody(job), analysis.summary.headline)))
         if culprits:
             headline = _headline(job, culprits, _cost(job, culprits, analysis), analysis)
         return replace(analysis.summary, headline=headline)
@@ -445,18 +445,20 @@ def summary_of(
     named = first not in UNNAMED
     cls = cast("BottleneckClass", first) if named else "inconclusive"
     confidence = round(min(MAX_CONFIDENCE, BASE_CONFIDENCE + margin), 2) if named else 0.0
-    headline = _all_alike(first, parts[first], step_ms)
+    headline = _all_alike(job, first, parts[first], step_ms)
     if culprits:
         headline = _headline(job, culprits, _cost(job, culprits, None))
     return Summary(cls, confidence, headline, "recorded", step_ms)
 
 
 def _nobody(job: JobRanks) -> str:
-    """That no one rank is to blame, in words that go with ranks that wait for each other by
-    turns."""
+    """That no one rank is to blame, in words that go with ranks that wait for each other by turns;
+    empty of a single rank, of which nothing tells."""
+    if len(job.digests) < 2:
+        return ""
     waiting_ms = job.compared.rows[job.compared.critical].waiting_ms or 0.0
     step_ms = ms(job.digests[job.compared.critical].mean_step_ns)
-    return NO_ONE_RANK if waiting_ms >= BY_TURNS * step_ms else NOBODY
+    return f"{NO_ONE_RANK if waiting_ms >= BY_TURNS * step_ms else NOBODY}."
 
 
 def _recorded_parts(job: JobRanks, why: Why) -> dict[str, float]:
@@ -477,10 +479,13 @@ def _recorded_parts(job: JobRanks, why: Why) -> dict[str, float]:
     return parts
 
 
-def _all_alike(part: str, part_ms: float, step_ms: float) -> str:
+def _all_alike(job: JobRanks, part: str, part_ms: float, step_ms: float) -> str:
     what = _NAMES.get(part, "what the digests do not tell")
-    share = f"{digits(part_ms)} ms ({part_ms / step_ms:.0%})"
-    return f"{NOBODY}: {what} takes {share} of each {digits(step_ms)} ms step, on all ranks alike."
+    share = f"{span(part_ms)} ({part_ms / step_ms:.0%})"
+    takes = f"{what} takes {share} of each {span(step_ms)} step"
+    if len(job.digests) < 2:
+        return f"{takes[0].upper()}{takes[1:]}, on the one rank that was read."
+    return f"{NOBODY}: {takes}, on all ranks alike."
 
 
 def _headline(
@@ -495,7 +500,7 @@ def _headline(
     if worst.cause == "slow_link":
         where = f"host {worst.host}" if worst.host else f"the group of rank {worst.rank}"
         step_ms = ms(job.digests[job.compared.critical].mean_step_ns)
-        gain = f"{digits(worst.gain_ms)} ms of each {digits(step_ms)} ms step"
+        gain = f"{span(worst.gain_ms)} of each {span(step_ms)} step"
         return f"The links of {where} are slow: its transfers take {gain} longer."
     if len(culprits) > 1:
         return _of_several(culprits, cost, _held_up(job, analysis))
@@ -555,10 +560,10 @@ def _cost(job: JobRanks, culprits: Sequence[JobCulprit], analysis: Analyzed | No
     alone = len(culprits) == 1 or _held_up(job, analysis).shared
     if analysis is not None and alone and worst.rank in analysis.costs and analysis.summary.step_ms:
         share = f"{worst.gain_ms / analysis.summary.step_ms:.0%}"
-        step = f"{digits(analysis.summary.step_ms)} ms step"
-        return f"{digits(worst.gain_ms)} ms ({share}) of each {step}{since}"
+        step = f"{span(analysis.summary.step_ms)} step"
+        return f"{span(worst.gain_ms)} ({share}) of each {step}{since}"
     step_ms = ms(job.digests[job.compared.critical].mean_step_ns)
     share = "; ".join(filter(None, (f"{worst.gain_ms / step_ms:.0%}", ends_of(worst))))
     recorded = "recorded " if analysis is not None else ""
-    step = f"{digits(step_ms)} ms {recorded}step"
-    return f"{digits(worst.gain_ms)} ms ({share}) of each {step}{since}"
+    step = f"{span(step_ms)} {recorded}step"
+    return f"{span(worst.gain_ms)} ({share}) of each {step}{since}"

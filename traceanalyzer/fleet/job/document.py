@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import PurePath
 from typing import Any
 
-from traceanalyzer.base import MinorNote, digits, plural
+from traceanalyzer.base import MinorNote, plural, span
 from traceanalyzer.fleet.job.changes import ALIKE, MEDIAN, WORST, WORST_SHARE
 from traceanalyzer.fleet.job.model import (
     WORDS,
@@ -34,11 +34,12 @@ from traceanalyzer.report.document import (
     Verdict,
 )
 from traceanalyzer.report.format import shorten
+from traceanalyzer.report.outline.gains import CHANGES, NO_SUM
 from traceanalyzer.report.printed import Printed
 
 TITLE = "Fleet"
 SHOWN_CHANGES = 5  # of a terminal's one screen
-SHOWN_ADVICE = 2
+SHOWN_ADVICE = 3
 DO: Mapping[Cause | None, str] = {
     "slow_gpu": "Check the GPU {of_rank}: clocks, temperature, other processes",
     "more_work": "Even out the work: look for what more the program {of_rank} does",
@@ -86,13 +87,13 @@ def _answer(job: Job) -> Verdict:
 
 def _budget(job: Job) -> list[str]:
     """Where the step goes, in a sentence; none where that is not known."""
+    step_ms = job.summary.step_ms or 0.0
     parts = [
-        f"{one.part} {digits(one.time_ms)} ms ({one.share:.0%}{_made_of(job, one)})"
+        f"{one.part} {span(one.time_ms, step_ms)} ({one.share:.0%}{_made_of(job, one)})"
         for one in job.budget
         if not one.within
     ]
-    step = f"{digits(job.summary.step_ms or 0.0)} ms step"
-    return [f"Of each {step}: {', '.join(parts)}."] if parts else []
+    return [f"Of each {span(step_ms)} step: {', '.join(parts)}."] if parts else []
 
 
 def _made_of(job: Job, outer: JobPart) -> str:
@@ -112,7 +113,7 @@ def _screen(job: Job) -> list[Section]:
     advice = _advice_of(job)
     found = [
         Section(TITLE, [_answer(job)], untitled=True),
-        Section("What to change", [Bullets(advice)] if advice else [], is_minor=True),
+        Section(_advice_title(job), [Bullets(advice)] if advice else [], is_minor=True),
         Section(_gains_title(job), [Bullets(gains)] if gains else [], is_minor=True),
         # Of a single rank the sentences above say all of it.
         Section(
@@ -123,6 +124,11 @@ def _screen(job: Job) -> list[Section]:
         Section("Next", [Bullets(job_next_steps(job), ">"), *notes], is_minor=True),
     ]
     return [one for one in found if one.parts]
+
+
+def _advice_title(job: Job) -> str:
+    known = [one for one in job.recommendations[:SHOWN_ADVICE] if one.gain_is_known]
+    return f"{CHANGES} ({NO_SUM})" if len(known) > 1 else CHANGES
 
 
 def _advice_of(job: Job) -> list[str]:
@@ -140,7 +146,7 @@ def _advice_of(job: Job) -> list[str]:
 def _by_cause(culprit: JobCulprit) -> str:
     """What to do about a rank of which only the digest is here."""
     of_rank = "of the job" if culprit.rank is None else f"of rank {culprit.rank}"
-    saves = f"{digits(culprit.gain_ms)} ms of each step to gain"
+    saves = f"{span(culprit.gain_ms)} of each step to gain"
     return f"{DO[culprit.cause].format(of_rank=of_rank)} ({saves})"
 
 
@@ -159,14 +165,15 @@ def gains_shown(job: Job) -> list[JobChange]:
 def _gains_alike(change: JobChange, other: JobChange) -> bool:
     """Whether a host or a rack gains what something before it does."""
     is_place = change.what.startswith(PLACES)
-    return is_place and digits(change.gain_ms) == digits(other.gain_ms)
+    return is_place and span(change.gain_ms) == span(other.gain_ms)
 
 
 def _gain(job: Job, change: JobChange) -> str:
-    """What a step gets shorter by, and of which step."""
-    text = f"{change.what}: {digits(change.gain_ms)} ms shorter"
+    """What a step gets shorter by. Gains of recorded times are a share where the answer speaks of
+    the step without the profiler."""
     if job.recorded_ms is not None and change is not job.changes[0]:
-        return f"{text}, of the {digits(job.recorded_ms)} ms as recorded"
+        return f"{change.what}: {change.gain_ms / job.recorded_ms:.0%} shorter, as recorded"
+    text = f"{change.what}: {span(change.gain_ms)} shorter"
     ends = ends_of(change)
     if ends:
         text += f" ({ends})"
@@ -176,14 +183,14 @@ def _gain(job: Job, change: JobChange) -> str:
 
 
 def _worst(rows: Sequence[JobCulprit]) -> TextTable:
-    headers = ["rank", "host", "stage", "costs a step, ms", "90 % range", "last in", "cause"]
+    headers = ["rank", "host", "stage", "costs a step", "90 % range", "last in", "cause"]
     is_right = [True, False, True, True, False, True, False]
     texts = [
         [
             str(one.rank),
             shorten(one.host or "-", 14),
             "-" if one.stage is None else str(one.stage),
-            digits(one.gain_ms),
+            span(one.gain_ms),
             ends_of(one) or "-",
             f"{one.steps_share:.0%}",
             (one.cause or "-").replace("_", " "),
@@ -303,7 +310,7 @@ def _culprit(job: Job, culprit: JobCulprit) -> Item:
     on = f" on {culprit.host}" if culprit.host else ""
     who = "The job" if culprit.rank is None else f"Rank {culprit.rank}{on}"
     ends = ends_of(culprit)
-    cost = f"{digits(culprit.gain_ms)} ms"
+    cost = span(culprit.gain_ms)
     evidence = [("costs a step", f"{cost} ({ends})" if ends else cost, "")]
     evidence.append(("comes last", f"{culprit.steps_share:.0%}", "of the steps"))
     since = f"since {culprit.since}" if culprit.since else ""
@@ -317,7 +324,7 @@ def _culprit(job: Job, culprit: JobCulprit) -> Item:
 def _gains_title(job: Job) -> str:
     """What the changes are of."""
     step_ms = job.summary.step_ms if job.recorded_ms is None else None
-    of_step = f" of {digits(step_ms)} ms" if step_ms else ""
+    of_step = f" of {span(step_ms)}" if step_ms else ""
     return f"How much shorter each step{of_step} gets"
 
 
@@ -326,7 +333,7 @@ def _basis(job: Job) -> str:
     if job.summary.step_ms is None:
         return "unknown"
     how = "without the profiler" if job.summary.basis == "unprofiled" else "as recorded"
-    return f"{digits(job.summary.step_ms)} ms {how}"
+    return f"{span(job.summary.step_ms)} {how}"
 
 
 def _picture(name: str, heat: Heat | None, darkest_ms: float) -> Any:

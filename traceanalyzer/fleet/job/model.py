@@ -6,17 +6,18 @@ from typing import Literal
 import numpy as np
 
 from traceanalyzer.analysis.ranks.pipeline import slowdown as pipeline
-from traceanalyzer.base import NS_PER_MS, dataclass, digits, metric
+from traceanalyzer.base import NS_PER_MS, dataclass, metric, span
 from traceanalyzer.diagnosis.finding import Summary
+from traceanalyzer.diagnosis.remedies.straggler import OF_ONE
 from traceanalyzer.fleet.digests.files import LeftOut
 from traceanalyzer.trace import F64
 
 Cause = Literal["slow_gpu", "more_work", "slow_host", "input", "slow_link", "heavy_stage"]
-WORDS: dict[Cause | None, str] = {
-    "slow_gpu": "its kernels take longer for the same work",
-    "more_work": "it computes longer: more kernels, or larger ones",
-    "slow_host": "its host is late",
-    "input": "its input is late",
+WORDS: Mapping[Cause | None, str] = {
+    "slow_gpu": OF_ONE["slow_gpu"],
+    "more_work": OF_ONE["more_work"],
+    "slow_host": OF_ONE["slow_host"],
+    "input": OF_ONE["input"],
     "slow_link": "its link is slow",
     "heavy_stage": "its stage is too heavy",
     None: "the digests do not tell why",
@@ -86,6 +87,11 @@ class JobAdvice:
     gain: str = metric("the step today, after it, and the range of that", text="sentence")
     action: str = metric("what to do", text="sentence")
 
+    @property
+    def gain_is_known(self) -> bool:
+        """Whether it is predicted what the change gains."""
+        return "→" in self.gain
+
 
 @dataclass(frozen=True)
 class Analyzed:
@@ -98,6 +104,7 @@ class Analyzed:
     how: str = "alone"  # whether they do so `alone`, `together` or `by turns`
     cause: Cause | None = None  # why, where their own work tells
     shared: bool = False  # whether each cost is that of all of them
+    damaged: Sequence[str] = ()  # what is missing of recordings, in a sentence
     budget: Sequence[JobPart] = ()
     advice: Sequence[JobAdvice] = ()
 
@@ -203,9 +210,9 @@ def range_ms(per_step: F64, mean_ms: float | None = None) -> tuple[float | None,
 
 
 def ends_of(row: JobCulprit | JobChange) -> str:
-    """The range as text, empty where there is none."""
-    return (
-        ""
-        if row.low_ms is None or row.high_ms is None
-        else f"{digits(row.low_ms)} to {digits(row.high_ms)}"
-    )
+    """The range as text, in the unit that its gain is shown in; empty where there is none."""
+    if row.low_ms is None or row.high_ms is None:
+        return ""
+    low = span(row.low_ms, row.gain_ms).split()[0]
+    high = span(row.high_ms, row.gain_ms).split()[0]
+    return f"{low} to {high}"

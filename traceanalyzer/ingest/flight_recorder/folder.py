@@ -22,7 +22,14 @@ from traceanalyzer.ingest.flight_recorder.digest import Digests
 from traceanalyzer.ingest.flight_recorder.nccl_logs import clues_of, is_inspector, is_ras
 from traceanalyzer.ingest.memory.opcodes import FAULTS, OPCODES
 from traceanalyzer.ingest.stream import open_stream
-from traceanalyzer.trace.flight import Flight, FlightGroup, RankDump, Repeated, Unreadable
+from traceanalyzer.trace.flight import (
+    EMPTY_FILE,
+    Flight,
+    FlightGroup,
+    RankDump,
+    Repeated,
+    Unreadable,
+)
 
 RUN = regex(
     rb"(?>(?:h.)++|[\](eu}N\x88\x89\x86\x94a]++|(?:K.)++|M..|q.|J.{4}|j.{4}|\x8a\x08.{8}|r..[\x00-\x0f]\x00"
@@ -195,7 +202,7 @@ def _read(path: Path, digests: Digests) -> Read:
                 return Read(
                     str(path),
                     log=head if is_ras(head[:4096]) else b"",
-                    why="" if head else "an empty file",
+                    why="" if head else EMPTY_FILE,
                 )
             if is_inspector(head[:4096]):
                 tail = reduce(lambda data, piece: (data + piece)[-LOG_TAIL:], stream, head)

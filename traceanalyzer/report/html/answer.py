@@ -40,7 +40,8 @@ def answer_section(report: Report) -> Markup:
     shown = gains.on_first_screen(report)[:FIRST]
     if shown:
         named = [_named(report, one, position) for position, one in enumerate(shown, 1)]
-        heads = tag("p", tag("b", "What to change"))
+        title = gains.changes_title(shown, len(report.recommendations))
+        heads = tag("p", tag("b", title))
         first = tag("div", heads, tag("ol", *named), class_="advice")
     return join(
         tag("div", verdict, tag("div", _budget_bar(report)), class_="verdict"),

@@ -81,9 +81,7 @@ def _first_changes(report: Report) -> list[str]:
     shown = gains.on_first_screen(report)[:SHOWN_CHANGES]
     if not shown:
         return []
-    count = len(report.recommendations)
-    of_all = f" ({len(shown)} of {count})" if len(shown) < count else ""
-    lines = ["", f"What to change{of_all}:"]
+    lines = ["", f"{gains.changes_title(shown, len(report.recommendations))}:"]
     for position, advice in enumerate(shown, 1):
         gain = gains.prediction(report, advice) + (f", {advice.effort}" if advice.effort else "")
         lines.append(f"{position}. {gain}: **{prose(brief(advice.action))}**")

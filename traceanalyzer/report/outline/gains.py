@@ -24,7 +24,7 @@ from traceanalyzer.diagnosis.finding import (
 from traceanalyzer.diagnosis.ranking import answering, is_for_first_screen
 from traceanalyzer.replay.prediction import assumptions
 from traceanalyzer.report.figures.step_times import figure_unit, recorded_ms, step_ms
-from traceanalyzer.report.format import figure, number, scale_for, scaled, step_figure
+from traceanalyzer.report.format import figure, number, plain, scale_for, scaled, step_figure
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline.opening import (
     CPU_ALONE,
@@ -57,6 +57,12 @@ OF_THE_STEP = "of the step"
 """What evidence on a cause says that is a share of the step that the report speaks of."""
 ROUNDING = 0.001
 """Share of the step by which a headroom may exceed its cause before words say so."""
+CHANGES = "What to change"
+NO_SUM = "gains do not add up"
+INTERPRETER = "python"
+"""Names of processes that begin so are Python's: which script they ran is not recorded."""
+OF_ANY_PROGRAM = ("nsys", "rocpd", "rocprofv3", "rpd", "unitrace")
+"""Recorders of programs in any language."""
 NOTHING_TO_FIX = "Nothing to fix: the GPU is busy."
 NOTHING_HELPS = "No known remedy is predicted to help."
 NOT_ENOUGH = "Not enough data."
@@ -143,8 +149,19 @@ def _unknown_headroom(report: Report, finding: Finding) -> str:
 
 
 def example_command(report: Report) -> str:
-    """How to run the program, in an example."""
-    return f"python {'serve' if report.tables.get('iterations') else 'train'}.py"
+    """How to run the program, in an example: the recorded command, else the recorded process."""
+    recorded = {row.name: str(row.value) for row in report.tables.get("conditions", [])}
+    command = recorded.get("command", "")
+    if " " in command:  # an interpreter alone runs nothing
+        return command
+    names = [item.program for item in report.inputs if item.program]
+    compiled = [name for name in names if not name.lower().startswith(INTERPRETER)]
+    if compiled:
+        return f"./{shlex.quote(plain(compiled[0]))}"
+    if report.tables.get("iterations"):
+        return "python serve.py"
+    is_native = only_kind(report) in OF_ANY_PROGRAM and report.metrics.program is None
+    return "./your_program" if is_native and not names else "python train.py"
 
 
 def no_advice(report: Report) -> str:
@@ -226,8 +243,7 @@ def _recording_that_tells(report: Report) -> str:
     if report.tables.get("iterations"):
         return "record more iterations of the server, with its profiler's CPU and GPU activities"
     recorder = RECORDERS.get(only_kind(report), "torch")
-    program = example_command(report) if recorder == "torch" else "COMMAND"
-    return f"traceanalyzer collect {recorder} -- {program}"
+    return f"traceanalyzer collect {recorder} -- {example_command(report)}"
 
 
 def without_advice(report: Report) -> str | None:
@@ -282,6 +298,15 @@ def _classes_of_largest(report: Report) -> tuple[str, ...]:
 def on_first_screen(report: Report) -> list[Recommendation]:
     """The advice whose gain is not small, or not known of something definite."""
     return [one for one in report.recommendations if is_for_first_screen(one)]
+
+
+def changes_title(shown: Sequence[Recommendation], count: int) -> str:
+    """What stands above the first changes: how many of `count` they are, and that two gains are
+    not both had: each starts from today's step."""
+    about = [f"{len(shown)} of {count}"] if len(shown) < count else []
+    if sum(one.gain_is_known for one in shown) > 1:
+        about.append(NO_SUM)
+    return f"{CHANGES} ({'; '.join(about)})" if about else CHANGES
 
 
 def id_of(advice: Recommendation) -> str:

@@ -40,6 +40,10 @@ CPU_ONLY = "cpu-only"  # the finding on a recording without launches
 LONGEST_NAME = 40  # characters of GPUs' names on the first screen
 CLEAR = 0.75  # from here on a verdict is clear, likely; below it is a close call
 LIKELY = 0.5
+THE_FILE = "The file is "
+CUT = f"{THE_FILE}cut off"
+"""How a reader's note begins that says where a file is cut off; its share where it knows that."""
+OF_UNKNOWN_LENGTH = f"{CUT}: how much is missing is not known"
 ONE_BY_ONE = 8  # recordings of one kind that are listed one by one where nothing is wrong with them
 
 
@@ -133,11 +137,20 @@ def hardware(report: Report) -> str:
 def caveats(report: Report) -> list[str]:
     """What spoils the figures, worst first: damage, conditions, then the notes that change what one
     would do."""
+    return [*damaged_files(report), *other_caveats(report)]
+
+
+def damaged_files(report: Report) -> list[str]:
+    """The first damaged recording with what is missing of it, and how many more there are, in a
+    sentence; none where all are whole."""
     damaged = [i for i in report.inputs if is_damaged(i)]
-    found = [f"{plain(i.path)}: {damage(i)}" for i in damaged[:1]]
-    if len(damaged) > 1:
-        found[0] += f" (and {len(damaged) - 1} more damaged)"
-    found += [
+    more = f" (and {len(damaged) - 1} more damaged)" if len(damaged) > 1 else ""
+    return [f"{plain(i.path)}: {damage(i)}{more}" for i in damaged[:1]]
+
+
+def other_caveats(report: Report) -> list[str]:
+    """What spoils the figures besides damage: conditions, then notes."""
+    found = [
         f"{c.name} ({c.value}): {c.spoils}" for c in report.tables.get("conditions", []) if c.spoils
     ]
     if only_kind(report) in TEXTS:  # the last note is the advice
@@ -196,7 +209,9 @@ def damage(item: Input) -> str:
     }
     parts = [", ".join(f"{figure(n)} {what}" for what, n in counts.items() if n)]
     if health.truncated:
-        parts.append("cut off before its end: copy or export it again")
+        told = (note for note in health.notes if note.startswith(CUT) and "%" in note)
+        where = next(told, OF_UNKNOWN_LENGTH).removeprefix(THE_FILE).partition(". ")[0]
+        parts.append(f"{where}. Copy or export it again")
     return "; ".join(filter(None, parts)) or "read whole"
 
 

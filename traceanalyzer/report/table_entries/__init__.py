@@ -105,6 +105,7 @@ TABLES = (
         "The CPU never blocks on the GPU in this recording.",
         long=True,
         of_every_rank=True,
+        summary=rows.allocating,
         command="syncs",
     ),
     TableEntry(

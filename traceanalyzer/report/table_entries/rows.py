@@ -36,6 +36,15 @@ def serving(asked: "Query | None", wanted: RowFilter) -> TableSummary:
     return TableSummary(serving_values(m, guesses), tuple(sentences(m, guesses)))
 
 
+def allocating(asked: "Query | None", _: RowFilter) -> TableSummary:
+    """What allocations take besides the waits, in a sentence."""
+    from traceanalyzer.analysis.tables.syncs import allocating_sentence
+
+    measured = asked.measured if asked else None
+    sentence = "" if measured is None else allocating_sentence(measured.critical.timed)
+    return TableSummary({}, (sentence,) if sentence else ())
+
+
 def places_of_gaps(_: "MeasuredRanks", m: "Measurements", wanted: RowFilter) -> "Sequence[Any]":
     """Where gaps of at least the length asked for begin and end."""
     from traceanalyzer.analysis.tables.gap_rows import gap_places

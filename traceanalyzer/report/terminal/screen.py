@@ -95,6 +95,9 @@ def _verdict(page: TerminalPage, report: Report) -> None:
         "bold",
     )
     page.line(brief(report.summary.headline, LONGEST_HEADLINE))
+    # What is missing is missing from all figures below.
+    for sentence in opening.damaged_files(report):
+        page.item("!", brief(sentence, LONGEST_HEADLINE), "yellow")
 
 
 def _title(report: Report) -> str:
@@ -150,10 +153,7 @@ def _changes(page: TerminalPage, report: Report, in_words: int) -> None:
     count = len(report.recommendations)
     page.line("")
     if advised:
-        page.line(
-            "What to change" + (f" ({len(advised)} of {count})" if len(advised) < count else ""),
-            "bold",
-        )
+        page.line(gains.changes_title(advised, count), "bold")
     else:
         page.line(gains.no_advice(report))
     for position, advice in enumerate(advised, 1):
@@ -172,7 +172,7 @@ def _changes(page: TerminalPage, report: Report, in_words: int) -> None:
 
 
 def _caveats(page: TerminalPage, report: Report) -> None:
-    caveats = opening.caveats(report)
+    caveats = opening.other_caveats(report)
     if caveats:
         page.line("")
     for caveat in caveats[:SHOWN_CAVEATS]:
