@@ -137,11 +137,8 @@ def _print(
 
     kept = _kept(paths, scope) if hidden is None else {}
     run = None if kept else opened(paths)
-    from traceanalyzer.report.printed import PrintedRows
-
-    sums = run is not None and any(trace.profiler_rows for trace in run.traces)
-    table = table_named(_table_for(name, sums, sort, columns))
-    names = _columns(table.row, columns)
+    table = table_named(_table_for(name, _holds_sums(run), sort, columns))
+    shown_columns = _columns(table.row, columns)
     order = _order(table, sort)
     show = _Show.of(
         table, output.format, everything or top is not None, top=top, order=order, by=by
@@ -160,21 +157,42 @@ def _print(
             answer = _worked_out(run, scope, parts)
     origin = _Origin.of(answer.totals.pop(), answer.rows) if _beside_moments(table) else _Origin()
     shown: list[Any] = [show.first(answer.rows), answer.totals, answer.summary]
-    rows, totals, summary = cleaned(shown, hidden, run)
-    rows, cut = _fitting(table, rows, show)
-    printed = PrintedRows(
+    answer = _Answer(*cleaned(shown, hidden, run))
+    printed = _printed(table, show, shown_columns, answer, origin, sums=_holds_sums(run))
+    emit(_with_totals(printed, table, summed, answer.totals), output)
+
+
+def _holds_sums(run: "Run | None") -> bool:
+    """Whether the recordings are tables of sums by name."""
+    return run is not None and any(trace.profiler_rows for trace in run.traces)
+
+
+def _printed(
+    table: TableEntry,
+    show: "_Show",
+    columns: list[str],
+    answer: "_Answer",
+    origin: "_Origin",
+    *,
+    sums: bool,
+) -> "PrintedRows":
+    """The rows of a table as they are printed, without those that sum them up."""
+    from traceanalyzer.report.printed import PrintedRows
+
+    rows, cut = _fitting(table, answer.rows, show)
+    summary = answer.summary
+    return PrintedRows(
         table.asked_as,
         rows,
         table.row,
         none=SUMS_ALONE if sums else table.none,
-        columns=names,
+        columns=columns,
         fits=show.fits,
         values=summary.values,
         remarks=(*summary.remarks, *filter(None, [table.remark, origin.remark])),
         origin_ns=origin.ns,
         cut=cut,
     )
-    emit(_with_totals(printed, table, summed, totals), output)
 
 
 def _fitting(table: TableEntry, rows: list[Any], show: "_Show") -> tuple[list[Any], str]:
