@@ -194,11 +194,11 @@ def test_a_recorded_loader(side: str, workers: bool, pinned: bool) -> None:
 def test_a_program_without_a_dataloader_has_to_be_given_one() -> None:
     with_loader = program(workers=False)
     assert advice(with_loader).startswith("Load ahead of the step: DataLoader(")
-    assert loader_advice.effort(with_loader) is None
+    assert loader_advice.load_ahead(with_loader, "").effort is None
     by_hand = program(workers=None)
     assert not loader_advice.has_loader(by_hand)
     assert "or threads of your own" in advice(by_hand)
-    assert loader_advice.effort(by_hand) == "hours"
+    assert loader_advice.load_ahead(by_hand, "").effort == "hours"
 
 
 def test_what_nsys_does_not_name_may_be_a_dataloader() -> None:

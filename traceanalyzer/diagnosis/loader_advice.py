@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from traceanalyzer.analysis.groups.input_loading import Loading
 from traceanalyzer.diagnosis.effort import HOURS
-from traceanalyzer.diagnosis.finding import Evidence
+from traceanalyzer.diagnosis.finding import Evidence, Words
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.trace.run import TORCH_PROFILER
 
@@ -76,9 +76,14 @@ def has_loader(m: Measurements) -> bool:
     return is_named or m.trace.source not in TORCH_PROFILER
 
 
-def effort(m: Measurements) -> str | None:
-    """What that takes where the program has to be given a DataLoader; None: as usual."""
-    return None if has_loader(m) else HOURS
+def load_ahead(
+    m: Measurements, cuda: str, jax: str | None = None, workers: int | None = None
+) -> Words:
+    """What to do so that data is there when it is needed, in programs of each framework; a program
+    that has to be given a DataLoader takes longer than a change of one."""
+    found = has_loader(m)
+    pytorch = action(m.loading, workers, has_loader=found)
+    return Words(pytorch, cuda, jax, effort=None if found else HOURS)
 
 
 def _where(found: Loading) -> list[str]:

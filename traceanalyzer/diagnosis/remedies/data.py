@@ -124,9 +124,7 @@ def data_loader_workers(m: Measurements) -> Offer | None:
     )
     if takes_rows_one_by_one(tape):
         return Offer(words("data_loader_workers", "row_by_row", count=count), ready)
-    has_loader = loader_advice.has_loader(m)
-    action = loader_advice.action(m.loading, count, has_loader=has_loader)
-    return Offer(Words(action, elsewhere, effort=loader_advice.effort(m)), ready)
+    return Offer(loader_advice.load_ahead(m, elsewhere, workers=count), ready)
 
 
 @remedy("pinned_memory", "transfer")

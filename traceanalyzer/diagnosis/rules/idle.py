@@ -116,12 +116,7 @@ def input_wait(m: Measurements, _free: Bool) -> Iterator[Draft]:
         "idle time while data was awaited; assumes that loading can be hidden behind GPU "
         "work completely"
     )
-    words = Words(
-        loader_advice.action(m.loading, has_loader=loader_advice.has_loader(m)),
-        LOAD_AHEAD,
-        LOAD_AHEAD_IN_JAX,
-        effort=loader_advice.effort(m),
-    )
+    words = loader_advice.load_ahead(m, LOAD_AHEAD, LOAD_AHEAD_IN_JAX)
     ahead = Proposal(words, basis, name="data_loader_workers")
     yield finding("input-wait", "idle.input", idle.input, evidence, [ahead], words=words)
 
