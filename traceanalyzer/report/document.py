@@ -16,7 +16,8 @@ make is a function: `Drawing(make=...)` is called for a page alone. The renderer
 `terminal/render.py`, `markdown/render.py` and `html/render.py`."""
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from traceanalyzer.base import dataclass
@@ -180,6 +181,11 @@ class Section:
     def belongs_to_before(self) -> bool:
         """Whether it stands under the title of a section before it."""
         return self.is_minor or self.folded or self.untitled
+
+
+def part_of_report(title: str, sections: Iterable[Section]) -> list[Section]:
+    """A heading, and these sections below it."""
+    return [Section(title), *(replace(section, is_minor=True) for section in sections)]
 
 
 @dataclass(frozen=True)

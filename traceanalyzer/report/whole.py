@@ -262,8 +262,7 @@ def recommendations(report: Report, against: bool = False, assumed: bool = True)
     items = []
     for advice in report.recommendations:
         gain = gains.prediction(report, advice)
-        of_effort = f"; effort: {advice.effort}" if advice.effort else ""
-        lines = [(f"{gain}{of_effort}; {gains.named(advice)}", "green")]
+        lines = [(gains.in_full(gain, advice.effort, gains.named(advice)), "green")]
         lines += [(f"Addresses: {titles[advice.id]}", "")] if advice.id in titles else []
         head, *points = gains.assumed(advice) if assumed else [""]
         lines += [(head, "")] if head else []

@@ -36,7 +36,7 @@ from traceanalyzer.report.document import (
     Verdict,
 )
 from traceanalyzer.report.format import figure, number
-from traceanalyzer.report.outline.gains import evidence_value, id_of
+from traceanalyzer.report.outline.gains import evidence_value, id_of, in_full, named
 from traceanalyzer.report.outline.step_facts import EXPLAINED
 from traceanalyzer.report.printed import Printed
 
@@ -159,7 +159,7 @@ def _screen(found: PipelineAnswer, path: str) -> Document:
         [f"{found.size}, {times}"],
         _changes(found),
         found.notes,
-        [f"analyze {shown} --full", *about, "-o pipeline.html"],
+        [f"analyze {shown} --full", *about, f"analyze {shown} -o pipeline.html"],
     )
 
 
@@ -208,8 +208,7 @@ def _finding(slow: PipelineSlowdown, cause: PipelineCause) -> Item:
 
 
 def _explained(slow: PipelineSlowdown, advice: Recommendation) -> Item:
-    of_effort = f"; effort: {advice.effort}" if advice.effort else ""
-    gain = f"{_gain(slow, advice)}{of_effort}; id: {id_of(advice)}"
+    gain = in_full(_gain(slow, advice), advice.effort, named(advice))
     how, _, assumed = advice.basis.partition(": ")
     return Item(advice.action, [(gain, "green"), (f"Assumes ({how}): {assumed}", "")])
 

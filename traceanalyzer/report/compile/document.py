@@ -22,6 +22,7 @@ from traceanalyzer.report.document import (
     Section,
     Table,
     Verdict,
+    part_of_report,
 )
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.printed import Printed
@@ -32,8 +33,6 @@ SHOWN_FINDINGS = 4  # of a terminal's one screen
 NOTHING = "Nothing to fix."
 NO_FINDING = "No finding."
 NO_METRICS = "The log holds no compilation."
-METRICS = ("Compile time", "First step, warm-up and steady step", "Caches and CUDA graphs")
-"""Sections that stand before the findings; the others list what was recorded."""
 MAX_ROWS = 8  # rows of a table in a terminal; the JSON has all
 
 
@@ -106,33 +105,37 @@ def compile_sections(report: CompileReport) -> list[Section]:
     recorded."""
     diagnosis = report.diagnosis
     advice = _explained_advice(report.compiled, diagnosis)
-    metrics, details = _in_two(compile_figures(report))
+    metrics = _metrics(report)
+    details = _details(report)
     return [
         Section("Summary", [_verdict(report.compiled, diagnosis)]),
-        Section("Metrics", [] if metrics else [NO_METRICS]),
-        *metrics,
+        *(part_of_report("Metrics", metrics) if metrics else [Section("Metrics", [NO_METRICS])]),
         Section("Findings", [Items(_found(diagnosis)) if diagnosis.findings else NO_FINDING]),
         Section("Recommendations", [Items(advice) if advice else NOTHING]),
-        *([Section("Details"), *details] if details else []),
+        *(part_of_report("Details", details) if details else []),
     ]
-
-
-def _in_two(sections: Sequence[Section]) -> tuple[list[Section], list[Section]]:
-    """The figures of the log, and lists of what was recorded."""
-    minor = [replace(section, is_minor=True) for section in sections]
-    metrics = [one for one in minor if one.title in METRICS]
-    return metrics, [one for one in minor if one.title not in METRICS]
 
 
 def compile_figures(report: CompileReport) -> list[Section]:
     """What was measured; sections with nothing to say are left out."""
-    compiled = report.compiled
-    sections = [
+    return [*_metrics(report), *_details(report)]
+
+
+def _metrics(report: CompileReport) -> list[Section]:
+    """The figures of the log."""
+    return _told(
         Section("Compile time", _stages(report)),
+        Section("Caches and CUDA graphs", _caches(report.compiled)),
+        Section("First step, warm-up and steady step", _steps(report.compiled)),
+    )
+
+
+def _details(report: CompileReport) -> list[Section]:
+    """Lists of what was recorded."""
+    compiled = report.compiled
+    return _told(
         Section("Graph breaks", [_table(compiled_rows.rows_of_breaks(compiled.graph_breaks))]),
         Section("Recompilations", _recompilations(compiled)),
-        Section("Caches and CUDA graphs", _caches(compiled)),
-        Section("First step, warm-up and steady step", _steps(compiled)),
         Section(
             "Compilations", [_table(compiled_rows.rows_of_compilations(compiled.compilations))]
         ),
@@ -141,7 +144,11 @@ def compile_figures(report: CompileReport) -> list[Section]:
         Section("Not fused", _not_fused(compiled)),
         Section("Ranks and starts", _ranks(compiled)),
         Section("What was read", _log(compiled)),
-    ]
+    )
+
+
+def _told(*sections: Section) -> list[Section]:
+    """The sections that have something to say."""
     return [section for section in sections if any(part is not None for part in section.parts)]
 
 

@@ -83,7 +83,7 @@ def _first_changes(report: Report) -> list[str]:
         return []
     lines = ["", f"{gains.changes_title(shown, len(report.recommendations))}:"]
     for position, advice in enumerate(shown, 1):
-        gain = gains.prediction(report, advice) + (f", {advice.effort}" if advice.effort else "")
+        gain = gains.prediction_and_effort(report, advice)
         lines.append(f"{position}. {gain}: **{prose(brief(advice.action))}**")
     return lines
 

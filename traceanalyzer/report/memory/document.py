@@ -1,7 +1,6 @@
 """The memory report as a document: the same sections in every form that people read."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,18 +23,19 @@ from traceanalyzer.report.document import (
     Section,
     Table,
     Verdict,
+    part_of_report,
 )
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.memory.curves import drawn_curves
 from traceanalyzer.report.memory.flame import drawn_flames
 from traceanalyzer.report.memory.model import UNTRACED, MemoryReport, as_document
+from traceanalyzer.report.outline.gains import in_full, saved_memory
 from traceanalyzer.report.outline.step_facts import EXPLAINED
 from traceanalyzer.report.printed import Printed
 
 ZOOM = ("zoom.js",)
 TOP_LINES = 12
 TOP_PARTS = 4
-GROWS = "memory-growth"  # advice on what goes on to grow: the final size is not recorded
 NO_FINDING = "Nothing stands out at the peak."
 NO_ADVICE = "Nothing that is known makes the peak lower."
 NO_STACK = "a place without a stack"
@@ -52,8 +52,8 @@ def memory_document(report: MemoryReport, full: bool = True) -> Printed:
     # Figures fill many screens of a page: its summary says what to change.
     advice = what_to_change(list(map(_change, report.recommendations)))
     with_advice = Section("Summary", [Verdict(report.headline), *advice, *told])
-    metrics = [Section("Metrics"), *_minor(_figures(report))]
-    details = [Section("Details"), *_minor(_details(report))]
+    metrics = part_of_report("Metrics", _figures(report))
+    details = part_of_report("Details", _details(report))
     title = f"GPU memory: {report.headline}"
     following = [*metrics, _found(report), _advised(report), *details]
     return Printed(
@@ -62,11 +62,6 @@ def memory_document(report: MemoryReport, full: bool = True) -> Printed:
         screen=None if full else _screen(report),
         page=Document(title, [with_advice, *following], scripts=ZOOM),
     )
-
-
-def _minor(sections: Sequence[Section]) -> list[Section]:
-    """The sections below the heading of a part."""
-    return [replace(section, is_minor=True) for section in sections]
 
 
 def _figures(report: MemoryReport) -> list[Section]:
@@ -182,12 +177,9 @@ def _change(advice: MemoryRecommendation) -> str:
 
 def _saved(advice: MemoryRecommendation) -> str:
     after = advice.predicted_reserved_bytes
-    when = "reserved"
     if after is None:
         after = advice.predicted_peak_bytes
-        when = "at the peak"
-    grown = ", with room for the recorded steps alone" if advice.id.startswith(GROWS) else ""
-    return f"{_bytes(after + advice.saved_bytes)} → {_bytes(after)} {when}{grown}"
+    return saved_memory(advice, after + advice.saved_bytes)
 
 
 def _rows(rows: Sequence[Any]) -> Part | None:
@@ -327,8 +319,7 @@ def _finding(finding: MemoryFinding) -> Item:
 
 def _advice(advice: MemoryRecommendation) -> Item:
     effort = usual_effort(advice.remedy, advice.action)
-    of_effort = f"; effort: {effort}" if effort else ""
-    lines = [(f"{_saved(advice)}{of_effort}; remedy: {advice.remedy}", "green")]
+    lines = [(in_full(_saved(advice), effort, f"remedy: {advice.remedy}"), "green")]
     if advice.predicted_step_ms is not None:
         lines.append((f"The step would take {figure(advice.predicted_step_ms, 'ms')}.", ""))
     lines.append((f"Assumes: {advice.basis}", ""))

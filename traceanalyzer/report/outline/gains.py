@@ -21,6 +21,7 @@ from traceanalyzer.diagnosis.finding import (
     Recommendation,
     begins_with_id,
 )
+from traceanalyzer.diagnosis.memory import MemoryRecommendation
 from traceanalyzer.diagnosis.ranking import answering, is_for_first_screen
 from traceanalyzer.replay.prediction import assumptions
 from traceanalyzer.report.figures.step_times import figure_unit, recorded_ms, step_ms
@@ -69,6 +70,7 @@ NOT_ENOUGH = "Not enough data."
 BY_COUNTERS = "collect ncu"
 LIMIT_UNKNOWN = "What limits the kernels is not in a timeline."
 FIRST_USE = "first-use"
+GROWS = "memory-growth"
 SMALL_GAIN = "Only a small gain is predicted: {} with {} (--full says how)."
 FULL_PRECISION = "fp32"
 IN_FULL_PRECISION = "No gain is predicted, but matrix kernels run in fp32: try autocast, or TF32 where the GPU has it."
@@ -319,6 +321,18 @@ def named(advice: Recommendation) -> str:
     return f"remedy: {advice.remedy}" if advice.remedy else f"id: {advice.id}"
 
 
+def in_full(gain: str, effort: str | None, name: str) -> str:
+    """What advice gains, what it takes and what it is called, on the line below it."""
+    of_effort = f"; effort: {effort}" if effort else ""
+    return f"{gain}{of_effort}; {name}"
+
+
+def prediction_and_effort(report: Report, advice: Recommendation) -> str:
+    """What following a recommendation would bring, and what it takes."""
+    of_effort = f", {advice.effort}" if advice.effort else ""
+    return f"{prediction(report, advice)}{of_effort}"
+
+
 def prediction(report: Report, advice: Recommendation) -> str:
     """What following a recommendation would bring, how many times faster that is, and whether it
     may not help."""
@@ -360,16 +374,11 @@ def _may_not(advice: Recommendation) -> str:
 def _gain(report: Report, advice: Recommendation) -> str:
     if advice.predicted_peak_bytes is not None:
         memory = report.metrics.memory
-        after = advice.predicted_peak_bytes
-        what = "at the peak"
-        before = memory.peak if memory is not None else None
-        if advice.predicted_reserved_bytes is not None:
-            after = advice.predicted_reserved_bytes
-            before = memory.reserved if memory else None
-            what = "reserved"
-        return (
-            f"{figure(before, MEMORY)} → " if before else ""
-        ) + f"{figure(after, MEMORY)} {what}"
+        before = None
+        if memory is not None:
+            is_peak = advice.predicted_reserved_bytes is None
+            before = memory.peak if is_peak else memory.reserved
+        return saved_memory(advice, before)
     more = advice.as_much_work
     if more is not None:
         return _arrow(report, more.likely_ms, "for the same work", more.speedup)
@@ -385,6 +394,19 @@ def _gain(report: Report, advice: Recommendation) -> str:
     if advice.id == FIRST_USE and is_only_step(report):
         each = "once, for the step recorded"
     return _arrow(report, likely, each, advice.predicted_speedup)
+
+
+def saved_memory(advice: Recommendation | MemoryRecommendation, before: float | None) -> str:
+    """Bytes before and after a change, of the peak or of what is reserved. The final size of what
+    goes on to grow is not recorded."""
+    after = advice.predicted_reserved_bytes
+    when = "reserved"
+    if after is None:
+        after = advice.predicted_peak_bytes
+        when = "at the peak"
+    grown = ", with room for the recorded steps alone" if advice.id.startswith(GROWS) else ""
+    now = f"{figure(before, MEMORY)} → " if before else ""
+    return f"{now}{figure(after, MEMORY)} {when}{grown}"
 
 
 def is_only_step(report: Report) -> bool:

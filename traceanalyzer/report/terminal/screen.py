@@ -2,7 +2,6 @@
 and notebooks), and all of it, tables cut to their first rows."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from rich.cells import cell_len
 from rich.text import Text
@@ -18,7 +17,14 @@ from traceanalyzer.report.brief import (
     next_lines,
     shown_path,
 )
-from traceanalyzer.report.document import Bullets, Document, Paragraph, Part, Section
+from traceanalyzer.report.document import (
+    Bullets,
+    Document,
+    Paragraph,
+    Part,
+    Section,
+    part_of_report,
+)
 from traceanalyzer.report.figures import step_times
 from traceanalyzer.report.format import DEFAULT_WIDTH, figure, number, scale_for, scaled, with_unit
 from traceanalyzer.report.model import Report
@@ -157,7 +163,7 @@ def _changes(page: TerminalPage, report: Report, in_words: int) -> None:
     else:
         page.line(gains.no_advice(report))
     for position, advice in enumerate(advised, 1):
-        gain = gains.prediction(report, advice) + (f", {advice.effort}" if advice.effort else "")
+        gain = gains.prediction_and_effort(report, advice)
         if position > in_words:
             named = f"{gain} [{gains.id_of(advice)}]"
             page.item(f"{position}", f"{named}  {in_few_words(advice.action)}", indent=1)
@@ -232,7 +238,7 @@ def sections_below(report: Report, of_compile: Sequence[Section] = ()) -> list[S
         text = f"{path} ({kind}{'' if rank == '-' else f', rank {rank}'}): {what}"
         health.append(Paragraph(text, "yellow" if opening.is_damaged(item) else ""))
     return [
-        *(_below_metrics(of_compile) if is_log else _metrics(report)),
+        *(part_of_report("Metrics", of_compile) if is_log else _metrics(report)),
         Section("Findings", [whole.findings(report), explained]),
         Section(
             "Recommendations",
@@ -245,10 +251,6 @@ def sections_below(report: Report, of_compile: Sequence[Section] = ()) -> list[S
         ),
         *([] if is_log else [*_details(report), *of_compile]),
     ]
-
-
-def _below_metrics(sections: Sequence[Section]) -> list[Section]:
-    return [Section("Metrics"), *(replace(one, is_minor=True) for one in sections)]
 
 
 def _details(report: Report) -> list[Section]:
