@@ -487,7 +487,7 @@ def _noun(m: Measurements, part: str, shares: Shares) -> str:
 def _words(m: Measurements, part: str, shares: Shares) -> tuple[str, str]:
     """Why a part is long, and in short where two are named."""
     if part == "device" and shares.mostly_small:
-        small = undersized_kernels(m.rated)
+        small = m.rated.memo(undersized_kernels)
         return _REASONS["narrow" if small is not None and small.is_narrow else "small"]
     name = _name(part, shares)
     by_kind = part == "device" and rated_share(m.rated) < HARDLY_RATED

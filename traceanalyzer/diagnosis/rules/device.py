@@ -65,7 +65,7 @@ LIMITED_IN_JAX = (
 def undersized(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Long kernels with too few threads to fill the GPU, or in blocks of fewer threads than a
     warp."""
-    small = undersized_kernels(m.rated)
+    small = m.rated.memo(undersized_kernels)
     if small is None:
         return
     held = f" of {small.resident:,.0f} that the GPU holds" if small.resident else ""

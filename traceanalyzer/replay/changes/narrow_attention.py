@@ -7,12 +7,11 @@ programs took on an H200 (32 to 4,096 tokens, 24 to 160 features, with and witho
 1.7 times as long as this says."""
 
 import math
-from dataclasses import astuple
 from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.base import NS_PER_S, dataclass, regex
+from traceanalyzer.base import NS_PER_S, regex
 from traceanalyzer.replay.patterns.operators import Operator, operators
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import F64
@@ -44,9 +43,8 @@ BACKWARD_DROPOUT = 9
 """Place of the share that is dropped among the values."""
 
 
-@dataclass(frozen=True)
-class _Attention:
-    """What an attention's sizes tell."""
+class _Attention(NamedTuple):
+    """What an attention's sizes tell; NaN where they are not known."""
 
     operations: float = math.nan
     """Of a score, as they are counted."""
@@ -61,16 +59,13 @@ class _Attention:
     row_bytes: float = 0.0
     """What is moved for a score beside the main kernel."""
 
-
-class _Sizes(NamedTuple):
-    """Columns of what the sizes of several attentions tell."""
-
-    operations: F64
-    tiled: F64
-    padded: F64
-    slots: F64
-    peak_share: F64
-    row_bytes: F64
+    def time_ns(self, flops: F64, peak: F64, issue_rate: F64, bandwidth: F64) -> F64:
+        """What kernels with so many operations take at these limits of the GPU, ns."""
+        scores = flops / self.operations
+        arithmetic = flops * self.padded / (self.peak_share * peak)
+        issued = scores * self.tiled * self.slots / issue_rate
+        moved = scores * self.row_bytes / bandwidth
+        return START_NS + (np.maximum(arithmetic, issued) + moved) * NS_PER_S
 
 
 def narrow_attention_ns(tape: Tape, flops: F64) -> F64:
@@ -81,16 +76,15 @@ def narrow_attention_ns(tape: Tape, flops: F64) -> F64:
     if not len(places):
         return result
     linked = tape.source.linked
-    row = tape.row[places]
-    told = operators(linked).of_rows(tape.source.roofline.row[row])
-    sizes = _Sizes(*np.array([astuple(_told_by(one)) for one in told]).T)
-    asked = flops[places]
-    scores = asked / sizes.operations
-    peak = linked.of_gpus(lambda gpu: gpu.tensor.get("bf16"))[row]
-    arithmetic = asked * sizes.padded / (sizes.peak_share * peak)
-    issued = scores * sizes.tiled * sizes.slots / linked.limit("issue_rate")[row]
-    moved = scores * sizes.row_bytes / linked.limit("bandwidth")[row]
-    result[places] = START_NS + (np.maximum(arithmetic, issued) + moved) * NS_PER_S
+    peak = linked.of_gpus(lambda gpu: gpu.tensor.get("bf16"))
+    issue_rate = linked.limit("issue_rate")
+    bandwidth = linked.limit("bandwidth")
+    known = operators(linked).of_rows(tape.source.roofline.row[tape.row[places]])
+    for operator in set(known):
+        ops = places[[one is operator for one in known]]
+        row = tape.row[ops]
+        limits = (peak[row], issue_rate[row], bandwidth[row])
+        result[ops] = _told_by(operator).time_ns(flops[ops], *limits)
     return result
 
 
