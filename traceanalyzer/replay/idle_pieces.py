@@ -16,7 +16,6 @@ from traceanalyzer.analysis.causes.draining import (
     keeps_waiting,
     only_searches,
 )
-from traceanalyzer.analysis.causes.gaps import Gaps
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
 from traceanalyzer.base import NS_PER_MS, dataclass
@@ -114,24 +113,16 @@ def _op_after(tape: Tape, times: ReplayTimes, gaps: IntervalSet, device: int) ->
 
 
 def _gap_before(tape: Tape, device: int) -> I64:
-    """For each op of the tape the recorded gap that it ended, and last for a device of which no op
-    is on the tape its longest one; -1: none."""
+    """For each op of the tape the recorded gap in which it begins (it takes no time then) or that
+    it ended, and last for a device of which no op is on the tape its longest one; -1: none."""
     gaps = tape.source.causes.gaps
     of_device = np.flatnonzero(gaps.device == device)
     longest = of_device[gaps.duration[of_device].argmax()] if len(of_device) else NO_GAP
-    ended = np.flatnonzero((gaps.next_op >= 0) & (gaps.device == device))
-    of_row = _gap_around(tape.source.trace.device_ops.start, gaps, of_device)
-    of_row[gaps.next_op[ended]] = ended
-    return np.append(of_row[tape.row], longest)
-
-
-def _gap_around(op_start: I64, gaps: Gaps, of_device: I64) -> I64:
-    """For each device op the recorded gap, of these of a device, in which it begins: an op that
-    takes no time ends none; -1: none."""
-    around = np.searchsorted(gaps.start[of_device], op_start, side="left") - 1
-    gap = at(of_device, around, NO_GAP)
-    before_its_end = op_start < at(gaps.end, gap, 0)
-    return np.where((gap >= 0) & before_its_end, gap, NO_GAP)
+    begins = tape.source.trace.device_ops.start[tape.row]
+    last = np.searchsorted(gaps.start[of_device], begins, side="left") - 1
+    gap = at(of_device, last, NO_GAP)
+    is_before = (gap >= 0) & (begins <= at(gaps.end, gap, 0))
+    return np.append(np.where(is_before, gap, NO_GAP), longest)
 
 
 def _behind_the_last(tape: Tape, device: int) -> int:
