@@ -49,8 +49,11 @@ def report(*parts, **metrics) -> Report:
         for p in parts
         if p.part == "idle" and p.cls == "sync"
     ]
+    (recorded,) = base.inputs
+    whole = replace(recorded, health=replace(recorded.health, truncated=False))
     return replace(
         base,
+        inputs=[whole],
         metrics=replace(base.metrics, **known | metrics),
         step_parts=list(parts),
         tables=base.tables | {"syncs": waits},

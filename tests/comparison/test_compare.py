@@ -14,6 +14,7 @@ from traceanalyzer.analysis.ranks.compare import RankRow
 from traceanalyzer.analysis.tables.collectives import CommunicationTime
 from traceanalyzer.base.errors import EmptyRecordingError, UnreadableInputError
 from traceanalyzer.comparison.compare import compare_reports
+from traceanalyzer.comparison.conditions import conditions_between
 from traceanalyzer.comparison.document import ComparisonPage
 from traceanalyzer.comparison.metrics import with_amounts
 from traceanalyzer.comparison.outline import _calls, sections
@@ -319,3 +320,17 @@ def test_waiting_for_other_ranks_is_a_sentence_of_its_own():
     words = "Waiting for other ranks within communication: 10 → 1 ms per step."
     assert words in compare_reports(before, after).headline
     assert "Waiting for" not in compare_reports(before, same).headline
+
+
+@pytest.mark.parametrize(("source", "is_apart"), [("none", True), ("profiler_step", False)])
+def test_programs_without_a_kernel_in_common_may_be_two(source, is_apart):
+    seed = report(part(kernel="seed", ms=5), step_source=source)
+    add = report(part(kernel="add", ms=1), step_source=source)
+    found = {c.name: c for c in conditions_between(seed, add)}
+    assert (found["kernels"].a, found["kernels"].b) == ("seed", "add")
+    assert found["kernels"].incomparable is is_apart
+    both = report(part(kernel="add", ms=1), part(kernel="seed", ms=1), step_source=source)
+    assert "kernels" not in {c.name for c in conditions_between(seed, both)}
+    same_op = report(part("aten::mm", "a", 5), step_source=source)
+    other_kernel = report(part("aten::mm", "b", 1), step_source=source)
+    assert "kernels" not in {c.name for c in conditions_between(same_op, other_kernel)}

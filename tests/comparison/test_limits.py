@@ -6,7 +6,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tests.analyzed import reported
 from tests.comparison.build import idle, part, report
+from tests.recorded import ranks
 from traceanalyzer.base.errors import UnreadableInputError
 from traceanalyzer.comparison.compare import compare_reports
 from traceanalyzer.comparison.limits import Limit, LimitError, check_limits, read_policy
@@ -94,6 +96,53 @@ def test_what_limits_need():
     with pytest.raises(LimitError, match="no share"):
         verdicts([Limit.of("step_time_ms.mean", "max", "3%")])
     assert verdicts([Limit.of("gpu_idle_share", "max", "99%")], before=None)[0].outcome == "ok"
+
+
+@pytest.mark.parametrize(
+    ("metric", "text", "outcome"),
+    [
+        ("kernels.nosuch.device_ms", "1", "missing"),
+        ("kernels.nosuch.device_ms", "0", "ok"),
+        ("kernels.attention.device_ms", "1", "ok"),
+        ("ops.aten::nosuch.calls", "3", "missing"),
+        ("modules.nosuch.calls", "0", "missing"),
+    ],
+    ids=["any name", "not to be there", "a class", "an operator", "no such table"],
+)
+def test_a_row_that_is_not_there_is_measured_only_where_its_name_is_known(metric, text, outcome):
+    recorded = reported(*ranks("kineto/adam_big.base"))
+    (verdict,) = verdicts([Limit.of(metric, "max", text)], recorded, before=None)
+    assert verdict.outcome == outcome
+
+
+def test_a_row_that_is_gone_since_the_baseline_takes_nothing():
+    recorded = reported(*ranks("kineto/adam_big.base"))
+    rows = recorded.tables["ops"]
+    one_less = replace(recorded, tables=recorded.tables | {"ops": rows[1:]})
+    limit = Limit.of(f"ops.{rows[0].name}.calls", "max", "3")
+    (verdict,) = verdicts([limit], one_less, before=recorded)
+    assert (verdict.value, verdict.outcome) == (0.0, "ok")
+    (verdict,) = verdicts([limit], one_less, before=None)
+    assert verdict.outcome == "missing"
+
+
+def test_no_limit_holds_for_a_file_that_is_cut_off():
+    cut = replace(SLOW, inputs=[damaged(SLOW.inputs[0], truncated=True)])
+    lost = replace(SLOW, inputs=[damaged(SLOW.inputs[0], lost=3)])
+    limit = Limit.of("step_time_ms.mean", "max", "+25%")
+    breached = Limit.of("step_time_ms.mean", "max", "1")
+    assert [v.outcome for v in verdicts([limit, breached], cut)] == ["missing", "breach"]
+    assert [v.outcome for v in verdicts([limit, breached], SLOW, cut)] == ["missing", "breach"]
+    assert [v.outcome for v in verdicts([limit], lost)] == ["ok"]
+    checked = Checked.of("run.json", cut, verdicts([limit], cut), None)
+    assert checked.notes[0] == "run.json is cut off before its end: no limit is known to hold."
+    assert limit_rows(checked)[0].beyond == ""
+    assert compare_reports(SLOW, cut).verdict == "not_comparable"
+    assert compare_reports(cut, cut).verdict != "not_comparable"
+
+
+def damaged(recorded, **health):
+    return replace(recorded, health=replace(recorded.health, **health))
 
 
 def test_every_figure_has_a_name_also_where_it_was_not_measured():

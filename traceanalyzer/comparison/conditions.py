@@ -21,6 +21,9 @@ SHOWN_LENGTH = 60  # characters of an example
 OTHER_TOOL = "host-side times and the profiler's own cost differ by the tool, not by the program"
 OTHER_OPTIONS = "what is recorded costs host time: launching and idle time differ by it"
 OTHER_WORLD = "another number of processes shares the work and communicates"
+KERNELS = "kernels"
+NOTHING_IN_COMMON = "no kernel and no operator is in both: they may be two programs"
+EXTENT = "extent of the recording"
 OTHER_WORK = "the steps do not do the same work"
 NO_STEPS = "one side has no steps: its figures are for the whole recording"
 OPTIONS = frozenset(("shapes", "stacks", "memory", "sync_events"))
@@ -41,7 +44,8 @@ class KnownCondition:
 
 def conditions_between(a: Report, b: Report) -> list[Condition]:
     """All differences, those that make the two incomparable first."""
-    found = [*_known(a, b), *_stated(a, b), *_shapes(a, b)]
+    ways = (_known, _stated, _shapes, _work)
+    found = [condition for between in ways for condition in between(a, b)]
     if any(c.name == RECORDER for c in found):  # says more than its options
         found = [c for c in found if c.name != OPTIONS_DIFFER]
     return sorted(found, key=lambda c: (not c.incomparable, c.name == INPUT_SHAPES))
@@ -67,6 +71,7 @@ def _conditions() -> tuple[KnownCondition, ...]:
         KnownCondition("number of processes", _processes, OTHER_WORLD, incomparable=True),
         KnownCondition("steps", _steps, NO_STEPS, incomparable=True),
         KnownCondition("mode (training or inference)", _mode, OTHER_WORK, incomparable=True),
+        KnownCondition(EXTENT, _extent, "what is cut off lacks work", incomparable=True),
         KnownCondition(RECORDER, recorder_of, OTHER_TOOL),
         KnownCondition(OPTIONS_DIFFER, _options, OTHER_OPTIONS),
         KnownCondition(RANK, _rank, "each side's figures are of the rank that the others wait for"),
@@ -86,8 +91,12 @@ def _mode(report: Report) -> str:
     return getattr(report.metrics.program, "mode", None) or ""
 
 
+def _extent(report: Report) -> str:
+    return "cut off" if report.is_cut_off else "whole"
+
+
 def _damage(report: Report) -> str:
-    damaged = any(item.health.lost or item.health.truncated for item in report.inputs)
+    damaged = any(item.health.lost for item in report.inputs)
     return "incomplete" if damaged else "complete"
 
 
@@ -152,6 +161,25 @@ def _shapes(a: Report, b: Report) -> Iterator[Condition]:
         effect=OTHER_WORK + _times_larger(before.shapes, after.shapes),
         incomparable=True,
     )
+
+
+def _work(a: Report, b: Report) -> Iterator[Condition]:
+    """Whether no kernel and no operator is in both. Two programs have none in common, and so may
+    one after a change; without steps nothing else says that both do the same work."""
+    of_a = of_part(a.step_parts, "compute")
+    of_b = of_part(b.step_parts, "compute")
+    kernels_of_a = {part.kernel for part in of_a if part.kernel}
+    kernels_of_b = {part.kernel for part in of_b if part.kernel}
+    operators_in_both = {part.op for part in of_a if part.op} & {part.op for part in of_b}
+    in_both = kernels_of_a & kernels_of_b or operators_in_both
+    if kernels_of_a and kernels_of_b and not in_both:
+        yield Condition(
+            name=KERNELS,
+            a=shorten(", ".join(sorted(kernels_of_a)), SHOWN_LENGTH),
+            b=shorten(", ".join(sorted(kernels_of_b)), SHOWN_LENGTH),
+            effect=NOTHING_IN_COMMON,
+            incomparable="none" in (_steps(a), _steps(b)),
+        )
 
 
 def _has_other_shapes(link: Link) -> bool:

@@ -23,6 +23,7 @@ utilisation.mfu = "-5%"
 
 import tomllib
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
@@ -31,7 +32,7 @@ import msgspec
 
 from traceanalyzer.base import UnreadableInputError, dataclass, regex
 from traceanalyzer.base.files import read_whole
-from traceanalyzer.comparison.metrics import Figure, absent, figures_by_path
+from traceanalyzer.comparison.metrics import Figure, absent, figures_by_path, is_class
 from traceanalyzer.comparison.model import Comparison
 from traceanalyzer.report.figures.names import SUMMARY, figure_name, is_recorded
 from traceanalyzer.report.model import Report
@@ -118,7 +119,7 @@ def check_limits(
     strict: bool = False,
 ) -> list[LimitVerdict]:
     """A verdict for each limit. `comparison` is of the baseline with the report; `strict` takes
-    noise for a change.
+    noise for a change. No limit holds for a file that is cut off: what it lacks counts as nothing.
 
     Raises LimitError for a figure that no report has, and for a limit against a baseline without
     one."""
@@ -126,7 +127,8 @@ def check_limits(
     before = figures_by_path(baseline) if baseline else {}
     verdicts = []
     for limit in limits:
-        figure = _figure(limit, figures.get(limit.metric) or absent(report, limit.metric), figures)
+        found = figures.get(limit.metric) or _of_no_row(limit, report, before)
+        figure = _figure(limit, found, figures)
         if limit.relative and baseline is None:
             raise LimitError(
                 f"{limit.metric}={limit.text}: a limit against a baseline needs --baseline"
@@ -139,8 +141,23 @@ def check_limits(
         )
         baseline_figure = before.get(limit.metric)
         recorded = is_recorded(report, limit.metric)
-        verdicts.append(_verdict(limit, figure, baseline_figure, noisy=noisy, recorded=recorded))
+        verdict = _verdict(limit, figure, baseline_figure, noisy=noisy, recorded=recorded)
+        compared = [report, *([baseline] if limit.relative and baseline else [])]
+        lacks_work = any(one.is_cut_off for one in compared)
+        if lacks_work and verdict.outcome != "breach":
+            verdict = replace(verdict, outcome="missing")
+        verdicts.append(verdict)
     return verdicts
+
+
+def _of_no_row(limit: Limit, report: Report, before: Mapping[str, Figure]) -> Figure | None:
+    """The figure of a row that the report does not have, None for no such figure. It is 0 where the
+    row is known to be gone, or is not to be there; else its name may be misspelt."""
+    figure = absent(report, limit.metric)
+    must_be_gone = limit.text == "0" and limit.bound == "max"
+    if figure is None or must_be_gone or limit.metric in before or is_class(limit.metric):
+        return figure
+    return Figure(None, figure.unit)
 
 
 def _figure(limit: Limit, figure: Figure | None, figures: Mapping[str, Figure]) -> Figure:

@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 from functools import cache
 from typing import Any, get_args, get_type_hints
 
+from traceanalyzer.analysis.names.kernel_classes import KernelClasses
 from traceanalyzer.analysis.ranks.compare import RankRow
 from traceanalyzer.analysis.tables.syncs import SyncRow
 from traceanalyzer.analysis.tables.throughput import Throughput
@@ -114,8 +115,15 @@ def absent(report: Report, path: str) -> Figure | None:
     figure = path.rpartition(".")[2]
     if figure not in ROW_FIGURES.get(prefix, {}):
         return None
-    is_whole = len(report.tables.get(prefix, [])) < TOP_ROWS
-    return Figure(0.0 if is_whole and report.tables.get(prefix) else None, _unit(figure))
+    rows = report.tables.get("kernel_classes" if is_class(path) else prefix, [])
+    is_whole = 0 < len(rows) < TOP_ROWS
+    return Figure(0.0 if is_whole else None, _unit(figure))
+
+
+def is_class(path: str) -> bool:
+    """Whether the figure is of a class of kernels (`kernels.gemm.calls`)."""
+    prefix, _, rest = path.partition(".")
+    return prefix == "kernels" and rest.rpartition(".")[0] in KernelClasses.load().names
 
 
 def _walk(prefix: str, kind: Any, value: Any) -> list[tuple[str, Figure]]:

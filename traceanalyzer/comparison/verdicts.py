@@ -34,6 +34,8 @@ class Checked(Result):
     comparison: Comparison | None
     without_profiler: dict[str, str] = field(default_factory=dict)
     """Names of recorded figures that have limits, and of those that the summary has instead."""
+    lacks_work: bool = False
+    """Whether the file is cut off, so that no limit is known to hold."""
 
     @classmethod
     def of(
@@ -51,7 +53,7 @@ class Checked(Result):
             other = in_the_summary(verdict.limit.metric)
             if other is not None and report.summary.basis == "unprofiled":
                 others[verdict.limit.metric] = other
-        return cls(name, verdicts, allow_missing, comparison, others)
+        return cls(name, verdicts, allow_missing, comparison, others, report.is_cut_off)
 
     @property
     def passed(self) -> bool:
@@ -74,6 +76,8 @@ class Checked(Result):
         """What step the figures are of, and what the baseline has to do with it."""
         shown = [v.limit.metric for v in self.verdicts if not v.is_recorded]
         notes = []
+        if self.lacks_work:
+            notes.append(f"{self.name} is cut off before its end: no limit is known to hold.")
         if shown:
             notes.append(f"Without the profiler: {', '.join(shown)}.")
         if self.without_profiler:
@@ -220,7 +224,8 @@ def _limit_in_words(verdict: LimitVerdict) -> str:
 
 def _beyond(verdict: LimitVerdict) -> str:
     """How far a figure is beyond its limit: `188 us (15.7%)`."""
-    if verdict.value is None or verdict.allowed is None or verdict.outcome == "ok":
+    is_beyond = verdict.outcome in ("breach", "noise")
+    if verdict.value is None or verdict.allowed is None or not is_beyond:
         return ""
     beyond = abs(verdict.value - verdict.allowed)
     if verdict.unit == "share":  # 13.6 of 100, not 13.6 % more

@@ -265,3 +265,8 @@ class Report:
         "how many of the notes, from the first on, change what one would do", default=0
     )
     schema_version: int = metric("changes when a name or a meaning does", default=SCHEMA_VERSION)
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether a file ends before its recording does."""
+        return any(one.health.truncated for one in self.inputs)

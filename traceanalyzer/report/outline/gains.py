@@ -223,8 +223,8 @@ def _without_a_gpu(report: Report, lacking: str) -> str:
             return f"{why} To find out: {record} -- {example_command(report)}"
         return why
     if lacking in report.summary.headline:
-        is_cut = any(one.health.truncated for one in report.inputs)
-        why = "the file is cut off before its GPU events" if is_cut else "the GPU was not recorded"
+        cut_off = "the file is cut off before its GPU events"
+        why = cut_off if report.is_cut_off else "the GPU was not recorded"
         return f"No recommendation: {why}."
     return lacking
 
