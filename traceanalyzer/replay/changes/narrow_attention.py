@@ -80,8 +80,10 @@ def narrow_attention_ns(tape: Tape, flops: F64) -> F64:
     issue_rate = linked.limit("issue_rate")
     bandwidth = linked.limit("bandwidth")
     known = operators(linked).of_rows(tape.source.roofline.row[tape.row[places]])
-    for operator in set(known):
-        ops = places[[one is operator for one in known]]
+    numbers = {operator: number for number, operator in enumerate(dict.fromkeys(known))}
+    kind = np.array([numbers[operator] for operator in known])
+    for operator, number in numbers.items():
+        ops = places[kind == number]
         row = tape.row[ops]
         limits = (peak[row], issue_rate[row], bandwidth[row])
         result[ops] = _told_by(operator).time_ns(flops[ops], *limits)
