@@ -68,9 +68,32 @@ GAP_BEFORE_THE_STEP = (
     [],
 )
 
+QUEUED_BEHIND_A_WAIT = (
+    [
+        *[("gemm", start, 0, -1, DeviceOpKind.KERNEL, 0) for start in (11, 43, 194)],
+        ("gemm", 103, 158, 5, DeviceOpKind.KERNEL, 0),
+        ("gemm", 145, 0, -1, DeviceOpKind.KERNEL, 0),
+        ("gemm", 164, 0, 2, DeviceOpKind.KERNEL, 0),
+        ("gemm", 78, 0, -1, DeviceOpKind.KERNEL, 1),
+        ("gemm", 155, 15, 2, DeviceOpKind.KERNEL, 0),
+        ("gemm", 155, 0, 2, DeviceOpKind.KERNEL, 0),
+        *[("gemm", start, 0, -1, DeviceOpKind.KERNEL, 0) for start in (181, 92, 151)],
+    ],
+    [
+        ("cudaStreamSynchronize", 33, 0, -1, 0),
+        ("cudaLaunchKernel", 0, 0, -1, 0),
+        ("cudaLaunchKernel", 52, 0, 5, 0),
+        ("cudaLaunchKernel", 106, 0, 2, 0),
+        *[("cudaLaunchKernel", 0, 0, -1, 0)] * 4,
+    ],
+    [],
+    [(OverheadKind.PROFILER, 0, 0)] * 2 + [(OverheadKind.PROFILER, 0, 184)],
+)
+
 
 @tried(3)
 @given(any_rows)
+@example(QUEUED_BEHIND_A_WAIT)
 @example(GAP_BEFORE_THE_STEP)
 @example(OP_WITHOUT_LENGTH_IN_A_GAP)
 @example(COMMUNICATION_BESIDE_UNLAUNCHED_WORK)

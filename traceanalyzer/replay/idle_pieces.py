@@ -179,7 +179,7 @@ def _of_the_replay_alone(
     issued = late | (length < QUEUED_LATENCY_NS)
     after_wait = cause == IdleCause.SYNC
     if tape.source.timed.memo(keeps_waiting) or tape.source.timed.memo(could_be_ahead):
-        after_wait |= _after_wait(tape, times)[op]
+        after_wait |= late & _after_wait(tape, times)[op]
     for_others = cause == IdleCause.COMMUNICATION
     slow = spent["rest"] + np.where(issued, waiting, 0.0)
     times_of = {
