@@ -103,12 +103,12 @@ def test_a_pull_request_is_compared_checked_and_gets_one_comment(job):
     assert "::error title=gpu_idle_share::" in done.stdout
     assert "::error title=step_time" not in done.stdout
     assert "passed=false" in job.said("GITHUB_OUTPUT")
-    assert job.said("GITHUB_STEP_SUMMARY").startswith("## Comparison")
+    assert job.said("GITHUB_STEP_SUMMARY").startswith("## Summary")
     assert "<failure" in (job.folder / "out" / "check.xml").read_text(encoding="utf-8")
     find, edit = job.gh.calls()
     assert "number=7" in find["arguments"]
     assert "id=IC_0" in edit["arguments"]
-    assert edit["body"].startswith("<!-- traceanalyzer: gpu -->\n## Comparison")
+    assert edit["body"].startswith("<!-- traceanalyzer: gpu -->\n## Summary")
     assert str(SAMPLES) not in edit["body"]
 
 

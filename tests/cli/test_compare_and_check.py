@@ -31,7 +31,7 @@ def folder(tmp_path, monkeypatch):
     ("format_", "begins"),
     [
         ("terminal", "Slower: "),
-        ("markdown", "## Comparison"),
+        ("markdown", "## Summary"),
         ("json", "{"),
         ("csv", "change,part,a_ms"),
     ],

@@ -75,7 +75,17 @@ def test_other_shapes_of_most_of_the_work_are_one_change():
     ]
     condition = result.conditions[0]
     assert (condition.name, condition.incomparable) == ("input shapes", True)
-    assert "2 times A's: where that is the batch, --samples 1,2 " in condition.effect
+    assert "sizes that differ are 2 times A's" in condition.effect
+    assert "If B's batch" not in result.headline, "both say how many samples a step has"
+
+
+def test_a_batch_that_is_not_known_is_what_sizes_would_make_it():
+    a = [part("aten::mm", "g", 5, shapes="[[2, 8]]"), *END]
+    b = [part("aten::mm", "h", 7, shapes="[[4, 8]]"), *END]
+    result = compare_reports(report(*a, throughput=None), report(*b, throughput=None))
+    wanted = "If B's batch is 2 times A's, it is faster per sample: -33.3% (--samples 1,2). "
+    assert result.headline.startswith(wanted)
+    assert "The step alone: slower: " in result.headline
 
 
 def test_other_shapes_of_a_little_are_the_operators_own():

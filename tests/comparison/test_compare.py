@@ -193,6 +193,7 @@ def test_the_json_has_everything_under_plain_names():
         "ranks",
         "unprofiled",
         "recorded_apart",
+        "recommendations",
     }
     change = said["changes"][0]
     assert (change["part"], change["class"], change["kind"]) == ("idle", "sync", "less_idle")
@@ -292,6 +293,26 @@ def test_two_batch_sizes_are_compared_per_sample():
     assert (each.unit, each.a_ms, each.b_ms) == ("sample", 5.0, 0.25)
     said = "Per sample faster: 5 → 0.25 ms (-95.0%), at 2 and 64 a step."
     assert compare_reports(slow, fast).headline.startswith(said)
+    assert "The step alone: " in compare_reports(slow, fast).headline
+
+
+def test_all_of_a_comparison_has_four_parts_in_order():
+    page = ComparisonPage(
+        compare_reports(
+            report(part("aten::mm", "gemm", 10.0)), report(part("aten::mm", "gemm", 5.0))
+        ),
+        full=True,
+    )
+    parts = ("Summary", "Metrics", "Findings", "Recommendations")
+    for text, title in (
+        (page.printed.markdown(), "## {}\n"),
+        (page.printed.terminal(100), "{}\n─"),
+    ):
+        places = [text.index(title.format(name)) for name in parts]
+        assert places == sorted(places)
+    html = page.html()
+    places = [html.index(f">{name}</h2>") for name in parts[1:]]
+    assert places == sorted(places)
 
 
 def test_the_same_batch_size_needs_no_word_about_samples():

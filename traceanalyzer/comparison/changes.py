@@ -10,7 +10,7 @@ from traceanalyzer.comparison.model import Change, Detail, Difference, PartDiffe
 from traceanalyzer.comparison.side_by_side.recorders import ANY_CAUSE
 from traceanalyzer.comparison.speed import SAME_CALLS, is_other_count
 from traceanalyzer.comparison.work import WHOLE, BothSteps, StepWork, figures
-from traceanalyzer.report.format import shorten
+from traceanalyzer.report.names.kernel_labels import kernel_labels
 
 ORDER = (*BUDGET, WHOLE)
 KINDS = {
@@ -21,7 +21,6 @@ KINDS = {
 }
 """What happened to parts that are linked so."""
 NAMED = 3  # names of a group that are written out; the rest is a number
-KERNEL_LENGTH = 60  # characters of a kernel's name within a title
 IDLE_TITLES = {
     "launch": "launches",
     "sync": "syncs",
@@ -158,7 +157,9 @@ def _from_to(group: LinkGroup, kind: str, each: str) -> str:
         return f" ({_sides(largest, 'dtypes')})"
     if kind == "other_kernels" and largest.a and largest.b:
         longest = [max(side, key=lambda p: p.ms) for side in (largest.a, largest.b)]
-        names = [shorten(part.kernel or "?", KERNEL_LENGTH) for part in longest]
+        kernels = [part.kernel or "?" for part in longest]
+        labels = kernel_labels(kernels)
+        names = [labels[kernel] for kernel in kernels]
         return f" ({' → '.join(names)})"
     return ""
 

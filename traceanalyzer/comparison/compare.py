@@ -6,15 +6,21 @@ from operator import attrgetter
 from traceanalyzer.analysis.memory.measure import Site
 from traceanalyzer.base import MEMORY
 from traceanalyzer.comparison.changes import changes_between, step_change
-from traceanalyzer.comparison.conditions import INPUT_SHAPES, RANK, are_unlike, conditions_between
+from traceanalyzer.comparison.conditions import (
+    RANK,
+    are_unlike,
+    conditions_between,
+    other_shapes,
+)
 from traceanalyzer.comparison.evidence import evidence_of
 from traceanalyzer.comparison.judge import Judged, judge
-from traceanalyzer.comparison.metrics import metrics_between, per_unit
+from traceanalyzer.comparison.metrics import has_equal_amounts, metrics_between, per_unit
 from traceanalyzer.comparison.model import (
     Change,
     Comparison,
     Condition,
     Difference,
+    NextAdvice,
     Predicted,
     Side,
     StepChange,
@@ -42,6 +48,7 @@ from traceanalyzer.diagnosis.finding import Recommendation
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.memory.model import LineChange, line_changes
 from traceanalyzer.report.model import TOP_ROWS, Report
+from traceanalyzer.report.outline import gains
 
 SIGN_AGAINST = {"faster": 1, "likely_faster": 1, "slower": -1, "likely_slower": -1}
 """The sign of the differences that speak against a verdict."""
@@ -94,6 +101,7 @@ def compare_reports(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -
         ranks=None if ranks is None else ranks.under(judged.word),
         memory=_memory(a.tables.get("memory", []), b.tables.get("memory", [])),
         recorded_apart=recorded_apart(a, b),
+        recommendations=_following(b),
     )
     if comparison.basis == "unprofiled" and unit == Unit():
         unprofiled = change_without_profiler(a, b, known, recorded.budget, two_tools=two_tools)
@@ -102,12 +110,13 @@ def compare_reports(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -
 
 
 def _headline(a: Report, b: Report, found: Comparison, judged: Judged) -> str:
-    """The answer in a few sentences: what keeps the two from being compared, the verdict, where the
-    difference comes from."""
+    """The answer in a few sentences: time per sample where a step has other numbers of them, what
+    keeps the two from being compared, the verdict, where the difference comes from."""
+    by_batch = found.per_unit.sentence if found.per_unit else _by_batch(a, b, found, judged)
     sentences = (
+        by_batch,
         _unlike(found.conditions),
-        found.per_unit.sentence if found.per_unit else _ask_for_samples(found.conditions),
-        judged.sentence,
+        _of_step_alone(judged.sentence) if by_batch else judged.sentence,
         judged.reason,
         _lost_loss(a, b),
         *(outcome.sentence for outcome in found.outcomes if outcome.worse),
@@ -117,6 +126,14 @@ def _headline(a: Report, b: Report, found: Comparison, judged: Judged) -> str:
         _of_memory(a, b),
     )
     return " ".join(filter(None, sentences))
+
+
+def _following(b: Report) -> list[NextAdvice]:
+    """What to change next, by B's report."""
+    return [
+        NextAdvice(gains.id_of(one), gains.prediction(b, one), one.action)
+        for one in gains.on_first_screen(b)
+    ]
 
 
 def _unlike(conditions: list[Condition]) -> str:
@@ -136,11 +153,26 @@ def _lost_loss(a: Report, b: Report) -> str:
     return f"B's loss is nan or infinite from step {after.loss_lost_at} on."
 
 
-def _ask_for_samples(conditions: list[Condition]) -> str:
-    """How to compare steps of other batches; empty where shapes are alike."""
-    if any(condition.name == INPUT_SHAPES for condition in conditions):
-        return "Try --samples A,B."
-    return ""
+def _by_batch(a: Report, b: Report, found: Comparison, judged: Judged) -> str:
+    """What a sample takes if the one factor between the sizes is the batch's; empty where shapes
+    are alike, steps have as many samples, or the two are of other kinds, too."""
+    shapes = other_shapes(a, b)
+    if shapes is None or are_unlike(found.conditions) or has_equal_amounts(a, b):
+        return ""
+    if shapes.factor is None:
+        return "Steps of other shapes: --samples A,B or --tokens A,B compares samples or tokens."
+    times = judged.times
+    change = times.b_ms / times.a_ms / shapes.factor - 1.0
+    word = "faster" if change < 0.0 else "slower"
+    return (
+        f"If B's batch is {shapes.factor:.4g} times A's, it is {word} per sample: {change:+z.1%} "
+        f"(--samples {shapes.samples})."
+    )
+
+
+def _of_step_alone(sentence: str) -> str:
+    """The verdict on steps that hold other amounts of work."""
+    return f"The step alone: {sentence[:1].lower()}{sentence[1:]}"
 
 
 def _largest(found: StepChange, verdict: Word, conditions: list[Condition]) -> str:

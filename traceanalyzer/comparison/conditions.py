@@ -143,22 +143,51 @@ def _stated(a: Report, b: Report) -> Iterator[Condition]:
             yield Condition(name, before.value, after.value, spoils, False)
 
 
-def _shapes(a: Report, b: Report) -> Iterator[Condition]:
-    """Whether most of the computation runs on other shapes, with the largest operator as the
-    example."""
+@dataclass(frozen=True)
+class OtherShapes:
+    """The largest operator that runs on other shapes."""
+
+    a: str  # with its shapes in A
+    b: str
+    factor: float | None  # of B's sizes over A's, where those that differ have one
+
+    @property
+    def samples(self) -> str:
+        """The samples of both, as `--samples` takes them, if the factor is the batch's."""
+        factor = self.factor or 1.0
+        return f"1,{factor:.4g}" if factor > 1.0 else f"{1.0 / factor:.4g},1"
+
+
+def other_shapes(a: Report, b: Report) -> OtherShapes | None:
+    """The example, where most of the computation runs on other shapes; else None."""
     groups = match_parts(of_part(a.step_parts, "compute"), of_part(b.step_parts, "compute"))
     links = [link for group in groups for link in group.links if link.a and link.b]
     other = [link for link in links if _has_other_shapes(link)]
     if sum(link.ms for link in other) <= MOSTLY * sum(link.ms for link in links):
-        return
+        return None
     largest = max(other, key=lambda link: link.ms)
     before = largest.a[0]
     after = largest.b[0]
+    return OtherShapes(
+        f"{before.op} {before.shapes}",
+        f"{after.op} {after.shapes}",
+        _times_larger(before.shapes, after.shapes),
+    )
+
+
+def _shapes(a: Report, b: Report) -> Iterator[Condition]:
+    """The input shapes, where they differ."""
+    shapes = other_shapes(a, b)
+    if shapes is None:
+        return
+    effect = OTHER_WORK
+    if shapes.factor is not None:
+        effect += f"; sizes that differ are {shapes.factor:.4g} times A's"
     yield Condition(
         name=INPUT_SHAPES,
-        a=shorten(f"{before.op} {before.shapes}", SHOWN_LENGTH),
-        b=shorten(f"{after.op} {after.shapes}", SHOWN_LENGTH),
-        effect=OTHER_WORK + _times_larger(before.shapes, after.shapes),
+        a=shorten(shapes.a, SHOWN_LENGTH),
+        b=shorten(shapes.b, SHOWN_LENGTH),
+        effect=effect,
         incomparable=True,
     )
 
@@ -186,22 +215,14 @@ def _has_other_shapes(link: Link) -> bool:
     return link.how is How.OPERATOR and bool(link.a[0].shapes and link.b[0].shapes)
 
 
-def _times_larger(a: str | None, b: str | None) -> str:
-    """The one factor between the sizes of two that differ, and how to compare them by it; empty
-    where there are several."""
+def _times_larger(a: str | None, b: str | None) -> float | None:
+    """The one factor between the sizes of two that differ; None where there are several."""
     left = _sizes(a)
     right = _sizes(b)
     if len(left) != len(right):
-        return ""
+        return None
     factors = {y / x for x, y in zip(left, right, strict=True) if x != y and x}
-    if len(factors) != 1 or not all(factors):
-        return ""
-    factor = factors.pop()
-    samples = f"1,{factor:.4g}" if factor > 1.0 else f"{1.0 / factor:.4g},1"
-    return (
-        f"; sizes that differ are {factor:.4g} times A's: where that is the batch, "
-        f"--samples {samples} compares samples"
-    )
+    return factors.pop() if len(factors) == 1 and all(factors) else None
 
 
 def _sizes(shapes: str | None) -> list[int]:

@@ -51,10 +51,10 @@ class ComparisonPage(Result):
         sections = outline.sections(self.comparison)
         largest = outline.largest_changes(self.comparison, SHOWN_ROWS)
         shown = [*_screen(sections, Table(largest, chosen=COLUMNS)), *self.beyond]
-        screen = None if self.full else Document(outline.ANSWER, shown)
+        screen = None if self.full else Document(outline.TITLE, shown)
         every = [*sections, *self.beyond]
         rows = PrintedRows("changes", outline.change_rows(self.comparison), outline.ChangeRow)
-        return Printed(Document(outline.ANSWER, every), self.comparison, rows, screen=screen)
+        return Printed(Document(outline.TITLE, every), self.comparison, rows, screen=screen)
 
     def html(self) -> str:
         """A page: the waterfall from A to B, the sections, a step of both on one time axis."""
@@ -93,7 +93,13 @@ def _screen(every: Sequence[Section], changes: Table) -> list[Section]:
     briefly = [brief(str(note)) for note in notes[:SHOWN_NOTES]]
     end: list[Part] = [Bullets(briefly, "!", "yellow")]
     more = ["each change"] if len(by_title) < len(every) else []
-    told = (shown, outline.UNLIKE, outline.CHANGES)
+    told = (
+        shown,
+        outline.UNLIKE,
+        outline.CHANGES,
+        outline.METRICS,
+        outline.FINDINGS,
+    )
     more += [title[0].lower() + title[1:] for title in by_title if title not in told]
     if more:
         end += ["", Paragraph(f"--full: {', '.join(more)}. -o change.html draws it.", "dim")]

@@ -173,10 +173,22 @@ def per_unit(a: Report, b: Report) -> PerUnit | None:
     and these differ."""
     times = step_ms(a), step_ms(b)
     for unit in ("sample", "token"):
-        x, y = (getattr(one.metrics.throughput, f"{unit}s", None) for one in (a, b))
+        x, y = _amounts(a, b, unit)
         if times[0] and times[1] and x and y:
             return None if x == y else PerUnit(unit, x, y, times[0] / x, times[1] / y)
     return None
+
+
+def has_equal_amounts(a: Report, b: Report) -> bool:
+    """Whether both reports know that their steps have as many samples."""
+    x, y = _amounts(a, b, "sample")
+    return x is not None and x == y
+
+
+def _amounts(a: Report, b: Report, unit: str) -> tuple[float | None, float | None]:
+    """The samples or tokens of a step of both, as far as they are known."""
+    x, y = (getattr(one.metrics.throughput, f"{unit}s", None) for one in (a, b))
+    return x, y
 
 
 def with_amounts(report: Report, samples: float | None, tokens: float | None) -> Report:

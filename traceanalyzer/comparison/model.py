@@ -127,6 +127,15 @@ class Predicted:
 
 
 @dataclass(frozen=True)
+class NextAdvice:
+    """What to change next, as B's report says it."""
+
+    id: str = metric("the change by name, for `explain`", text="own")
+    gain: str = metric("B's step today, after it, and the range of that", text="sentence")
+    action: str = metric("what to do", text="sentence")
+
+
+@dataclass(frozen=True)
 class PerUnit:
     """Time of the summary's step for each unit of work in it."""
 
@@ -213,6 +222,8 @@ class Comparison:
     """All ranks of both, where either side has several."""
     recorded_apart: RecordedApart | None = None
     """What compares and what does not, where the two were not recorded alike."""
+    recommendations: list[NextAdvice] = field(default_factory=list)
+    """What B's report recommends."""
     unprofiled: StepChange | None = None
     """The step without the profiler; `step`, `changes` and `budget` are of the recorded one. None
     where the verdict is of the recorded step, or a side does not say what its own is made of."""

@@ -6,11 +6,23 @@ from functools import partial
 from typing import Any
 
 from traceanalyzer.base import ELLIPSIS, dataclass, metric, plural
+from traceanalyzer.comparison.judge import SETTLE
 from traceanalyzer.comparison.model import Change, Comparison, Difference, Predicted, Side
 from traceanalyzer.comparison.noise import RUN_NOISE_SHARE
 from traceanalyzer.comparison.side_by_side.by_rank import RankChange
 from traceanalyzer.comparison.side_by_side.by_row import SHOWN
-from traceanalyzer.report.document import Drawing, Section, Table, Verdict, Weight
+from traceanalyzer.report.document import (
+    Drawing,
+    Facts,
+    Item,
+    Items,
+    Paragraph,
+    Part,
+    Section,
+    Table,
+    Verdict,
+    Weight,
+)
 from traceanalyzer.report.format import figure, number, shorten
 from traceanalyzer.report.html.charts import Chart
 from traceanalyzer.report.html.frame import chart_place
@@ -19,10 +31,15 @@ from traceanalyzer.report.html.pictures.plot import Plot
 from traceanalyzer.report.html.pictures.summary import waterfall
 from traceanalyzer.report.outline.opening import TIMING_LOG
 
-ANSWER = "Comparison"
+ANSWER = "Summary"
+TITLE = "Comparison"
 UNLIKE = "Not like for like"
 CHANGES = "Where the difference comes from"
 NOTES = "Notes"
+METRICS = "Metrics"
+FINDINGS = "Findings"
+RECOMMENDATIONS = "Recommendations"
+NOTHING_NEXT = "No known remedy is predicted to help B further."
 """Titles of the sections that a first screen has."""
 WATERFALL = "From A to B"
 BASES = {True: "without the profiler", False: "as recorded"}
@@ -155,14 +172,14 @@ def sections(comparison: Comparison) -> list[Section]:
     explained = [c for c in shown if c.significant is not False and len(c.details) > 1][:EXPLAINED]
     parts = comparison.judged.budget
     budget = [BudgetRow(p.name.replace("_", " "), *_figures_of(p)) for p in parts]
-    page = [
+    waterfall = Drawing(partial(_waterfall_chart, comparison))
+    summary = [
         Section(ANSWER, [_answer(comparison)]),
         _rows(UNLIKE, _conditions(comparison, incomparable=True)),
-        Section(
-            CHANGES,
-            [Drawing(partial(_waterfall_chart, comparison)), Table(_changes(comparison, shown))],
-        ),
-        *(_explained(comparison, change) for change in explained),
+        Section(NOTES, comparison.notes, weight=Weight.TABLE, is_minor=True),
+    ]
+    metrics = [
+        Section(METRICS, [Facts.of(*_steps(comparison))], weight=Weight.METRICS),
         _rows("The step's budget", budget, Weight.HEALTH),
         *(
             _rows(title, comparison.rows.get(name, [])[:SHOWN], Weight.TABLE)
@@ -174,9 +191,45 @@ def sections(comparison: Comparison) -> list[Section]:
         _rows("GPU memory at the peak, by line", comparison.memory[:SHOWN_CHANGES], Weight.TABLE),
         _rows("Other figures", _figures(comparison), Weight.TABLE),
         _rows("Conditions that differ", _conditions(comparison, incomparable=False), Weight.CHART),
-        Section(NOTES, comparison.notes, weight=Weight.TABLE),
     ]
-    return [section for section in page if section.parts]
+    findings = [
+        Section(FINDINGS, [], weight=Weight.ANSWER),
+        Section(CHANGES, [waterfall, Table(_changes(comparison, shown))], is_minor=True),
+        *(_explained(comparison, change) for change in explained),
+    ]
+    page = [*summary, *metrics, *findings, _recommended(comparison)]
+    return [section for section in page if section.parts or section.title == FINDINGS]
+
+
+def _steps(comparison: Comparison) -> list[tuple[str, str]]:
+    """The step of both, with and without the profiler, and for each sample."""
+    a = comparison.a
+    b = comparison.b
+    per = comparison.per_unit
+    facts = [("as recorded", _from_to(a.step_ms, b.step_ms))]
+    if a.unprofiled_step_ms and b.unprofiled_step_ms:
+        without = _from_to(a.unprofiled_step_ms, b.unprofiled_step_ms)
+        facts.insert(0, ("without the profiler", without))
+    if per is not None:
+        facts.insert(0, (f"per {per.unit}", _from_to(per.a_ms, per.b_ms)))
+    return facts
+
+
+def _from_to(a_ms: float, b_ms: float) -> str:
+    share = (b_ms - a_ms) / a_ms if a_ms else 0.0
+    return f"{figure(a_ms, 'ms')} → {figure(b_ms, 'ms')} ({share:+z.1%})"
+
+
+def _recommended(comparison: Comparison) -> Section:
+    """How to be sure, where the recordings are not, and what to change next, in B."""
+    unsure = comparison.verdict.startswith(("likely", "not"))
+    following = [
+        Item(one.action, [(f"{one.gain}; id: {one.id}", "green")])
+        for one in comparison.recommendations
+    ]
+    parts: list[Part | None] = [Paragraph(SETTLE)] if unsure else []
+    parts += [Paragraph("What to change next, in B:"), Items(following)] if following else []
+    return Section(RECOMMENDATIONS, parts or [NOTHING_NEXT], weight=Weight.ADVICE)
 
 
 def _ranks(comparison: Comparison) -> Sequence[RankChange]:
@@ -186,7 +239,7 @@ def _ranks(comparison: Comparison) -> Sequence[RankChange]:
 
 
 def _rows(title: str, rows: Sequence[Any], weight: Weight = Weight.ANSWER) -> Section:
-    return Section(title, [Table(rows)] if rows else [], weight=weight)
+    return Section(title, [Table(rows)] if rows else [], weight=weight, is_minor=True)
 
 
 def _explained(comparison: Comparison, change: Change) -> Section:
@@ -201,7 +254,9 @@ def _explained(comparison: Comparison, change: Change) -> Section:
     for d in change.details[:SHOWN_DETAILS]:
         calls = _calls((d.a_calls, d.b_calls), steps)
         details.append(row(d.what, calls, d.a_ms, d.b_ms, d.difference_ms))
-    return Section(change.title, [left_out, Table(details)], folded=True, weight=Weight.GROUP)
+    return Section(
+        change.title, [left_out, Table(details)], folded=True, weight=Weight.GROUP, is_minor=True
+    )
 
 
 def change_rows(comparison: Comparison) -> list[ChangeRow]:

@@ -21,14 +21,17 @@ from traceanalyzer.report.format import (
     scale_for,
     scaled,
 )
+from traceanalyzer.report.names.kernel_labels import kernel_labels
 
 TIMESTAMPS = (
     "start_ns",
     "end_ns",
 )  # fields that hold a moment, not a length: three digits of it would say nothing
 IDENTIFIERS = ("rank", "device", "step", "id")  # fields that hold an integer which is not a figure
+FULL_NAME = "full_name"
+"""The field of a kernel as recorded: rows that have it are kernels."""
 FOR_PROGRAMS = (
-    "full_name",
+    FULL_NAME,
     "end_ns",
 )  # fields that people get in a shorter form as well: the name, start and duration
 # Fields by which rows are in order, or that a row is about.
@@ -89,6 +92,8 @@ class ShownColumn:
     unit: str
     is_text: bool
     cells: list[str]
+    labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """What kernels are called where their names have no room; empty of other columns."""
 
     @property
     def worth(self) -> int:
@@ -153,7 +158,10 @@ def make_grid(
         if f.is_constant and len(rows) >= folded_from:
             grid.constant.append((label(f.name), f.constant))
         else:
-            grid.columns.append(f.column(scales, origin))
+            column = f.column(scales, origin)
+            if f.name == "name" and hasattr(rows[0], FULL_NAME):
+                column = dataclasses.replace(column, labels=kernel_labels(column.cells))
+            grid.columns.append(column)
     return grid
 
 

@@ -129,7 +129,7 @@ def test_an_issue_that_is_not_there_is_one_line(saved, run, gh):
 
 def test_a_comparison_comes_first(run, tmp_path):
     out = run("attach", FIXED, "--compare", BOUND, "--issue", "o/r#7")[1]
-    assert out.startswith("<!-- traceanalyzer -->\n## Comparison\n\n**Faster")
+    assert out.startswith("<!-- traceanalyzer -->\n## Summary\n\n**Faster")
     assert "<summary>Where the time goes now</summary>" in out
     assert len(out) <= 8_100
     assert str(BOUND.parent) not in out

@@ -16,8 +16,8 @@ from traceanalyzer.analysis.groups.ops import (
     steady,
 )
 from traceanalyzer.analysis.groups.products import TENSOR_EFFICIENCY
-from traceanalyzer.analysis.names.kernel_names import function_name
-from traceanalyzer.base import ELLIPSIS
+from traceanalyzer.analysis.names.kernel_names import MAX_LENGTH, function_name
+from traceanalyzer.base.figures import cut
 from traceanalyzer.diagnosis.draft import Draft, Proposal, finding, share, times
 from traceanalyzer.diagnosis.finding import GPU_BUSY, BottleneckClass, Evidence, Words, same_for_all
 from traceanalyzer.diagnosis.measurements import Measurements
@@ -36,7 +36,7 @@ single foreach operator at most 4: fused, the step takes at least this many time
 operator."""
 UNDERSIZED = "undersized-kernels"
 NARROW = "Blocks smaller than a warp: most lanes of the GPU do nothing"
-LONGEST_NAME = 40  # characters of a kernel in advice
+LONGEST_NAME = 40  # characters of a kernel in advice; of a longer one its function's name
 NEARLY_ALL = 0.99  # something is left of the work, however fast
 UNREACHED = 0.35
 """Share of their time by which even good kernels stay above the roofline: large products reach 0.71
@@ -94,9 +94,7 @@ def undersized(m: Measurements, _free: Bool) -> Iterator[Draft]:
 def _named(top: list[tuple[str, float]]) -> str:
     """Kernels by the longest of them."""
     full, _ = top[0]
-    name = full if len(full) <= LONGEST_NAME else function_name(full)
-    if len(name) > LONGEST_NAME:
-        name = name[: LONGEST_NAME - 1] + ELLIPSIS
+    name = full if len(full) <= LONGEST_NAME else cut(function_name(full), MAX_LENGTH)
     return f"{name} and others like it" if len(top) > 1 else name
 
 

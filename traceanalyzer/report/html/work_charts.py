@@ -6,18 +6,18 @@ from itertools import cycle
 from operator import attrgetter
 from typing import Any
 
-from traceanalyzer.report.format import figure, plain, shorten
+from traceanalyzer.report.format import figure
 from traceanalyzer.report.html.charts import Chart, Series, axis_name, height_of
 from traceanalyzer.report.html.charts import rows as rows_of
 from traceanalyzer.report.html.details import Details, RooflineCeilings
 from traceanalyzer.report.html.pictures.plot import Axis, Dot, Dots, Lines, Plot
 from traceanalyzer.report.model import Report
+from traceanalyzer.report.names.kernel_labels import kernel_labels
 
 MAX_ROWS = 20  # rows of a table that a chart of bars shows; the table has the others
 DASHES = ("", "8 4", "2 3", "8 4 2 4")
 BOUNDS = ("compute", "memory", "instructions", "latency", "link")
 NAMED_DOTS = 5  # kernels of the roofline whose names are written: those with the most time
-NAME = 24
 MAX_TRACKS = 8  # GPUs whose memory is drawn: those with the highest peaks
 SMALLEST_PX = 4.0  # radius of a kernel without time, and of the one with the most
 LARGEST_PX = 17.0
@@ -93,19 +93,21 @@ def _kernels(
     named: set[int],
 ) -> Dots:
     dots = []
+    labels = kernel_labels(row.name for row in rows)
     for r in (row for row in rows if row.bound_by == bound):
         share = (r.total_ms / longest) ** 0.5
         size = round(SMALLEST_PX + (LARGEST_PX - SMALLEST_PX) * share, 1)
         rate = f"{r.tflops:.3g} TFLOP/s, {r.intensity:.3g} operations a byte"
         light = "" if r.sol is None else f", {r.sol:.0%} of speed of light"
-        hint = f"{axis_name(r.name)}: {figure(r.total_ms, 'ms')} a step, {rate}{light}"
+        label = labels[r.name]
+        hint = f"{label}: {figure(r.total_ms, 'ms')} a step, {rate}{light}"
         dots.append(
             Dot(
                 r.intensity,
                 r.tflops,
                 size,
                 hint,
-                shorten(plain(r.name), NAME) if id(r) in named else "",
+                label if id(r) in named else "",
             )
         )
     return Dots(

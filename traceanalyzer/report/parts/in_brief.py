@@ -16,7 +16,7 @@ TOP = 3  # rows of each table: a reader looks at three, and asks `show` for more
 NAMED_RECORDINGS = 5
 KEY_TABLES = ("kernels", "ops", "syncs", "collectives")
 """The tables that people ask for first: what runs, who launched it, who waits."""
-LONGEST_NAME = 72  # characters: names of C++ kernels run to thousands
+LONGEST_NAME = 120  # characters, as of a kernel in any table
 LONGEST_VALUE = 90
 ENVIRONMENT = (
     "PyTorch",

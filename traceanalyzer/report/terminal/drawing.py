@@ -3,7 +3,7 @@ sequence."""
 
 import dataclasses
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from itertools import repeat
 
@@ -19,7 +19,7 @@ from traceanalyzer.analysis.names.kernel_names import briefest_name
 from traceanalyzer.base import plural
 from traceanalyzer.report.format import DEFAULT_WIDTH, plain, shorten
 from traceanalyzer.report.grid import Grid, ShownColumn
-from traceanalyzer.report.terminal.told_apart import told_apart
+from traceanalyzer.report.names.told_apart import told_apart
 
 SEPARATOR = 2
 INDENT = 2
@@ -42,8 +42,15 @@ fields a screen."""
 class TerminalPage:
     """Text drawn from top to bottom at a fixed width."""
 
-    def __init__(self, width: int = DEFAULT_WIDTH, colour: bool = False) -> None:
+    def __init__(
+        self,
+        width: int = DEFAULT_WIDTH,
+        colour: bool = False,
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
+        """`labels`: what kernels are called."""
         self.width = width
+        self._labels = labels or {}
         self._file = io.StringIO()
         self._colours = ColorSystem.STANDARD if colour else None
         self._console = Console(
@@ -56,6 +63,13 @@ class TerminalPage:
             emoji=False,
             legacy_windows=False,
         )
+
+    def labelled(self, name: str) -> str:
+        """A kernel's label, with what stands in brackets behind it; any other text as it is."""
+        if name in self._labels:
+            return self._labels[name]
+        kernel, bracket, remark = name.partition(" (")
+        return f"{self._labels.get(kernel, kernel)}{bracket}{remark}"
 
     def text(self) -> str:
         """What was drawn, without trailing blanks."""
@@ -98,6 +112,8 @@ class TerminalPage:
     def grid(self, grid: Grid, every_column: str = "--format csv") -> None:
         """A table with its remarks; a table of few rows that is too wide is turned, one field a
         line. `every_column` is what has all columns of it."""
+        columns = [self._with_labels(column) for column in grid.columns]
+        grid = dataclasses.replace(grid, columns=columns)
         chosen, left_out = _fitting(grid.columns, self.width - INDENT)
         remarks = grid.remarks
         if left_out and grid.rows <= TURNED_ROWS:
@@ -119,6 +135,12 @@ class TerminalPage:
             remarks = [*kept, f"{more}: {every_column} has all."]
         for remark in remarks:
             self.line(remark, "dim", INDENT)
+
+    def _with_labels(self, column: ShownColumn) -> ShownColumn:
+        """A column of texts with kernels called as everywhere in the report."""
+        if not column.is_text or column.labels:
+            return column
+        return dataclasses.replace(column, cells=list(map(self.labelled, column.cells)))
 
     def texts(
         self, headers: Sequence[str], numeric: Sequence[bool], rows: Sequence[Sequence[str]]
@@ -261,17 +283,26 @@ def _widths(columns: list[ShownColumn], width: int) -> list[int]:
 def _least_width(column: ShownColumn, first: bool) -> int:
     if not column.is_text:
         return max(_longest_word(column.header), *map(len, column.cells))
+    if column.labels:
+        return max(_longest_word(column.header), *map(cell_len, _labelled(column)))
     longest_word = min(max(map(_longest_word, set(column.cells)), default=0), NAME_WIDTH)
     return min(_full_width(column), NAME_WIDTH if first else max(TEXT_WIDTH, longest_word))
 
 
 def _shown_apart(column: ShownColumn, width: int) -> ShownColumn:
-    """The column with cells that do not read alike where they differ."""
+    """The column with cells that do not read alike where they differ. A kernel has one label in all
+    tables, also where one has more room."""
+    if column.labels:
+        return dataclasses.replace(column, cells=_labelled(column))
     if _full_width(column) <= width:
         return column
     cells = [cell if cell_len(cell) <= width else briefest_name(cell) for cell in column.cells]
     shown = told_apart(cells, width, lambda cell: wrapped(plain(cell), width))
     return dataclasses.replace(column, cells=[shown[cell] for cell in cells])
+
+
+def _labelled(column: ShownColumn) -> list[str]:
+    return [column.labels[cell] for cell in column.cells]
 
 
 def wrapped(text: str, width: int) -> str:
@@ -305,7 +336,8 @@ def _fitted(line: str, width: int) -> str:
 
 
 def _full_width(column: ShownColumn) -> int:
-    return max(_longest_word(column.header), *map(cell_len, set(column.cells)))
+    cells = set(_labelled(column) if column.labels else column.cells)
+    return max(_longest_word(column.header), *map(cell_len, cells))
 
 
 def _longest_word(text: str) -> int:

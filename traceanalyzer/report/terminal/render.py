@@ -1,6 +1,6 @@
 """A document in a terminal."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
@@ -11,10 +11,14 @@ from traceanalyzer.report.terminal.drawing import INDENT, TerminalPage
 
 
 def document_terminal(
-    document: doc.Document, width: int = DEFAULT_WIDTH, colour: bool = False
+    document: doc.Document,
+    width: int = DEFAULT_WIDTH,
+    colour: bool = False,
+    labels: Mapping[str, str] | None = None,
 ) -> str:
-    """The document as text `width` columns wide; sections without content are left out."""
-    page = TerminalPage(width, colour)
+    """The document as text `width` columns wide; sections without content are left out. Evidence on
+    a kernel calls it by its label, as tables do."""
+    page = TerminalPage(width, colour, labels)
     for section in doc.with_content(document.sections, draws=lambda _: False):
         if section.title and not section.untitled:
             (page.title if section.is_minor or section.folded else page.heading)(section.title)
@@ -75,7 +79,10 @@ def _items(page: TerminalPage, part: doc.Items, _: int) -> None:
         page.item(f"{number}.", item.title, "bold")
         for text, style in item.lines:
             page.line(text, style, INDENT + 1)
-        for detail in (*map(doc.evidence_line, item.evidence or ()), *item.details):
+        evidence = [
+            (name, value, page.labelled(where)) for name, value, where in item.evidence or ()
+        ]
+        for detail in (*map(doc.evidence_line, evidence), *item.details):
             page.item("-", detail, indent=INDENT + 1)
         if item.lines:
             page.line("")

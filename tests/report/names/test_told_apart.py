@@ -7,8 +7,8 @@ import dataclasses
 from traceanalyzer.analysis.names.kernel_names import briefest_name
 from traceanalyzer.base import metric
 from traceanalyzer.report.format import shorten
+from traceanalyzer.report.names.told_apart import told_apart
 from traceanalyzer.report.printed import PrintedRows
-from traceanalyzer.report.terminal.told_apart import told_apart
 
 GELU = "vectorized_elementwise_kernel<GeluCUDAKernelImpl>"
 BACKWARD = "vectorized_elementwise_kernel<GeluBackwardCUDAKernelImpl>"

@@ -1,0 +1,1 @@
+"""Names where there is little room for them."""

@@ -1,0 +1,38 @@
+"""How a kernel is called where its short name has no room: one label for each kernel of a
+recording, whatever draws it, and no label for two."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from traceanalyzer.analysis.names.kernel_names import briefest_name
+from traceanalyzer.report.format import plain, shorten
+from traceanalyzer.report.names.told_apart import told_apart
+
+LABEL_WIDTH = 40
+"""Characters of a label: a table of kernels has room for it, calls and times in 80 columns."""
+
+
+def kernel_labels(names: Iterable[str]) -> Mapping[str, str]:
+    """The label of each of these short names; one that fits is its own."""
+    distinct = list(dict.fromkeys(names))
+    brief = {name: _briefly(name) for name in distinct}
+    times = Counter(brief.values())
+    # What two names become alike is not left out of either.
+    told = {name: text if times[text] == 1 else plain(name) for name, text in brief.items()}
+    shown = told_apart(told.values(), LABEL_WIDTH, lambda text: shorten(text, LABEL_WIDTH))
+    return _numbered({name: shown[text] for name, text in told.items()})
+
+
+def _briefly(name: str) -> str:
+    return plain(name) if len(name) <= LABEL_WIDTH else plain(briefest_name(name))
+
+
+def _numbered(labels: Mapping[str, str]) -> dict[str, str]:
+    """The labels, those that are still alike with a number behind them."""
+    seen = Counter[str]()
+    found = {}
+    for name, label in labels.items():
+        seen[label] += 1
+        number = f"~{seen[label]}" if seen[label] > 1 else ""
+        found[name] = f"{label[: LABEL_WIDTH - len(number)]}{number}"
+    return found
