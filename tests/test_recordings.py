@@ -51,6 +51,13 @@ def test_the_class_of_a_recording(name: str, expected: str) -> None:
     assert summary.confidence > 0.5
 
 
+def test_where_faster_kernels_gain_nothing_the_reason_is_said() -> None:
+    headline = reported(BY_NAME["kineto/python_between_ops.fix"]).summary.headline
+    assert headline.endswith(
+        "; faster kernels alone would not shorten it, because the CPU takes as long."
+    )
+
+
 def numbers(value: object) -> list[float]:
     """Every float in the report."""
     if isinstance(value, float):

@@ -216,6 +216,16 @@ def test_every_term_of_its_first_screen_is_explained(path: Path) -> None:
     assert not [term for term in found if not known(term)]
 
 
+@every_sample
+def test_its_headline_has_the_share_that_the_budgets_row_has(path: Path) -> None:
+    report = reported(path)
+    rows = {part.label: f"{part.share:.0%}" for part in breakdown.budget(report)}
+    told = re.findall(r"(exposed communication|compute) (\d+%)", report.summary.headline)
+    if report.summary.bottleneck == "communication" and report.summary.beside is None:
+        told += [("exposed communication", re.findall(r"\((\d+%)\)", report.summary.headline)[0])]
+    assert [(name, share) for name, share in told if rows[name] != share] == []
+
+
 def test_every_verdict_is_explained() -> None:
     verdicts = [f"{name}-bound" for name in get_args(BottleneckClass) if name != "inconclusive"]
     assert not [term for term in (*verdicts, *NOT_ON_SAMPLES) if not known(term)]

@@ -19,6 +19,7 @@ from traceanalyzer.comparison.document import ComparisonPage
 from traceanalyzer.comparison.metrics import with_amounts
 from traceanalyzer.comparison.outline import _calls, sections
 from traceanalyzer.report.json import dump, render_json
+from traceanalyzer.report.outline.opening import verdict
 from traceanalyzer.trace import Condition
 
 A = report(part("aten::mm", "gemm", 5), idle("sync", 5, "aten::item", "cudaStreamSynchronize"))
@@ -328,6 +329,15 @@ def test_training_is_not_compared_with_inference_like_for_like():
     comparison = compare_reports(*sides)
     (found,) = [c for c in comparison.conditions if c.name.startswith("mode")]
     assert (found.a, found.b, found.incomparable) == ("training", "inference", True)
+
+
+def test_a_side_has_the_words_of_analyze():
+    mixed = report(part("aten::mm", "gemm", 10.0))
+    alone = replace(mixed, summary=replace(mixed.summary, bottleneck="compute", beside=None))
+    both = replace(mixed, summary=replace(mixed.summary, bottleneck="sync", beside="compute"))
+    comparison = compare_reports(both, alone)
+    assert comparison.a.verdict == verdict(both) == "sync- and compute-bound"
+    assert comparison.b.verdict == "compute-bound"
 
 
 def test_waiting_for_other_ranks_is_a_sentence_of_its_own():

@@ -24,7 +24,7 @@ def additions(us: float) -> TraceBuilder:
 
 def test_kernels_near_the_bandwidth_are_limited_by_it():
     m = measured(additions(15))
-    assert classify(m).headline.endswith("mostly in kernels limited by memory bandwidth.")
+    assert classify(m).headline.endswith("; all of the kernel time is limited by memory bandwidth.")
     assert classify(m).confidence <= UNCLEAR
     assert culprit(m, "memory") == "All of the memory traffic is elementwise kernels."
 
@@ -34,17 +34,24 @@ def test_kernels_without_known_bytes_are_memory_bound_by_their_kind():
     for i in range(20):
         builder.kernel(ADD, 20 * i, 20 * i + 15, **FULL)
     assert classify(measured(builder)).headline.endswith(
-        "mostly in kernels that are memory-bound by their kind (not measured)."
+        "; all of the kernel time is memory-bound by its kind (not measured)."
     )
 
 
-def test_kernels_far_from_the_bandwidth_are_told_with_what_they_reach():
+LATENCY = (
+    "; all of the kernel time is limited by latency (kernels too small to fill the GPU, or waiting "
+    "on themselves). What helps: fewer, larger kernels (a larger batch, fusion), or other shapes "
+    "and layouts."
+)
+
+
+def test_kernels_far_from_the_bandwidth_are_limited_by_latency():
     m = measured(additions(120))
-    assert classify(m).headline.endswith(
-        "mostly in latency-bound kernels: memory traffic at 10% of the bandwidth."
-    )
-    assert classify(m).confidence <= UNCLEAR
-    assert culprit(m, "memory") == "All of the compute time is in memory-bound elementwise kernels."
+    summary = classify(m)
+    assert summary.bottleneck == "compute"
+    assert summary.headline.endswith(LATENCY)
+    assert summary.confidence <= UNCLEAR
+    assert culprit(m, "memory") == "All of the compute time is in elementwise kernels."
 
 
 def products(us: float) -> TraceBuilder:
@@ -57,13 +64,46 @@ def products(us: float) -> TraceBuilder:
 
 def test_products_near_the_peak_are_limited_by_arithmetic():
     assert classify(measured(products(25))).headline.endswith(
-        "mostly in kernels limited by arithmetic."
+        "; all of the kernel time is limited by arithmetic."
     )
 
 
-def test_products_far_from_the_peak_are_told_with_what_they_reach():
+def test_products_far_from_the_peak_are_limited_by_latency():
     m = measured(products(200))
-    assert classify(m).headline.endswith(
-        "mostly in latency-bound kernels: arithmetic at 10% of the peak."
-    )
+    assert classify(m).headline.endswith(LATENCY)
     assert culprit(m, "compute") == "All of the compute time is in gemm kernels."
+
+
+def mixture(products_us: float, additions_us: float, slow_us: float) -> TraceBuilder:
+    """Five profiler steps, each of a product near the peak, an addition near the bandwidth and one
+    far from it, of these lengths."""
+    builder = TraceBuilder()
+    at = 0.0
+    for step in range(5):
+        start = at
+        for _ in range(round(products_us / 25)):
+            mm(builder, 1000, (GEMM, at + 20, at + 45, FULL), at=at)
+            at += 25
+        for us, count in ((15, additions_us / 15), (120, slow_us / 120)):
+            for _ in range(round(count)):
+                kernel = (ADD, at + 20, at + 20 + us, FULL)
+                op(builder, "aten::add", at, SHAPES, f'["{FP32}","{FP32}","Scalar"]', kernel)
+                at += us
+        builder.annotation(f"ProfilerStep#{step}", start, at)
+    return builder
+
+
+def test_the_class_is_what_limits_more_of_the_kernels_and_clear_only_with_most_of_them():
+    """The shares are said as they are, largest first; of the kernels that latency limits each would
+    be memory-bound at best."""
+    few = classify(measured(mixture(products_us=750, additions_us=600, slow_us=720)))
+    assert few.bottleneck == "compute"
+    assert few.confidence <= UNCLEAR
+    assert "; 36% of the kernel time is limited by arithmetic, 35% by latency (" in few.headline
+    assert few.headline.endswith("), 29% by memory bandwidth.")
+    most = classify(measured(mixture(products_us=1500, additions_us=600, slow_us=720)))
+    assert most.bottleneck == "compute"
+    assert most.confidence > UNCLEAR
+    memory = classify(measured(mixture(products_us=250, additions_us=1500, slow_us=720)))
+    assert memory.bottleneck == "memory"
+    assert memory.confidence > UNCLEAR

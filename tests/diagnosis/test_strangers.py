@@ -223,7 +223,7 @@ def test_many_blocks_of_four_threads_need_larger_ones(report: Report) -> None:
 @of("one_thread", "one_block", "openacc")
 def test_kernels_of_few_threads_are_too_small(report: Report) -> None:
     assert ids(report)[0] == "undersized-kernels"
-    assert "too small to fill it" in report.summary.headline
+    assert "too small to fill the GPU" in report.summary.headline
     assert "more threads" in report.recommendations[0].action
     assert "fused operators" not in actions(report)
 

@@ -72,13 +72,13 @@ def test_full_and_short_kernels_are_not(blocks: int, threads: int, us: float) ->
 @pytest.mark.parametrize("name", ["vectorAdd(float*)", "nvkernel_matmult_offload(int)"])
 def test_names_say_nothing_of_the_limit_of_a_kernel_that_fills_nothing(name: str) -> None:
     headline = diagnose(program(1, 1, name=name)).summary.headline
-    assert "too small to fill it" in headline
+    assert "too small to fill the GPU" in headline
     assert "memory bandwidth" not in headline
     assert "arithmetic" not in headline
 
 
 def test_a_full_kernel_goes_by_its_name() -> None:
-    assert "memory-bound by their kind" in diagnose(program(4096, 256)).summary.headline
+    assert "memory-bound by its kind" in diagnose(program(4096, 256)).summary.headline
 
 
 def test_the_advice_names_the_kernel() -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
-from tests.report.reports import empty, full
+from tests.report.reports import empty, full, known
+from traceanalyzer.analysis.roofline.roofline_rows import RooflineStep
 from traceanalyzer.diagnosis.finding import BOUNDED, REPLAYED, START_UP
 from traceanalyzer.report.html import render_html
 from traceanalyzer.report.markdown.issue import render_markdown
 from traceanalyzer.report.outline import gains, opening
 from traceanalyzer.report.terminal.screen import render_screen, render_terminal
+from traceanalyzer.report.whole import known_in_brief
 
 
 def test_why_nothing_is_recommended():
@@ -22,6 +25,38 @@ def test_why_nothing_is_recommended():
         replace(report, recommendations=[])
     )
     assert gains.no_advice(empty()) == "No recommendation: the GPU was not recorded."
+
+
+def test_of_a_busy_gpu_nothing_is_found_and_unmeasured_limits_are_said():
+    report = full()
+    metrics = report.metrics
+    assert metrics.utilisation is not None
+    busy = replace(metrics.utilisation, gpu_busy_share=0.904)
+    for modelled, end in ((0.95, "step."), (0.5, "What limits its kernels is not measured.")):
+        roofline = known(RooflineStep, modelled_share=modelled)
+        found = replace(
+            report,
+            metrics=replace(metrics, utilisation=busy, roofline=roofline),
+            summary=replace(report.summary, bottleneck="memory"),
+            recommendations=[],
+        )
+        told = gains.no_advice(found).partition(" To go further")[0]
+        assert told.startswith("Nothing found: the GPU is busy for 90.4% of the step.")
+        assert told.endswith(end)
+
+
+def test_an_mfu_of_a_part_of_the_operations_is_at_least_that():
+    report = full()
+    metrics = report.metrics
+    assert metrics.throughput is not None
+    work = replace(metrics.throughput, flops_source="modelled")
+    for modelled, words in ((0.95, "MFU "), (0.7, "MFU at least ")):
+        roofline = known(RooflineStep, modelled_share=modelled)
+        partly = replace(metrics, roofline=roofline, throughput=work)
+        text = known_in_brief(replace(report, metrics=partly))
+        assert re.search(rf"{words}\d", text)
+    given = replace(metrics, roofline=roofline, throughput=replace(work, flops_source="given"))
+    assert "at least" not in known_in_brief(replace(report, metrics=given))
 
 
 def test_what_to_record_is_said_for_the_recorder():

@@ -25,6 +25,7 @@ class Side:
     step_ms: float = metric("mean step time")
     steps: int = metric("steady-state steps measured")
     bottleneck: str = metric("bottleneck of the report")
+    verdict: str = metric("the same in the words of `analyze`, with the one named beside it")
     unprofiled_step_ms: float | None = metric(
         "step time without the profiler; null where it is not known"
     )

@@ -309,8 +309,7 @@ def _side(name: str, side: Side, per: str) -> str:
         steps = f"{side.steps} {plural('step', side.steps)}"
     else:
         steps = "the mean repeat" if per == "per repeat" else "the whole recording"
-    bound = "" if side.bottleneck == "inconclusive" else "-bound"
-    return f"{name}: {_end_of_path(side.name)} ({side.kind}), {steps}, {side.bottleneck}{bound}"
+    return f"{name}: {_end_of_path(side.name)} ({side.kind}), {steps}, {side.verdict}"
 
 
 def _end_of_path(path: str) -> str:

@@ -11,6 +11,7 @@ from traceanalyzer.comparison.speed import Ratio, speed_of
 from traceanalyzer.comparison.work import of_part, paired_work
 from traceanalyzer.report.figures.step_times import recorded_ms
 from traceanalyzer.report.model import Metrics, Report
+from traceanalyzer.report.outline.opening import causes
 
 WITHOUT_STEPS = ("none", "recording")  # sources of steps that are none
 EVENLY = 0.05  # counts whose quartiles differ by more are of different work, not of more of it
@@ -88,6 +89,7 @@ def side_of(report: Report, name: str) -> Side:
         step_ms=time,
         steps=steps,
         bottleneck=report.summary.bottleneck,
+        verdict=causes(report),
         unprofiled_step_ms=report.metrics.unprofiled_step_time_ms,
         unprofiled_source=report.metrics.unprofiled_source,
     )

@@ -2,21 +2,24 @@
 
 The budget of the step that the report speaks of, its idle time taken apart by cause and its compute
 time taken apart by what usually limits the kernels, is a partition of the step. The class is the
-largest part (compute and memory compete as one: the device is the bottleneck; then the larger of
-the two names it). Where the second largest part is nearly as large, or another large part is what a
+largest part (compute and memory compete as one: the device is the bottleneck; then what limits more
+of its kernels' time names it). Where the second largest part is nearly as large, or another large part is what a
 change is predicted to gain most from, there is no single cause: both are named, and the class is
 the one to change first. Confidence is the margin over the second largest part, discounted for thin
-evidence."""
+evidence; it is limited where most of the kernels' time is not seen to be limited as the class says."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from traceanalyzer.analysis.groups.bounds import (
+    memory_bound_share,
     rated_share,
-    reached_when_far,
+    small_share,
     undersized_kernels,
+    unknown_share,
 )
 from traceanalyzer.analysis.groups.idle import by_turns, main_detail
+from traceanalyzer.analysis.groups.limits import KernelLimits, kernel_limits
 from traceanalyzer.analysis.joined.launched import is_start_up, unseen_graphs
 from traceanalyzer.base import span
 from traceanalyzer.diagnosis.compile.reported import on_compile
@@ -32,7 +35,13 @@ from traceanalyzer.diagnosis.outside import IDLE_CLASSES, MOST_SURE, outside_cau
 from traceanalyzer.diagnosis.rules.evidence import no_gpu_work
 from traceanalyzer.diagnosis.rules.host_alone import cpu_summary, is_cpu_alone
 from traceanalyzer.diagnosis.rules.timing import pasted_summary, profiled_summary, timing_summary
-from traceanalyzer.diagnosis.shares import Shares, missing_kernels, step_shares
+from traceanalyzer.diagnosis.shares import (
+    MOSTLY,
+    Shares,
+    device_class,
+    missing_kernels,
+    step_shares,
+)
 from traceanalyzer.replay.bounds import less_compute
 from traceanalyzer.replay.scenario import Scenario
 from traceanalyzer.replay.scenarios import COMMUNICATION_FREE, COPIES_HIDDEN
@@ -42,7 +51,6 @@ from traceanalyzer.trace import DeviceOpKind
 MIN_DEVICE_OPS = 10
 """A recording without repeated steps and with fewer device ops than this is not classified."""
 BUSY = 0.9  # where the GPU has hardly any idle time, few ops are no reason to doubt it
-MOSTLY = 0.5  # of the launches of graphs, or of the GPU's time
 TOO_MANY_MISSING = 0.1
 """With more of the launches' kernels missing, what looks idle may have been busy."""
 CLOSE = 0.1  # two parts that differ by less of the step are equally much the cause
@@ -59,9 +67,7 @@ BY_CLASS_FACTOR = 0.9
 known."""
 RATED_SHARE = 0.9
 """Share of the compute time from which the roofline, not the names, tells compute from memory."""
-HARDLY_RATED = 0.5
-"""Share of the compute time below which most of what limits it is told by names of kernels."""
-
+LEAST_NAMED = 0.1  # of the compute time: what limits less of it is not named
 LEAST_GAIN = 0.05  # what gains less of the step when it is removed is not clearly its cause
 NOTED_WAITING = 0.1
 """Share of a part that is waiting for other ranks, not idle time of this one, from which the
@@ -81,19 +87,7 @@ PART_OF: dict[BottleneckClass | None, str] = {"compute": "device", "memory": "de
 """The part of the step that a class is, where it has another name."""
 _IDLE_PARTS = ("launch", "sync", "input", "host", "unexplained")
 _REASONS = {
-    "compute": (
-        "the GPU computes for {}, mostly in kernels limited by arithmetic",
-        "compute",
-    ),
-    "memory": (
-        "the GPU computes for {}, mostly in kernels limited by memory bandwidth",
-        "memory-bound kernels",
-    ),
-    "small": ("the GPU computes for {}, mostly in kernels too small to fill it", "compute"),
-    "narrow": (
-        "the GPU computes for {}, mostly in kernels whose blocks are smaller than a warp",
-        "compute",
-    ),
+    "device": ("the GPU computes for {}", "compute"),
     "communication": (
         "communication that does not overlap with compute takes {}",
         "exposed communication",
@@ -121,23 +115,17 @@ _REASONS = {
     ),
 }
 """Why a part is long, and in short where two are named."""
-BY_KIND = {
-    "memory": (
-        "the GPU computes for {}, mostly in kernels that are memory-bound by their kind (not measured)",
-        "kernels memory-bound by their kind",
-    ),
-    "compute": (
-        "the GPU computes for {}, mostly in kernels that are compute-bound by their kind (not measured)",
-        "compute",
-    ),
+LIMITS = {
+    "compute": "arithmetic",
+    "memory": "memory bandwidth",
+    "instructions": "instructions that are no FLOPs",
+    "latency": "latency (kernels too small to fill the GPU, or waiting on themselves)",
 }
-"""The words where names of kernels alone tell what limits them: no bytes and operations are known."""
-FAR = {
-    "memory": "the GPU computes for {}, mostly in latency-bound kernels: memory traffic at {:.0%} of the bandwidth",
-    "compute": "the GPU computes for {}, mostly in latency-bound kernels: arithmetic at {:.0%} of the peak",
-}
-"""The words for kernels that bandwidth or arithmetic would limit at best, and that are not near that:
-they wait, for scattered accesses, atomics or each other."""
+"""What limits kernels, in words, by the field of `KernelLimits`."""
+LARGER_KERNELS = (
+    " What helps: fewer, larger kernels (a larger batch, fusion), or other shapes and layouts."
+)
+"""Against latency: neither more bandwidth nor more FLOP/s shortens such kernels."""
 OF_STAGES = (
     "the GPU waits for other stages of the pipeline for {}",
     "waiting for other stages of the pipeline",
@@ -183,10 +171,10 @@ def classify(m: Measurements, best: Iterable[BottleneckClass | None] = ()) -> Su
     why = _not_known(m, verdict.cause, shares)
     if why:
         return Summary("inconclusive", 0.0, f"Inconclusive: {why}", m.step.basis, step_ms)
-    bottleneck = _name(verdict.cause, shares)
+    bottleneck = _name(m, verdict.cause, shares)
     held_up = m.memo(outside_cause) if bottleneck in IDLE_CLASSES else ""
     confidence = _confidence(m, verdict, shares, held_up)
-    beside = None if verdict.beside in (None, "unexplained") else _name(verdict.beside, shares)
+    beside = None if verdict.beside in (None, "unexplained") else _name(m, verdict.beside, shares)
     headline = f"{_headline(m, verdict, shares)} {held_up}".rstrip()
     return Summary(bottleneck, round(confidence, 2), headline, m.step.basis, step_ms, beside=beside)
 
@@ -300,9 +288,9 @@ def _verdict(
     return _Verdict(top, named, margin, unclear=top in idle)
 
 
-def _name(part: str, shares: Shares) -> BottleneckClass:
+def _name(m: Measurements, part: str, shares: Shares) -> BottleneckClass:
     # The names of parts but device are classes; "unexplained" is none, and only has words.
-    return shares.device_class if part == "device" else part  # type: ignore[return-value]
+    return device_class(m, shares) if part == "device" else part  # type: ignore[return-value]
 
 
 def too_few_ops(m: Measurements, shares: Shares | None) -> bool:
@@ -378,8 +366,8 @@ def _confidence(m: Measurements, verdict: _Verdict, shares: Shares, held_up: str
         factor *= (1 - shares.doubt) * (
             BY_CLASS_FACTOR if rated_share(m.rated) < RATED_SHARE else 1.0
         )
-    is_far = verdict.cause == "device" and _when_far(m, shares) is not None
-    unclear = verdict.unclear or is_far or m.unsteady_step_ms is not None
+    unseen = verdict.cause == "device" and not _is_of_most_kernels(m, shares)
+    unclear = verdict.unclear or unseen or m.unsteady_step_ms is not None
     most = min(UNCLEAR if unclear else 1.0, MOST_SURE if held_up else 1.0)
     return min(min(MAX_CONFIDENCE, BASE_CONFIDENCE + verdict.margin) * factor, most)
 
@@ -391,8 +379,7 @@ def _reason(m: Measurements, part: str, shares: Shares) -> str:
     if not is_waiting:
         share = _shown_share(m, part, share)
     time = f"{span(share * m.step.step_ms, m.step.step_ms)} ({share:.0%})"
-    small = part == "device" and shares.mostly_small
-    text, noun = _words(m, part, shares)
+    text, noun = _REASONS[part]
     text = _special_text(m, part) or text
     more = main_detail(m.causes) if part == "host" else ""
     mostly = f", mostly {more}" if more else ""
@@ -403,17 +390,67 @@ def _reason(m: Measurements, part: str, shares: Shares) -> str:
             f"{time} of {_whole(m)} goes to {noun}{mostly}: {span(own_ms, m.step.step_ms)} {itself}, "
             f"{span(waits_ms, m.step.step_ms)} waiting for ranks that are late"
         )
-    if part == "device" and not small:
-        text = _when_far(m, shares) or text
-    return text.format(f"{time} of {_whole(m)}") + mostly
+    limits = f"; {_limited(m, shares)}" if part == "device" else ""
+    return text.format(f"{time} of {_whole(m)}") + mostly + limits
 
 
-def _when_far(m: Measurements, shares: Shares) -> str | None:
-    """The words for kernels that are far from their limit, with the share of it that they reach; None
-    where they are near."""
-    limit = shares.device_class
-    reached = reached_when_far(m.rated, memory=limit == "memory")
-    return None if reached is None else FAR[limit].format("{}", reached)
+def _limited(m: Measurements, shares: Shares) -> str:
+    """What limits the kernels, largest share first; by their kind where most have no model."""
+    limits = m.rated.memo(kernel_limits)
+    if shares.mostly_small:
+        return f"{_of_kernel_time(small_share(m.rated))} is in kernels {_how_small(m)}"
+    if limits.known < MOSTLY:
+        name = device_class(m, shares)
+        return (
+            f"{_of_kernel_time(_share_by_kind(m, name))} is {name}-bound by its kind (not measured)"
+        )
+    named = {name: share for name, share in limits._asdict().items() if name in LIMITS}
+    first, *others = sorted(named, key=named.__getitem__, reverse=True)
+    parts = [f"{_of_kernel_time(named[first])} is limited by {LIMITS[first]}"]
+    parts += [f"{named[one]:.0%} by {LIMITS[one]}" for one in others if named[one] >= LEAST_NAMED]
+    if limits.unknown >= LEAST_NAMED:
+        parts.append(f"{limits.unknown:.0%} has no model")
+    return ", ".join(parts)
+
+
+def _of_kernel_time(share: float) -> str:
+    text = f"{share:.0%}"
+    return f"{'all' if text == '100%' else text} of the kernel time"
+
+
+def _too_small_or_waiting(m: Measurements, shares: Shares) -> bool:
+    """Whether more work a kernel would shorten most of the compute time."""
+    if shares.mostly_small:
+        return not _is_narrow(m)
+    return m.rated.memo(kernel_limits).latency > MOSTLY
+
+
+def _how_small(m: Measurements) -> str:
+    """What is small of kernels that fill hardly any of the GPU."""
+    return "whose blocks are smaller than a warp" if _is_narrow(m) else "too small to fill the GPU"
+
+
+def _is_narrow(m: Measurements) -> bool:
+    small = m.rated.memo(undersized_kernels)
+    return small is not None and small.is_narrow
+
+
+def _share_by_kind(m: Measurements, name: BottleneckClass) -> float:
+    """Share of the compute time in kernels that are of this class by their kind."""
+    of_memory = memory_bound_share(m.rated)
+    if name == "memory":
+        return of_memory
+    return 1.0 - of_memory - small_share(m.rated) - unknown_share(m.rated)
+
+
+def _is_of_most_kernels(m: Measurements, shares: Shares) -> bool:
+    """Whether most of the compute time is in kernels that are seen to be limited as the verdict
+    says; what only names of kernels tell is not seen."""
+    if shares.mostly_small:
+        return small_share(m.rated) > MOSTLY
+    limits: KernelLimits = m.rated.memo(kernel_limits)
+    of_class = limits.memory if device_class(m, shares) == "memory" else limits.compute
+    return of_class > MOSTLY
 
 
 def _special_text(m: Measurements, part: str) -> str:
@@ -433,11 +470,27 @@ def _computed(m: Measurements, shares: Shares) -> str:
 
 
 def _shown_share(m: Measurements, part: str, share: float) -> float:
-    """A part's share of the step as the budget shows it: copies within the GPU are a row of their
-    own, and so is what other ranks compute meanwhile."""
-    if part != "device" or m.step.budget is None:
+    """A part's share of the step as the budget's row of it has it: copies within the GPU are a row of
+    their own, and so is what other ranks compute meanwhile. Where other ranks' waits are much of the
+    part, it is that with them."""
+    row_ms = _row_ms(m, part)
+    if row_ms is None:
         return share
-    return m.step.budget.compute / m.step.step_ms
+    shown = row_ms / m.step.step_ms
+    return shown if part == "device" or abs(shown - share) < NOTED_WAITING * share else share
+
+
+def _row_ms(m: Measurements, part: str) -> float | None:
+    """Time of the budget's row of a part, ms; None where it is not one row."""
+    budget = m.step.budget
+    idle = m.step.idle
+    if budget is None or idle is None:
+        return None
+    if part == "device":
+        return budget.compute
+    if part == "communication":
+        return budget.exposed_communication + idle.communication
+    return getattr(idle, part) if part in IDLE_CLASSES else None
 
 
 def _whole(m: Measurements) -> str:
@@ -453,27 +506,43 @@ def _is_pipeline(m: Measurements) -> bool:
 
 def _headline(m: Measurements, verdict: _Verdict, shares: Shares) -> str:
     if verdict.beside is None:
-        return (
-            f"{_name(verdict.cause, shares).capitalize()}-bound: "
-            f"{_reason(m, verdict.cause, shares)}."
-        )
+        name = _name(m, verdict.cause, shares).capitalize()
+        waits = verdict.cause == "device" and _too_small_or_waiting(m, shares)
+        helps = LARGER_KERNELS if waits else ""
+        return f"{name}-bound: {_reason(m, verdict.cause, shares)}.{helps}"
     parts = _parts(shares)
-    nouns = {part: _noun(m, part, shares) for part in (verdict.cause, verdict.beside)}
+    nouns = {part: _noun(m, part) for part in (verdict.cause, verdict.beside)}
     larger, smaller = sorted(nouns, key=parts.__getitem__, reverse=True)
     of_both = ", ".join(
-        f"{nouns[part]} {_shown_share(m, part, parts[part]):.0%}" for part in (larger, smaller)
+        f"{nouns[part]} {_shown_share(m, part, parts[part]):.0%}{_of_which(m, part, shares)}"
+        for part in (larger, smaller)
     )
     mixed = f"Mixed: {of_both} of {_whole(m)}"
     if verdict.hidden:
         own_work = verdict.beside == "device"
         how = "faster kernels" if own_work else f"removing {nouns[verdict.beside]}"
-        return f"{mixed}; {how} alone would not shorten it."
+        return f"{mixed}; {how} alone would not shorten it, because {_as_long(verdict.cause)}."
     if verdict.pays:
         return f"{mixed}; removing {nouns[verdict.cause]} gains most."
     return f"{mixed}."
 
 
-def _noun(m: Measurements, part: str, shares: Shares) -> str:
+def _of_which(m: Measurements, part: str, shares: Shares) -> str:
+    """How much of the compute part is memory-bound, where that is what the verdict names."""
+    if part != "device" or device_class(m, shares) != "memory":
+        return ""
+    limits = m.rated.memo(kernel_limits)
+    if limits.known < MOSTLY:
+        return f" ({memory_bound_share(m.rated):.0%} of it memory-bound by its kind)"
+    return f" ({limits.memory:.0%} of it limited by memory bandwidth)"
+
+
+def _as_long(cause: str) -> str:
+    """What takes as long as the part that can go without a gain."""
+    return f"{'the CPU' if cause in IDLE_CLASSES else 'the rest of it'} takes as long"
+
+
+def _noun(m: Measurements, part: str) -> str:
     """What a part is called where two are named."""
     if part == "unexplained" and by_turns(m.causes):
         return TURN
@@ -481,14 +550,4 @@ def _noun(m: Measurements, part: str, shares: Shares) -> str:
         return OF_STAGES[1]
     if part == "host" and m.memo(sleep_of_host):
         return ASLEEP[1]
-    return _words(m, part, shares)[1]
-
-
-def _words(m: Measurements, part: str, shares: Shares) -> tuple[str, str]:
-    """Why a part is long, and in short where two are named."""
-    if part == "device" and shares.mostly_small:
-        small = m.rated.memo(undersized_kernels)
-        return _REASONS["narrow" if small is not None and small.is_narrow else "small"]
-    name = _name(part, shares)
-    by_kind = part == "device" and rated_share(m.rated) < HARDLY_RATED
-    return BY_KIND[name] if by_kind else _REASONS[name]
+    return _REASONS[part][1]

@@ -7,17 +7,20 @@ from dataclasses import replace
 import numpy as np
 
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
-from traceanalyzer.analysis.groups.bounds import reached_when_far, which_memory_bound
+from traceanalyzer.analysis.groups.bounds import which_memory_bound
 from traceanalyzer.analysis.groups.idle import longest_gaps_of
+from traceanalyzer.analysis.groups.limits import kernel_limits
 from traceanalyzer.analysis.roofline.op_models.tensors import Precision
 from traceanalyzer.analysis.tables.modules import OUTSIDE
 from traceanalyzer.analysis.tables.phases import PhaseStats
 from traceanalyzer.analysis.tables.syncs import SyncRow
+from traceanalyzer.analysis.tables.throughput import mfu_is_least
 from traceanalyzer.base import regex
 from traceanalyzer.diagnosis.finding import BottleneckClass
 from traceanalyzer.diagnosis.ledger import Ledger, LedgerEntry
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.outside import sleep_of_host
+from traceanalyzer.diagnosis.shares import MOSTLY
 
 KNOWN_SHARE = 0.8
 """Shares of the bytes are shown where models know the traffic of this share of the computation's
@@ -52,11 +55,11 @@ def _tellers() -> dict[BottleneckClass, Callable[[Measurements], str | None]]:
 
 
 def _of_memory(m: Measurements) -> str | None:
-    """The kernels that move most of the bytes; where the bandwidth is not what holds them up, the
-    memory-bound ones that take most of the time."""
-    is_far = reached_when_far(m.rated, memory=True) is not None
-    by_bytes = None if is_far else _heaviest(m, by_bytes=True)
-    return by_bytes or _heaviest(m, memory_bound=True)
+    """The kernels that move most of the bytes; where latency limits most of the compute time, those
+    that take most of it; where few bytes are known, the memory-bound ones that do."""
+    if m.rated.memo(kernel_limits).latency > MOSTLY:
+        return _heaviest(m)
+    return _heaviest(m, by_bytes=True) or _heaviest(m, memory_bound=True)
 
 
 def _at_mfu(m: Measurements, who: str | None) -> str | None:
@@ -75,7 +78,9 @@ def _at_mfu(m: Measurements, who: str | None) -> str | None:
         if most and work[most] > ONE_FORMAT * work.sum()
         else ""
     )
-    reached = f"the step's MFU is {used.mfu:.0%}{peak}"
+    is_given = m.throughput is not None and m.throughput.is_given
+    least = "at least " if mfu_is_least(m.roofline_step, is_given=is_given) else ""
+    reached = f"the step's MFU is {least}{used.mfu:.0%}{peak}"
     return f"{who}; {reached}" if who else f"T{reached[1:]}"
 
 

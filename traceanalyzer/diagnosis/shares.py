@@ -4,6 +4,7 @@ kernels."""
 from typing import Literal
 
 from traceanalyzer.analysis.groups.bounds import memory_bound_share, small_share, unknown_share
+from traceanalyzer.analysis.groups.limits import kernel_limits
 from traceanalyzer.analysis.tables.step_figures import Waiting
 from traceanalyzer.base import dataclass
 from traceanalyzer.diagnosis.measurements import Measurements
@@ -11,6 +12,10 @@ from traceanalyzer.diagnosis.measurements import Measurements
 MOST_DOUBT = 0.25
 """With more of the computation in kernels of which nothing tells the limit, there is no saying
 compute or memory."""
+MOSTLY = 0.5  # of the compute time
+TELLS_CLASS = 0.2
+"""Share of the compute time in kernels that arithmetic or memory limits, from which these tell the
+class: of less it says little."""
 WITHIN = "device to device"  # direction of copies that never leave the device
 
 
@@ -47,11 +52,6 @@ class Shares:
         """Whether most of the computation that something is known of fills hardly any of the
         GPU."""
         return self.small > max(self.compute, self.memory)
-
-    @property
-    def device_class(self) -> Literal["compute", "memory"]:
-        """What limits the computation, as far as that is known."""
-        return "memory" if self.memory > self.compute and not self.mostly_small else "compute"
 
     @property
     def limit_known(self) -> bool:
@@ -93,6 +93,22 @@ def step_shares(m: Measurements) -> Shares | None:
         )
         / step,
     )
+
+
+def device_class(m: Measurements, shares: Shares) -> Literal["compute", "memory"]:
+    """What limits the computation, as far as that is known: what most of the kernels with a known
+    limit are limited by. Where hardly any is limited by arithmetic or memory, most of them by latency
+    are compute, as kernels too small to fill the GPU are; of others it is what would limit them at
+    best."""
+    limits = m.rated.memo(kernel_limits)
+    is_known = limits.known >= MOSTLY
+    if shares.mostly_small:
+        return "compute"
+    if is_known and max(limits.compute, limits.memory) >= TELLS_CLASS:
+        return "memory" if limits.memory > limits.compute else "compute"
+    if is_known and limits.latency > MOSTLY:
+        return "compute"
+    return "memory" if shares.memory > shares.compute else "compute"
 
 
 def copied_within_gpu_ms(m: Measurements) -> float:

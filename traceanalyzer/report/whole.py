@@ -7,7 +7,7 @@ from typing import Any
 
 from traceanalyzer.analysis.groups.first_steps import PaidBack
 from traceanalyzer.analysis.tables.launches import HostStats
-from traceanalyzer.analysis.tables.throughput import Throughput, Utilisation
+from traceanalyzer.analysis.tables.throughput import Throughput, Utilisation, mfu_is_least
 from traceanalyzer.base import MEMORY
 from traceanalyzer.report.document import (
     Fact,
@@ -59,7 +59,7 @@ def figures_quoted(report: Report) -> list[Fact]:
     light = f"{NOT_AVAILABLE} (too few operators have a model, or the GPU is not known)"
     bandwidth = f"{NOT_AVAILABLE} (no operators with a model)"
     if used is not None and used.sol is not None:
-        light = figure(used.sol, "share")
+        light = f"{_most(report)}{figure(used.sol, 'share')}"
     if used is not None and used.least_bandwidth_gbs is not None:
         peak = (
             f" ({figure(used.bandwidth_share, 'share')} of peak)"
@@ -77,7 +77,7 @@ def figures_quoted(report: Report) -> list[Fact]:
         ),
         Fact(
             "MFU",
-            _mfu(used),
+            _mfu(report, used),
             "model FLOP/s utilisation, of what this step could reach at the roofline",
         ),
         Fact(
@@ -125,9 +125,9 @@ def known_in_brief(report: Report) -> str:
             f" of {figure(used.attainable_mfu, 'share')} reachable" if used.attainable_mfu else ""
         )
         is_quoted = used.mfu is not None and used.mfu >= QUOTED_MFU
-        parts += [f"MFU {figure(used.mfu, 'share')}{most}"] if is_quoted else []
+        parts += [f"MFU {_least(report)}{figure(used.mfu, 'share')}{most}"] if is_quoted else []
         parts += (
-            [f"{figure(used.sol, 'share')} of speed of light"]
+            [f"{_most(report)}{figure(used.sol, 'share')} of speed of light"]
             if not is_quoted and used.sol is not None
             else []
         )
@@ -209,7 +209,22 @@ def _throughput(report: Report, work: Throughput | None) -> str:
     return f"{_rates(work) or NOT_AVAILABLE}{each}"
 
 
-def _mfu(used: Utilisation | None) -> str:
+def _mfu_is_least(report: Report) -> bool:
+    """Whether the MFU is a lower bound, and the speed of light an upper one: kernels without a model
+    do operations that are not counted, and count with their recorded time."""
+    work = report.metrics.throughput
+    return mfu_is_least(report.metrics.roofline, is_given=work is not None and work.is_given)
+
+
+def _least(report: Report) -> str:
+    return "at least " if _mfu_is_least(report) else ""
+
+
+def _most(report: Report) -> str:
+    return "at most " if _mfu_is_least(report) else ""
+
+
+def _mfu(report: Report, used: Utilisation | None) -> str:
     if used is None or used.mfu is None:
         return (
             f"{NOT_AVAILABLE} (operations or the GPU's peak are not known: record shapes, or "
@@ -222,7 +237,7 @@ def _mfu(used: Utilisation | None) -> str:
         if used.attainable_mfu
         else ""
     )
-    return figure(used.mfu, "share") + most
+    return f"{_least(report)}{figure(used.mfu, 'share')}{most}"
 
 
 def findings(report: Report) -> Items:

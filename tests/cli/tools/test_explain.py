@@ -39,8 +39,10 @@ def test_a_page_is_printed_without_markdown_and_thresholds_are_numbers() -> None
         assert not [name for name, _ in THRESHOLD.findall(page.text) if name in printed], page.id
 
 
-def test_of_several_definitions_that_of_the_first_screen_is_first() -> None:
-    assert explain("MFU")[1].split("MFU: ")[1].endswith("which `analyze` shows first\n")
+def test_of_several_definitions_the_words_are_first_then_that_of_the_first_screen() -> None:
+    first, second = explain("MFU")[1].split("MFU: ")[1:3]
+    assert "`of 47% reachable`" in first
+    assert second.endswith("which `analyze` shows first\n")
 
 
 def test_all_findings_are_listed() -> None:
@@ -69,6 +71,7 @@ def test_an_unknown_finding_is_a_usage_error() -> None:
     assert status == 2
     assert "there is no finding, metric or column 'slowness'" in text
     assert "did you mean launch-bound?" in explain("launch_bond")[1]
+    assert "did you mean" not in explain("foo")[1]
 
 
 def test_a_metric_is_explained_with_its_place_and_unit() -> None:

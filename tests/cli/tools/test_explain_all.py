@@ -1,19 +1,22 @@
 """Every word that a report, a comparison or a check can print is explained."""
 
+import re
 from typing import get_args
 
 import pytest
 
-from traceanalyzer.cli.tools.explain import ROWS, _columns_of_commands
+from traceanalyzer.cli.tools.explain import ROWS, _columns_of_commands, _switches
 from traceanalyzer.comparison import judge, outline, verdicts
 from traceanalyzer.comparison.model import Word
 from traceanalyzer.diagnosis import effort
+from traceanalyzer.diagnosis.classify import LIMITS
 from traceanalyzer.diagnosis.pages import finding_page, finding_pages
 from traceanalyzer.diagnosis.remedies import REMEDIES
 from traceanalyzer.diagnosis.remedies.remedy import entries
 from traceanalyzer.replay.scenarios import SCENARIOS
-from traceanalyzer.report.explain import explained, explanations
+from traceanalyzer.report.explain import _folded, explained, explanations
 from traceanalyzer.report.format import label
+from traceanalyzer.trials.switches import SWITCHES
 
 ON_SCREENS = (
     "KV cache",
@@ -32,6 +35,15 @@ ON_SCREENS = (
     "nothing recorded on the host",
     "outside operators and calls",
     "between launches",
+    "replayed",
+    "timed",
+    "profiled or not",
+    "below 2%",
+    "at least",
+    "at most",
+    "kernel time",
+    "by its kind",
+    *(f"limited by {limit.partition(' (')[0]}" for limit in LIMITS.values()),
 )
 
 
@@ -102,5 +114,18 @@ def test_what_a_prediction_assumes_is_said_of_every_change_that_is_replayed() ->
 
 
 def test_no_place_to_fill_in_is_left() -> None:
-    meanings = [one.meaning for remedy in REMEDIES for one in explained(remedy.id)]
+    meanings = [one.meaning for remedy in REMEDIES for one in explained(remedy.id, _switches())]
     assert [text for text in meanings if "{" in text] == []
+
+
+def test_every_switch_of_try_is_explained() -> None:
+    known = {one.name: one.meaning for one in _switches()}
+    assert {switch.id for switch in SWITCHES} == set(known)
+    assert "num_workers=N" in known["loader_workers"]
+
+
+def test_no_meaning_sends_to_itself() -> None:
+    for one in (*explanations(), *_columns_of_commands(), *_switches()):
+        sent = re.findall(r"`explain ([^`]+)`", one.meaning)
+        others = [name for name in sent if finding_page(name) is None]
+        assert _folded(one.name) not in map(_folded, others), one.name

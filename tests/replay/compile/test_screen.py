@@ -47,7 +47,7 @@ def test_a_clean_log_has_nothing_to_fix_and_no_notes() -> None:
     report = report_of("clean.log.gz")
     assert any("LOG_TLPARSE" in note for note in report.compiled.notes)
     text = screen_of(report)
-    assert "recompilation.\nNothing to fix.\n\nNext:" in text
+    assert "recompilation.\nNothing found.\n\nNext:" in text
 
 
 def test_what_is_wrong_stands_apart_from_what_to_change() -> None:

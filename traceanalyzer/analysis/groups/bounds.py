@@ -151,23 +151,6 @@ def which_memory_bound(rated: WithRoofline) -> Bool:
     return np.where(r.counted & isin_few(r.bound, KNOWN), r.bound == Bound.MEMORY, memory)
 
 
-def reached_when_far(rated: WithRoofline, *, memory: bool) -> float | None:
-    """Share of their limit that the steady state's kernels reach that memory bandwidth would limit
-    at best, or (not `memory`) arithmetic; None where most of their time is near the limit, and where
-    too little of it has a roofline."""
-    r = rated.roofline
-    time = duration(rated.linked)
-    memory_bound = rated.memo(which_memory_bound)
-    rows = rated.timed.steady_ops & rated.linked.is_compute
-    rows &= memory_bound if memory else ~memory_bound & ~which_undersized(rated)
-    known = rows & r.rated
-    total_ns = time[known].sum()
-    if not total_ns or total_ns < ENOUGH_SHARE * time[rows].sum():
-        return None
-    far_ns = time[known & (r.bound == Bound.LATENCY)].sum()
-    return float(r.attainable[known].sum() / total_ns) if far_ns > MOST * total_ns else None
-
-
 def small_share(rated: WithRoofline) -> float:
     """Share of the steady state's compute time in kernels that fill hardly any of the GPU, of which
     no model or measurement says what limits them: neither arithmetic nor memory does, whatever

@@ -12,7 +12,11 @@ from traceanalyzer.analysis.algebra import texts_where
 from traceanalyzer.analysis.phases.training import ProgramStats
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.rated import WithRoofline
-from traceanalyzer.analysis.roofline.roofline_rows import ENOUGH_SHARE, RooflineStep
+from traceanalyzer.analysis.roofline.roofline_rows import (
+    ENOUGH_SHARE,
+    MODELLED_SHARE,
+    RooflineStep,
+)
 from traceanalyzer.analysis.tables.step_figures import Step
 from traceanalyzer.analysis.tables.timing import TimingStats
 from traceanalyzer.analysis.time.timed import Timed
@@ -95,6 +99,11 @@ class Throughput:
         "samples a second of all replicas; null likewise", "1/s"
     )
 
+    @property
+    def is_given(self) -> bool:
+        """Whether the operations of a step were given, not modelled."""
+        return self.flops_source == "given"
+
 
 @dataclass(frozen=True)
 class Utilisation:
@@ -102,12 +111,13 @@ class Utilisation:
 
     mfu: float | None = metric(
         "model FLOP/s utilisation: operations given over the peak of the number format that most matrix kernels use "
-        "(or --peak); else that of `roofline.mfu`; null where neither operations nor peak are known",
+        "(or --peak); else that of `roofline.mfu`, which is a lower bound where `roofline.modelled_share` is below "
+        "0.9; null where neither operations nor peak are known",
         "share",
     )
     attainable_mfu: float | None = metric(
         "MFU if the step's computation ran at the roofline and nothing else took time; null without "
-        "`roofline.ideal_ms`",
+        "`roofline.ideal_ms`, and where the MFU is a lower bound",
         "share",
     )
     sol: float | None = metric(
@@ -262,15 +272,22 @@ def utilisation(
     if mfu is None and roofline is not None:
         mfu = ratio(roofline.mfu, faster)
     sol = ratio(roofline.ideal_ms, step.step_ms) if roofline else None
+    is_least = mfu_is_least(roofline, is_given=given is not None)
     return Utilisation(
         mfu=mfu,
-        attainable_mfu=ratio(mfu, sol),
+        attainable_mfu=None if is_least else ratio(mfu, sol),
         sol=sol,
         room=1.0 / sol if sol and sol * MOST_ROOM >= 1 else None,
         gpu_busy_share=None if step.budget is None else 1.0 - step.budget.idle / step.step_ms,
         least_bandwidth_gbs=ratio(roofline.traffic_gb, seconds) if roofline else None,
         bandwidth_share=ratio(roofline.bandwidth_share, faster) if roofline else None,
     )
+
+
+def mfu_is_least(roofline: RooflineStep | None, *, is_given: bool) -> bool:
+    """Whether the MFU is a lower bound: operations were not given, and kernels without a model do
+    some that are not counted."""
+    return not is_given and roofline is not None and roofline.modelled_share < MODELLED_SHARE
 
 
 def step_amounts(timed: Timed) -> tuple[StepAmounts, Source | None]:

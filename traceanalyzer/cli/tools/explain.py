@@ -33,6 +33,8 @@ ROWS = {
 QUOTED = {"metrics.utilisation"}
 """Where the figures are that people quote."""
 ON_SCREEN = ", which `analyze` shows first"
+ALIKE = 0.7
+"""How alike a name is that is suggested: `foo` is not meant to be `oom`."""
 
 
 @command("explain")
@@ -74,11 +76,29 @@ def _columns_of_commands() -> list["Explanation"]:
     return found
 
 
+def _switches() -> list["Explanation"]:
+    """Changes that `try` puts on and off."""
+    from traceanalyzer.report.explain import FILLED_IN, Explanation
+    from traceanalyzer.trials.switches import SWITCHES
+
+    found: list[Explanation] = []
+    for switch in SWITCHES:
+        advised = " or ".join(f"`{remedy}`" for remedy in switch.remedies)
+        called = f" Advice calls it {advised}." if advised else ""
+        write = FILLED_IN.sub("N", switch.write)
+        meaning = (
+            f"{switch.title}, a switch of `try`: it times the program with `{write}` and "
+            f"without.{called} It could break {switch.could_break}."
+        )
+        found.append(Explanation(switch.id, "try", "", meaning))
+    return found
+
+
 def _meaning(name: str) -> str:
     """What a figure of that name means, wherever there is one. Raises UsageError."""
     from traceanalyzer.report.explain import explained, explanations
 
-    columns = _columns_of_commands()
+    columns = [*_columns_of_commands(), *_switches()]
     places: dict[str, list[str]] = {}
     for entry in explained(name, columns):
         unit = f" ({entry.unit})" if entry.unit else ""
@@ -94,7 +114,7 @@ def _meaning(name: str) -> str:
             *(page.id for page in finding_pages().values()),
             *(entry.name for entry in (*explanations(), *columns)),
         ]
-        near = get_close_matches(name, known, 1)
+        near = get_close_matches(name, known, 1, ALIKE)
         hint = f"did you mean {near[0]}?" if near else "`traceanalyzer explain` lists the findings"
         raise click.UsageError(f"there is no finding, metric or column {name!r}; {hint}")
     return "".join(
@@ -107,19 +127,23 @@ def _on_screen_first(places: dict[str, list[str]]) -> dict[str, list[str]]:
     """The meanings with those of the first screen in front, which say so where there are others."""
     if len(places) < 2:
         return places
+    words = {text: where for text, where in places.items() if not where}
     quoted = {
         text: [f"{one}{ON_SCREEN}" for one in where]
         for text, where in places.items()
         if not QUOTED.isdisjoint(where)
     }
-    return quoted | {text: where for text, where in places.items() if text not in quoted}
+    first = words | quoted
+    return first | {text: where for text, where in places.items() if text not in first}
 
 
 def _where_it_is(places: list[str]) -> str:
     """Where a name is met, on a line of its own; the places of a change say it in its meaning."""
-    tables = [place for place in places if place not in ("whatif", "advice", "show")]
+    tables = [place for place in places if place not in ("whatif", "advice", "show", "try")]
     if "whatif" in places:
         return "Predicted by `traceanalyzer whatif PATH`.\n"
+    if "try" in places:
+        return "Timed by `traceanalyzer try`.\n"
     return f"  in {', '.join(dict.fromkeys(tables))}\n" if tables else ""
 
 

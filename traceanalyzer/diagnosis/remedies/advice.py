@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.analysis.joined.launched import is_start_up
+from traceanalyzer.analysis.tables.throughput import mfu_is_least
 from traceanalyzer.base import EmptyRecordingError, dataclass
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.outside import IDLE_CLASSES, outside_cause
@@ -72,10 +73,13 @@ def predictions_of(
 
 
 def _mfu(m: Measurements, scenario: Prediction) -> float | None:
-    """MFU for the same operations in the predicted time; None where unknown, above 1, or of another
-    number format."""
+    """MFU for the same operations in the predicted time; None where unknown, a lower bound, above 1,
+    or of another number format."""
     used = m.utilisation
     same = {"tf32", "low_precision"}.isdisjoint(scenario.id.split("+"))
+    is_given = m.throughput is not None and m.throughput.is_given
+    if mfu_is_least(m.roofline_step, is_given=is_given):
+        return None
     if used is None or not used.mfu or not scenario.step_ms or not same:
         return None
     mfu = used.mfu * m.step.step_ms / scenario.step_ms

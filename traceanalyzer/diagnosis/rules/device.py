@@ -24,7 +24,7 @@ from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.pages import said
 from traceanalyzer.diagnosis.remedies.program import program
 from traceanalyzer.diagnosis.remedies.remedy import words
-from traceanalyzer.diagnosis.shares import step_shares
+from traceanalyzer.diagnosis.shares import device_class, step_shares
 from traceanalyzer.replay.changes.precision import wide_matrices
 from traceanalyzer.replay.patterns import small_products as patterns
 from traceanalyzer.trace import Bool
@@ -154,7 +154,7 @@ def plain_compute(m: Measurements, free: Bool) -> Iterator[Draft]:
     shares = m.memo(step_shares)
     if shares is None or m.step.budget is None or shares.device < MIN_BUSY_SHARE:
         return
-    cls: BottleneckClass = shares.device_class if shares.limit_known else "inconclusive"
+    cls: BottleneckClass = device_class(m, shares) if shares.limit_known else "inconclusive"
     evidence = [
         share(m, m.step.budget.compute, "the GPU computes"),
         *_classes(m),

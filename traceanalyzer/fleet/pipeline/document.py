@@ -45,7 +45,7 @@ __all__ = ["page", "recognise", "slowdown_facts"]
 SHOWN = 5
 ALONE = "slowdown with one as logged, all others ideal"
 NO_FINDING = "No finding."
-NOTHING = "Nothing to fix."
+NOTHING = "Nothing found."
 NO_ADVICE = "No change is known to help."
 REPLAYS_BY = 0.05
 """A replay that is further from the recorded step tells that the log lacks something."""

@@ -30,7 +30,7 @@ from traceanalyzer.version import __version__
 
 SCHEMA_VERSION = 2
 SHOWN_FINDINGS = 4  # of a terminal's one screen
-NOTHING = "Nothing to fix."
+NOTHING = "Nothing found."
 NO_FINDING = "No finding."
 NO_METRICS = "The log holds no compilation."
 MAX_ROWS = 8  # rows of a table in a terminal; the JSON has all

@@ -9,6 +9,7 @@ from typing import Any
 
 from traceanalyzer.analysis.groups.seen_conditions import PRODUCT_FORMATS
 from traceanalyzer.analysis.names.kernel_names import function_name
+from traceanalyzer.analysis.roofline.roofline_rows import MODELLED_SHARE
 from traceanalyzer.base import MEMORY
 from traceanalyzer.diagnosis.finding import (
     AGAINST,
@@ -64,7 +65,8 @@ INTERPRETER = "python"
 """Names of processes that begin so are Python's: which script they ran is not recorded."""
 OF_ANY_PROGRAM = ("nsys", "rocpd", "rocprofv3", "rpd", "unitrace")
 """Recorders of programs in any language."""
-NOTHING_TO_FIX = "Nothing to fix: the GPU is busy."
+NOTHING_FOUND = "Nothing found: the GPU is busy for {} of the {}."
+LIMITS_NOT_MEASURED = " What limits its kernels is not measured."
 NOTHING_HELPS = "No known remedy is predicted to help."
 NOT_ENOUGH = "Not enough data."
 BY_COUNTERS = "collect ncu"
@@ -200,7 +202,12 @@ def _why_nothing(report: Report) -> str:
     if FULL_PRECISION in _formats_of_products(report):
         return IN_FULL_PRECISION
     busy = getattr(report.metrics.utilisation, "gpu_busy_share", None) or 0.0
-    return NOTHING_TO_FIX if busy >= BUSY else NOTHING_HELPS
+    if busy < BUSY:
+        return NOTHING_HELPS
+    found = NOTHING_FOUND.format(figure(busy, "share"), figure_unit(report))
+    roofline = report.metrics.roofline
+    is_measured = roofline is not None and roofline.modelled_share >= MODELLED_SHARE
+    return found if is_measured else f"{found}{LIMITS_NOT_MEASURED}"
 
 
 def _formats_of_products(report: Report) -> list[str]:

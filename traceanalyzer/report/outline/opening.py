@@ -55,9 +55,17 @@ def verdict(report: Report) -> str:
         return alone
     if summary.bottleneck == "inconclusive":
         return _without_verdict(report)
-    if summary.beside is not None:
-        return f"{summary.bottleneck}- and {summary.beside}-bound"
-    return f"{summary.bottleneck}-bound ({confidence(report)})"
+    sure = f" ({confidence(report)})" if summary.beside is None else ""
+    return f"{causes(report)}{sure}"
+
+
+def causes(report: Report) -> str:
+    """The bottleneck, and the one named beside it."""
+    summary = report.summary
+    if summary.bottleneck == "inconclusive":
+        return summary.bottleneck
+    beside = f"- and {summary.beside}" if summary.beside is not None else ""
+    return f"{summary.bottleneck}{beside}-bound"
 
 
 def _without_verdict(report: Report) -> str:

@@ -58,6 +58,23 @@ def test_a_bag_of_embeddings_reads_its_rows_and_writes_one_for_each_bag():
     assert few.bytes == (20 + 5) * 8 + (10 * 8 + 5 * 8) * 4
 
 
+def test_the_backward_pass_of_a_convolution_before_pytorch_1_11_is_that_of_its_library():
+    """Two gradients of the FLOPs of the forward pass each: 2 . 8 . 4 . 4 results of 4 . 9 taps, and
+    of a transposed one 2 . 8 . 4 . 4 inputs."""
+    shapes = ([2, 4, 6, 6], [2, 8, 4, 4], [8, 4, 3, 3])
+    once = 2 * (2 * 8 * 4 * 4) * (4 * 9)
+    for name in ("cudnn_convolution_backward", "miopen_convolution_backward"):
+        assert work(f"aten::{name}", *shapes).flops == 2 * once
+    found = work("aten::cudnn_convolution_backward", *shapes)
+    sizes = {"grad": 2 * 8 * 4 * 4, "image": 2 * 4 * 6 * 6, "filters": 8 * 4 * 3 * 3}
+    assert found.bytes == 2 * 4 * sum(sizes.values())
+    arguments = ("[0, 0]", "[1, 1]", "[1, 1]", "1", "False", "False", "True", "[False, True]")
+    first = work("aten::cudnn_convolution_backward", *shapes, *arguments)
+    assert first.flops == once
+    transposed = ([2, 8, 4, 4], [2, 4, 6, 6], [8, 4, 3, 3])
+    assert work("aten::cudnn_convolution_transpose_backward", *transposed).flops == 2 * once
+
+
 @pytest.mark.parametrize("bias", [True, False])
 def test_the_backward_pass_of_a_convolution_makes_the_gradients_that_its_mask_names(bias: bool):
     image = 2 * 4 * 6 * 6

@@ -41,6 +41,9 @@ MODELS = Models(
         # Convolutions
         **per_entry(conv.WORKING, conv.convolution_forward),
         **aten("convolution_backward", conv.convolution_backward),
+        **aten("cudnn_convolution_backward", conv.library_backward, 10),
+        **aten("miopen_convolution_backward", conv.library_backward, 9),
+        **aten("cudnn_convolution_transpose_backward", conv.library_backward, 11, transposed=True),
         # Attention
         **per_entry(attention.FORWARD, attention.forward),
         **per_entry(attention.BACKWARD, attention.backward),

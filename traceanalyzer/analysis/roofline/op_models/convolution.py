@@ -62,6 +62,7 @@ RESULT_BY_VALUES = frozenset(
     )
 )
 """Operators whose result has a shape that their values say, not their inputs."""
+TRUE = frozenset(("true", "1"))  # of a mask
 BILINEAR_FLOPS = 7.0  # three interpolations of a product and an add each, and a difference
 
 
@@ -99,20 +100,43 @@ def convolution_backward(call: Call) -> Work:
     x = call.tensor(1)
     weight = call.tensor(2)
     if call.values:
-        wanted = [item.lower() in {"true", "1"} for item in call.items(10)]
+        wanted = [item.lower() in TRUE for item in call.items(10)]
         transposed = call.flag(7)
     else:  # not recorded: as in the midst of a network
         wanted = [True, True, False]
         transposed = grad.shape[1] != weight.shape[0]
-    wants_x, wants_weight, wants_bias = wanted
+    bias_bytes = sum(call.integers(3)) * weight.dtype.bytes if wanted[2] else 0.0
+    return _gradients(grad, x, weight, (wanted[0], wanted[1]), transposed, bias_bytes)
+
+
+def library_backward(call: Call, mask: int, *, transposed: bool = False) -> Work:
+    """`cudnn_convolution_backward(x, grad, w, .., mask)` of PyTorch before 1.11, and its like; the
+    gradients of x and w where the mask was not recorded: as in the midst of a network."""
+    wanted = [True, True]
+    if call.has_value(mask):
+        wanted = [item.lower() in TRUE for item in call.items(mask)]
+    x = call.tensor(0)
+    grad = call.tensor(1)
+    weight = call.tensor(2)
+    return _gradients(grad, x, weight, (wanted[0], wanted[1]), transposed)
+
+
+def _gradients(
+    grad: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    wanted: tuple[bool, bool],
+    transposed: bool,
+    bias_bytes: float = 0.0,
+) -> Work:
+    """The gradients of x and of the weight, as they are wanted, from that of the result."""
+    wants_x, wants_weight = wanted
     once = _flops((x if transposed else grad).numel, weight)
-    traffic = read_bytes(grad) * max(wants_x + wants_weight, 1)
+    traffic = read_bytes(grad) * max(wants_x + wants_weight, 1) + bias_bytes
     if wants_x:
         traffic += read_bytes(weight) + x.dense_bytes
     if wants_weight:
         traffic += read_bytes(x) + weight.dense_bytes
-    if wants_bias:
-        traffic += sum(call.integers(3)) * weight.dtype.bytes
     return Work(once * (wants_x + wants_weight), traffic, x.dtype.precision)
 
 
