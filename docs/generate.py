@@ -384,9 +384,10 @@ def promise(before: str, after: str, *scenarios: str) -> str:
     for name in scenarios:
         step, low, high = (known[name][key] for key in ("step_ms", "low_ms", "high_ms"))
         inside = "within" if low <= now <= high else "outside"
+        off = f"{abs(now / step - 1.0):.0%} {'above' if now > step else 'below'} it"
         lines.append(
             f"Predicted by `{name}`: {number(step)} ms ({number(low)} to "
-            f"{number(high)}); measured {inside} the range."
+            f"{number(high)}); measured {off}, {inside} the range."
         )
     return "\\\n".join(lines)
 

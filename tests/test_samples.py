@@ -263,3 +263,15 @@ def test_it_holds_nothing_of_the_machine_it_was_recorded_on(path: Path) -> None:
 def test_the_readme_has_a_row_for_each() -> None:
     text = (FOLDER / "README.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| `(\w+)/`", text, re.MULTILINE)) == set(CLASSES)
+
+
+PLACE = re.compile(rb"workloads\.py\((\d+)\): (\w+)")
+
+
+def test_places_in_samples_are_functions_of_the_program_beside_them() -> None:
+    lines = (FOLDER / "workloads.py").read_text().splitlines()
+    recorded = (gzip.decompress(path.read_bytes()) for path in FOLDER.glob("*/*.json.gz"))
+    found = {place for text in recorded for place in PLACE.findall(text)}
+    assert found
+    for line, name in sorted(found):
+        assert lines[int(line) - 1].lstrip().startswith(f"def {name.decode()}("), (line, name)

@@ -111,7 +111,7 @@ def test_quiet_has_no_warnings(run, tmp_path):
 @pytest.mark.parametrize("width", [80, 100, 120, 140])
 def test_a_source_line_is_never_broken(run, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", str(width))
-    assert "workloads.py(59)" in run("syncs", STACKS)[1]
+    assert "workloads.py(61)" in run("syncs", STACKS)[1]
 
 
 @pytest.mark.parametrize("width", [80, 120])

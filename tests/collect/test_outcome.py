@@ -22,6 +22,13 @@ from traceanalyzer.collect.plan import CapturePlan
             "it ended after 14 steps, a recording needs 41 to 81 (--wait 10, --unprofiled-steps 20",
         ),
         (
+            {},
+            "timing",
+            60,
+            "(--wait 10, --unprofiled-steps 20, --light-steps 4, --warmup 2, --active 4), as many "
+            "as its steps vary: they were still timed: --wait 2 --unprofiled-steps 15 records 60",
+        ),
+        (
             {"recorder": "timing"},
             "attached",
             4,

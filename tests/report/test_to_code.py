@@ -12,7 +12,7 @@ SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
 def test_a_line_of_the_program_where_stacks_were_recorded() -> None:
     report = ta.analyze(SAMPLES / "sync_bound_stacks")
     found = {one.id: list(leads(report, one)) for one in report.findings}
-    assert found["launch-latency"] == ["code: workloads.py(59): step"]
+    assert found["launch-latency"] == ["code: workloads.py(61): step"]
     assert found["host-waits"] == []  # its evidence has the line
 
 

@@ -15,6 +15,7 @@ def run(batch: int, step_ms: float, peak: int | None = None, *, fits: bool | Non
         step_ms=step_ms,
         low_ms=0.9 * step_ms,
         high_ms=1.1 * step_ms,
+        gpu_ms=0.5 * step_ms,
         now_ms=10.0,
         batch=batch,
         length=None,
@@ -27,7 +28,7 @@ def run(batch: int, step_ms: float, peak: int | None = None, *, fits: bool | Non
         fits=fits,
         mfu=None,
         now_ms_per_sample=10.0 / 8,
-        samples_gain=10.0 / 8 / each,
+        work_gain=10.0 / 8 / each,
     )
 
 

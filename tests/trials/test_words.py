@@ -13,11 +13,11 @@ from traceanalyzer.trials.words import headline_of_trials, outcome_clause, scree
 @pytest.mark.parametrize(
     ("measured_ms", "held", "outcome", "said"),
     [
-        (7.0, True, FASTER, "1.43x, faster, as promised"),
-        (5.0, False, FASTER, "2.00x, faster, better than promised"),
-        (9.0, False, FASTER, "1.11x, faster, less than promised"),
-        (10.0, False, NOTHING, "1.00x, no difference, not as promised"),
-        (9.0, None, FASTER, "1.11x, faster"),
+        (7.0, True, FASTER, "7 ms, faster, as promised"),
+        (5.0, False, FASTER, "5 ms, faster, better than promised"),
+        (9.0, False, FASTER, "9 ms, faster, less than promised"),
+        (10.0, False, NOTHING, "10 ms, no difference, not as promised"),
+        (9.0, None, FASTER, "9 ms, faster"),
     ],
 )
 def test_a_promise_is_held_missed_or_surpassed(
@@ -64,3 +64,12 @@ def test_the_headline_is_against_the_base_of_all_rows(
     unchanged, compiled = screen(answer).splitlines()[3:5]
     assert unchanged.split()[:2] == ["(unchanged)", "-"]
     assert f"{base[0] / step[0]:.2f}x" in compiled
+
+
+def test_where_runs_of_one_program_differ_a_switch_has_no_single_speedup() -> None:
+    base = StepsOfRuns(389.0, 166.0, 612.0)
+    row = Row("loader_workers", "", NOTHING, base=base, measured=StepsOfRuns(215.0, 215.0, 215.0))
+    answer = Answer("python train.py", "backward", base, 0, [row])
+    assert "0.77 to 2.85x" in screen(answer)
+    assert "1.81x" not in screen(answer)
+    assert "x," not in outcome_clause(row), "most runs without it are still to come"

@@ -7,7 +7,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from traceanalyzer.collect.host import progress
-from traceanalyzer.collect.plan import CapturePlan
+from traceanalyzer.collect.plan import UNPROFILED_MOST, CapturePlan
 
 MADE_BY = {
     "torch": "trace.rank*.json.gz",
@@ -17,6 +17,9 @@ MADE_BY = {
     "rocprofv3": "rocprofv3.*.db",
     "jax": "trace.rank*.xplane.pb",
 }
+LEAST_WAIT = 2
+LEAST_TIMED = 5
+"""Steps left out, and timed, with which a short program can still be recorded."""
 KIB = 1024
 MISSING = 77
 PATIENCE_S = 30
@@ -130,7 +133,20 @@ def _reason(plan: CapturePlan, seen: list[progress.Progress], command: Sequence[
         settings += f", --unprofiled-steps {plan.unprofiled_steps},{light}"
         settings += f" --warmup {plan.warmup}, --active {plan.active}"
     needed = f"a recording needs {plan.steps_needed}{_up_to(plan)} ({settings})"
-    return f"it ended after {furthest.steps} steps, {needed}: lower them or run longer"
+    ended = f"it ended after {furthest.steps} steps, {needed}"
+    if furthest.phase == "timing" and furthest.steps >= plan.steps_needed:
+        ended += ", as many as its steps vary: they were still timed"
+    return f"{ended}: {_sooner(plan, furthest.steps)}"
+
+
+def _sooner(plan: CapturePlan, steps: int) -> str:
+    """Settings with which so many steps are enough, however much they vary."""
+    after = plan.steps_needed - plan.wait - plan.unprofiled_steps
+    wait = min(plan.wait, LEAST_WAIT)
+    timed = min((steps - after - wait) // UNPROFILED_MOST, plan.unprofiled_steps)
+    if plan.recorder != "torch" or plan.first or timed < LEAST_TIMED:
+        return "lower them or run longer"
+    return f"--wait {wait} --unprofiled-steps {timed} records {steps}"
 
 
 def _up_to(plan: CapturePlan) -> str:

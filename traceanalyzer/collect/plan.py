@@ -16,6 +16,9 @@ batches."""
 UNPROFILED_STEPS = 20  # enough for a median within 1 % where single steps vary by 4 %
 UNPROFILED_MOST = 3
 """Times as many are timed where they are not steady: new shapes, filling caches, busy hosts."""
+UNSTEADY_SECONDS = 10.0
+"""Seconds after which no more of them are timed than `UNPROFILED_STEPS`: a program with long steps
+makes few of them, and some must be left to record."""
 LIGHT_STEPS = 4  # steps recorded with device activities only
 LIGHT_WARMUP = 1  # steps before those, while CUPTI is switched on
 WARMUP = 2
@@ -53,7 +56,7 @@ class CapturePlan:
     leave: bool = False  # whether the program ends when all is recorded: it runs for that alone
     on_signal: bool = False  # record only when SIGUSR2 asks for it
     nvml_interval: float | None = None  # seconds between NVML samples; None takes none
-    # program name of the command, without its arguments: those may hold secrets
+    # the command by its program and its script, without other arguments: those may hold secrets
     command: str | None = None
     git_revision: str | None = None
     # what the GPU reached before the command, see `ceilings.measure`

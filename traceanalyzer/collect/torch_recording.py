@@ -18,7 +18,7 @@ from traceanalyzer.collect.host.files import write_json, write_trace
 from traceanalyzer.collect.host.ranks import own_file, several_ranks
 from traceanalyzer.collect.host.rescue import Rescue
 from traceanalyzer.collect.module_names import ModuleNames
-from traceanalyzer.collect.plan import LIGHT_WARMUP, CapturePlan
+from traceanalyzer.collect.plan import LIGHT_WARMUP, UNSTEADY_SECONDS, CapturePlan
 from traceanalyzer.collect.profilers.memory_history import MemoryHistory
 from traceanalyzer.collect.profilers.other_profilers import (
     WATCH,
@@ -316,7 +316,7 @@ class TorchRecording:
         if several_ranks():
             self._clock = StepClock(max(steps // 2, 1), steps, exactly=True)
         else:
-            self._clock = StepClock(steps, self._plan.unprofiled_most)
+            self._clock = StepClock(steps, self._plan.unprofiled_most, seconds=UNSTEADY_SECONDS)
         self._data.install()
         self._allocator_calls = cuda.allocator_calls()
         self._clock.start()

@@ -25,6 +25,7 @@ LEAST_SHARE = 0.01  # a peak that differs by less is the same
 SHOWN = 15
 COUNTED = {"graphs": "graphs", "graph_breaks": "graph breaks", "recompiles": "recompilations"}
 PHASES = ("forward", "backward", "optimizer")
+GROWTHS = ("leak", "growth")  # verdicts on memory that never ends growing
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,18 @@ def _peak_sentence(a: MemoryOfDevice, b: MemoryOfDevice) -> str:
         word = "More memory" if b.peak_bytes > a.peak_bytes else "Less memory"
     share = b.peak_bytes / max(a.peak_bytes, 1) - 1.0
     phase = f", in the {b.peak_phase}" if b.peak_phase in PHASES else ""
-    return f"{word}: peak {_bytes(a.peak_bytes)} → {_bytes(b.peak_bytes)} ({share:+.1%}){phase}."
+    peak = f"{word}: peak {_bytes(a.peak_bytes)} → {_bytes(b.peak_bytes)} ({share:+.1%}){phase}."
+    return f"{_growth_sentence(a, b)}{peak}"
+
+
+def _growth_sentence(a: MemoryOfDevice, b: MemoryOfDevice) -> str:
+    """That memory grows in one of the two alone, with a space behind it; else empty."""
+    before, after = a.growth.verdict, b.growth.verdict
+    if before in GROWTHS and after == "steady":
+        return f"The {before} of {_bytes(a.growth.bytes_per_step or 0)} a step is gone. "
+    if after in GROWTHS and before == "steady":
+        return f"B has a {after} of {_bytes(b.growth.bytes_per_step or 0)} a step. "
+    return ""
 
 
 def _figures(device: MemoryOfDevice) -> dict[str, float | None]:

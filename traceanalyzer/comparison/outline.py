@@ -363,8 +363,13 @@ def _figures_of(
         verdict = "spread unknown"
     elif value.significant:
         verdict = "changed"
+    elif not shown:
+        verdict = "within noise"
+    elif abs(value.difference_ms) <= RUN_NOISE_SHARE * max(abs(value.a_ms), abs(value.b_ms)):
+        verdict = f"below {RUN_NOISE_SHARE:.0%}"
     else:
-        verdict = f"below {RUN_NOISE_SHARE:.0%}" if shown else "within noise"
+        # the recorded steps, which it is estimated from, do not show it
+        verdict = "noise as recorded"
     return (
         value.a_ms,
         value.b_ms,

@@ -69,6 +69,8 @@ GROWTHS = {
     "leak": ("memory-leak", "Memory leaks: a line's allocations pile up step by step"),
     "growth": ("memory-growth", "A tensor grows from step to step"),
 }
+AGAINST_GROWTH = tuple(name for name, _ in GROWTHS.values())
+"""How ids of advice against what grows begin."""
 _CAUSES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "memory-optimizer-temporaries": (
         "fused-optimizer",
@@ -340,10 +342,10 @@ def _fragmentation(device: MemoryOfDevice) -> Iterator[MemoryFinding]:
 def memory_recommendations(
     devices: Sequence[MemoryOfDevice], forward_ms: float | None = None, step_ms: float | None = None
 ) -> list[MemoryRecommendation]:
-    """Remedies against what was found: first against a leak, which fills any GPU, then the lowest
-    predicted peak. Times where a trace has them."""
+    """Remedies against what was found: first against what grows, which fills any GPU, then the
+    lowest predicted peak. Times where a trace has them."""
     advice = [a for device in devices for a in _advice(device, forward_ms, step_ms)]
-    return sorted(advice, key=lambda a: (a.remedy != AGAINST_A_LEAK, -a.saved_bytes))
+    return sorted(advice, key=lambda a: (not a.id.startswith(AGAINST_GROWTH), -a.saved_bytes))
 
 
 def in_a_report(devices: Sequence[MemoryOfDevice]) -> tuple[list[Finding], list[Recommendation]]:

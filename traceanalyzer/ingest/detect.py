@@ -7,6 +7,7 @@ from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.base.files import may_read
 from traceanalyzer.ingest.foreign import what_it_is
 from traceanalyzer.ingest.formats import EXPECTED, FORMATS, Format, Reader
+from traceanalyzer.ingest.plain.own_tables import refusal_of_table, table_written
 from traceanalyzer.ingest.stream import cannot_open, head_of
 
 
@@ -29,6 +30,9 @@ def detect(path: Path, pattern: str | None = None) -> Reader:
     if not size:
         raise UnreadableInputError(f"{path}: the file is empty; record or export it again")
     head = head_of(path)
+    table = table_written(head)
+    if table is not None:
+        raise UnreadableInputError(f"{path}: {refusal_of_table(table)}")
     for reader in readers(pattern):
         if reader.recognise(head, path):
             return reader

@@ -25,6 +25,7 @@ from traceanalyzer.ingest.cache.models import kept_traces
 from traceanalyzer.ingest.capture import is_neighbour, is_note
 from traceanalyzer.ingest.detect import is_companion, is_recording, is_snapshot
 from traceanalyzer.ingest.foreign import SQLITE_MAGIC
+from traceanalyzer.ingest.side_files import ENVIRONMENT
 from traceanalyzer.ingest.stream import text_bytes
 from traceanalyzer.trace import Trace
 
@@ -140,6 +141,9 @@ def nothing_in(folder: Path) -> str:
     """Why a folder cannot be read, naming the folders in it that can."""
     inside = sorted(_with_recordings(folder))
     if not inside:
+        capture = _capture_without_recording(folder)
+        if capture:
+            return capture
         return (
             f"{folder}: no recording in this folder or below it; name the folder that holds "
             "traces or exports"
@@ -148,6 +152,19 @@ def nothing_in(folder: Path) -> str:
     more = f" and {len(inside) - NAMED} more" if len(inside) > NAMED else ""
     return (
         f"{folder}: no recording in this folder itself; name one of those below it: {shown}{more}"
+    )
+
+
+def _capture_without_recording(folder: Path) -> str:
+    """What a capture holds in which no step was recorded, and how to record one; empty where the
+    folder is no capture."""
+    if not (folder / ENVIRONMENT).is_file():
+        return ""
+    timed = sorted(file.name for file in folder.glob("unprofiled.*.json"))
+    held = " and ".join([ENVIRONMENT, *timed[:1]])
+    return (
+        f"{folder}: a capture without a recording ({held} alone): the program ended before one "
+        "began; run it longer, or record sooner: collect torch --wait 2 --unprofiled-steps 5"
     )
 
 

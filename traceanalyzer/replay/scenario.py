@@ -9,7 +9,12 @@ from typing import TypeVar
 import numpy as np
 
 from traceanalyzer.base import dataclass
-from traceanalyzer.replay.changes.communication.buckets import MB, BucketSize, rebucketed
+from traceanalyzer.replay.changes.communication.buckets import (
+    MB,
+    BucketSize,
+    rebucketed,
+    what_size_lacks,
+)
 from traceanalyzer.replay.limits import Chosen
 from traceanalyzer.replay.patterns.named import ops_named
 from traceanalyzer.replay.prediction import BETWEEN, Kind
@@ -40,6 +45,8 @@ class Scenario:
     pessimistic: Change | None = None
     # why it is not predicted where `change` says None
     missing: str = "the recording does not say what this needs"
+    # the same in words of this recording; None: `missing`
+    lacks: Callable[[Tape], str] | None = None
     # the run's step time from those of its ranks
     step_of_run: Callable[[Sequence[float]], float] = max
     begin: Begin = max  # when a collective begins, from when its ranks arrive
@@ -123,4 +130,8 @@ def buckets(name: str, size: BucketSize) -> Scenario:
 def buckets_of(megabytes: float) -> Scenario:
     """Gradient buckets of this size (as PyTorch counts megabytes)."""
     size = BucketSize(bytes=round(megabytes * MB))
-    return replace(buckets(f"buckets={megabytes:g}MB", size), kind="asked")
+
+    def lacks(tape: Tape) -> str:
+        return what_size_lacks(tape, size)
+
+    return replace(buckets(f"buckets={megabytes:g}MB", size), kind="asked", lacks=lacks)

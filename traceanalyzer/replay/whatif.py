@@ -270,7 +270,9 @@ class Replay:
     def _prediction(self, scenario: Scenario) -> Prediction:
         step = self.step_under_ms(scenario)
         if step is None:
-            return _unknown(scenario, scenario.missing)
+            lacks = scenario.lacks
+            why = scenario.missing if lacks is None else lacks(self.typical[0])
+            return _unknown(scenario, why)
         step = max(step, self.base_ms * scenario.least)
         if self.base_ms > MOST_SPEEDUP * step:
             return _unknown(scenario, NOTHING_ELSE)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import textwrap
 import tomllib
 from collections.abc import Iterable, Iterator
 from importlib.resources import files
@@ -20,7 +21,7 @@ from traceanalyzer.diagnosis.remedies.remedy import entries, text
 from traceanalyzer.replay.prediction import assumptions
 from traceanalyzer.replay.scenario import Scenario
 from traceanalyzer.replay.scenarios import SCENARIOS
-from traceanalyzer.report.format import label
+from traceanalyzer.report.format import DEFAULT_WIDTH, label
 from traceanalyzer.report.json import RENAMED
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline.breakdown import OF_COMMUNICATION, OF_COPIES
@@ -94,23 +95,60 @@ def explanations() -> list[Explanation]:
     ]
 
 
-def page_in_words(page: FindingPage) -> str:
-    """The page of a finding without Markdown: its title first, thresholds as numbers."""
+def page_in_words(page: FindingPage, width: int = DEFAULT_WIDTH) -> str:
+    """The page of a finding without Markdown, in lines of that width: its title first, thresholds
+    as numbers."""
+    lines = list[str]()
+    for is_code, block in _blocks(_with_numbers(page).splitlines()):
+        if is_code:
+            lines += [f"  {line}".rstrip() for line in block]
+        else:
+            lines += _filled([_without_marks(line) for line in block], width)
+    return "\n".join(lines).strip() + "\n"
+
+
+def _with_numbers(page: FindingPage) -> str:
+    """The text of a page, thresholds as numbers in place of their names."""
     written = page.text.replace(f"# {page.id}\n\n", f"{page.id}: ", 1)
     for name, value in THRESHOLD.findall(written):
         unit = next((unit for ending, unit in UNITS.items() if name.endswith(ending)), "")
         written = written.replace(f"`{name}` = `{value}`", f"{value}{unit}")
         written = written.replace(f"`{name}`", f"{value}{unit}")
-    lines = list[str]()
+    return written
+
+
+def _blocks(lines: list[str]) -> Iterator[tuple[bool, list[str]]]:
+    """Paragraphs, headings, items of lists, blank lines and code, and whether each is code."""
+    block = list[str]()
     is_code = False
-    for line in written.splitlines():
-        if line.lstrip().startswith(FENCE):
+    for line in lines:
+        is_fence = line.lstrip().startswith(FENCE)
+        if is_fence or (not is_code and _begins(line)) or (block and _stands_alone(block[-1])):
+            yield is_code, block
+            block = []
+        if is_fence:
             is_code = not is_code
-        elif is_code:
-            lines.append(f"  {line}".rstrip())
         else:
-            lines.append(_without_marks(line))
-    return "\n".join(lines).strip() + "\n"
+            block.append(line)
+    yield is_code, block
+
+
+def _begins(line: str) -> bool:
+    """Whether a line of prose is no continuation of the one above it."""
+    return not line.strip() or line.startswith(("#", "- ", "<!--"))
+
+
+def _stands_alone(line: str) -> bool:
+    """Whether nothing continues a line."""
+    return not line.strip() or line.startswith("#")
+
+
+def _filled(paragraph: list[str], width: int) -> list[str]:
+    """The lines of a paragraph, or of an item of a list, in that width; a blank one of none."""
+    text = " ".join(line.strip() for line in paragraph)
+    indent = "  " if text.startswith("- ") else ""
+    lines = textwrap.wrap(text, width, subsequent_indent=indent, break_on_hyphens=False)
+    return lines if lines else [""]
 
 
 def _without_marks(line: str) -> str:

@@ -99,6 +99,13 @@ def figure(value: Any, unit: str = "") -> str:
     return with_unit(number(scaled(value, scale)), scale.label)
 
 
+def becomes(before: float, after: float, unit: str) -> str:
+    """Two figures of one thing, in the unit of the first: `1.54 → 0.849 GiB`."""
+    scale = scale_for(abs(before), unit)
+    texts = (number(scaled(value, scale)) for value in (before, after))
+    return with_unit(" → ".join(texts), scale.label)
+
+
 def step_figure(ms: float) -> str:
     """A time of the step: in ms where it is short, too, since times of one step are read side by
     side."""

@@ -29,9 +29,11 @@ TABLE = (
     "step_ms",
     "low_ms",
     "high_ms",
+    "gpu_ms",
     "ms_per_sample",
-    "samples_gain",
+    "work_gain",
     "tokens_per_s",
+    "price_per_million_tokens",
     "peak_bytes",
     "fits",
     "mfu",
@@ -61,14 +63,15 @@ def _one(row: Unmade) -> list[Section]:
     about = [f"{number(row.low_ms)} to {number(row.high_ms)} ms in nine of ten cases."]
     known = [
         ("worth it", _worth(row)),
+        ("work a second", _more_ranks(row)),
         ("time per sample", _each_sample(row)),
-        ("samples/s", _rate(row.samples_per_s)),
-        ("tokens/s", _rate(row.tokens_per_s)),
+        (f"samples/s{_of_ranks(row)}", _rate(row.samples_per_s)),
+        (f"tokens/s{_of_ranks(row)}", _rate(row.tokens_per_s)),
         ("bottleneck", row.bottleneck),
         ("the GPU is the limit from", _batch(row.gpu_limit_from)),
         ("peak memory", _memory(row) if _is_other_size(row) else _known_memory(row)),
         ("MFU", None if row.mfu is None else figure(row.mfu, "share")),
-        ("price of a million tokens", _rate(row.price_per_million_tokens)),
+        (f"price of a million {_counted(row)}", _price(row)),
     ]
     facts = Facts.of(*((name, value) for name, value in known if value is not None))
     return [
@@ -137,12 +140,13 @@ def _is_other_size(row: Unmade) -> bool:
 def _worth(row: Unmade) -> str | None:
     """Whether another batch brings more work a second; None where samples are not known, or as many
     as now."""
-    gain = row.samples_gain
+    gain = row.work_gain
     if gain is None or not row.setting.startswith("batch"):
         return None
     if row.fits is False:
         return "no: it does not fit the GPU"
-    times = f"{number(gain)}x the samples a second"
+    counted = "samples" if row.samples_per_s is not None else "rows"
+    times = f"{number(gain)}x the {counted} a second"
     if gain >= 1.0 + PAYING:
         return f"yes: {times}"
     return f"hardly: {times}" if gain >= 1.0 - ALIKE else f"no: {times}"
@@ -167,6 +171,28 @@ def _room(rows: Sequence[Unmade]) -> str | None:
 
 def _rate(value: float | None) -> str | None:
     return None if value is None else number(value)
+
+
+def _of_ranks(row: Unmade) -> str:
+    """Whose rates they are, where several ranks share the work."""
+    return f" of {row.ranks} ranks" if row.ranks > 1 else ""
+
+
+def _counted(row: Unmade) -> str:
+    """What has the price."""
+    return "tokens" if row.tokens_per_s is not None else "samples"
+
+
+def _price(row: Unmade) -> str | None:
+    price = row.price_per_million_tokens
+    return None if price is None else f"{number(price)}, in the currency of --price"
+
+
+def _more_ranks(row: Unmade) -> str | None:
+    """What so many ranks do in all, against those of now; None where their number was not asked."""
+    if row.work_gain is None or "ranks" not in row.setting:
+        return None
+    return f"{number(row.work_gain)}x that of now, by all {row.ranks} ranks"
 
 
 def _batch(value: int | None) -> str | None:

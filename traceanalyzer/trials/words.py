@@ -83,9 +83,21 @@ def _base_cells(answer: Answer) -> tuple[str, ...]:
 def _cells(row: Row, answer: Answer) -> tuple[str, ...]:
     promised = f"{digits(row.promised.step_ms)} ms" if row.promised else "-"
     measured = f"{digits(row.measured.ms)} ms" if row.measured else "-"
-    times = f"{row.speedup:.2f}x" if row.speedup else "-"
+    times = _speedup(row) or "-"
     name = f"+ {row.switch}" if row.on_top_of else row.switch
     return (name, promised, measured, times, _memory(row, answer), _result(row))
+
+
+def _speedup(row: Row) -> str:
+    """How many times faster; where nothing was found, and runs of the two differ among themselves,
+    the least and the most that it can be. Empty where it was not timed."""
+    if row.speedup is None or row.base is None or row.measured is None:
+        return ""
+    low = row.base.low_ms / row.measured.high_ms
+    high = row.base.high_ms / row.measured.low_ms
+    if row.outcome == NOTHING and high > WIDE * low:
+        return f"{low:.2f} to {high:.2f}x"
+    return f"{row.speedup:.2f}x"
 
 
 def _memory(row: Row, answer: Answer) -> str:
@@ -117,9 +129,10 @@ def _of_promise(row: Row) -> str:
 
 
 def outcome_clause(row: Row) -> str:
-    """What came of a switch, in a clause."""
-    times = f"{row.speedup:.2f}x, " if row.speedup else ""
-    return times + _result(row)
+    """What came of a switch, in a clause. Its speedup stands in the table alone: it is against all
+    runs of the unchanged program, and most of them are still to come."""
+    measured = f"{digits(row.measured.ms)} ms, " if row.measured else ""
+    return measured + _result(row)
 
 
 def _changes(answer: Answer) -> Iterator[str]:

@@ -101,3 +101,19 @@ def test_allocations_that_wait_for_nothing_are_told_beside_the_waits() -> None:
         "Not in these rows: 1 cudaFree per step, which take 30.0 us of the CPU"
     )
     assert not allocating_sentence(measure(allocating(0.2).build()).timed)
+
+
+def test_one_call_that_is_in_another_phase_in_some_steps_is_one_row() -> None:
+    program = Program()
+    for i in range(4):
+        start = program.now
+        name = "forward" if i == 3 else "loading"
+        begin = program.now
+        program.op("aten::item", program.now, program.now + 61)
+        program.launch(us=50).sync()
+        program.annotation(name, begin, program.now)
+        program.spend(20).launch(us=100).spend(2)
+        program.annotation(f"ProfilerStep#{i}", start, program.now)
+    (row,) = rows_of(program)
+    assert row.calls == 1
+    assert row.phase == "loading"

@@ -95,3 +95,18 @@ def test_a_change_says_what_to_do_and_what_its_replay_assumes() -> None:
     assert "\n- Pin host memory:" in out
     assert "Its replay assumes:\n- " in out
     assert max(map(len, out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_all_that_is_explained_has_the_width_of_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    for name in ("host-waits", "launch-bound", "exposed-communication", "MFU", "warm_up"):
+        lines = [line for line in explain(name)[1].splitlines() if not line.startswith("  ")]
+        assert max(map(len, lines)) <= width, name
+
+
+@pytest.mark.parametrize("word", ["below 2%", "within noise", "noise as recorded"])
+def test_words_of_a_comparison_are_known(word: str) -> None:
+    assert explain(word)[0] == 0

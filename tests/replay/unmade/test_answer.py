@@ -107,6 +107,26 @@ def test_advice_of_a_larger_batch_is_the_same_prediction() -> None:
     assert double.step_ms == pytest.approx(asked(name, batch="2x").step_ms / 2, rel=0.01)
 
 
+@pytest.mark.parametrize("name", ["kineto/vit_small_batch.base", "kineto/tiny_mlp_infer.base"])
+def test_a_batch_that_is_advised_has_one_range(name: str) -> None:
+    advice = {one.remedy.id: one for one in advise(measurements(recording(name)).critical)}
+    each = advice["larger_batch"].prediction
+    whole = asked(name, batch="8x")
+    assert whole.low_ms == pytest.approx(8 * each.low_ms, rel=0.02)
+    assert whole.high_ms == pytest.approx(8 * each.high_ms, rel=0.02)
+
+
+def test_a_larger_batch_takes_no_less_than_today_and_than_the_gpu_works() -> None:
+    name = "kineto/vit_small_batch.base"
+    least = known(name).replay.range_ms[0]
+    made = [asked(name, batch=f"{times}x") for times in (1, 2, 8, 32)]
+    assert all(one.low_ms >= min(least, one.step_ms) for one in made)
+    assert all(one.low_ms >= 0.9 * one.gpu_ms for one in made)
+    works = [one.gpu_ms for one in made]
+    assert works == sorted(works)
+    assert works[-1] > 2 * works[0]
+
+
 def test_another_gpu_changes_what_the_memory_limits() -> None:
     here = predicted(known("kineto/adam_big.base"), Question())
     slower = asked("kineto/adam_big.base", gpu="H100")

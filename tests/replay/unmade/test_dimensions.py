@@ -42,7 +42,11 @@ def doubled(tape: Tape) -> RunPlan:
 def test_rows_that_are_no_whole_number_of_samples_go_with_the_batch() -> None:
     tape = tape_of(1036)
     assert dimensions_of(tape.source) == Dimensions(
-        TOKENS, None, basis=f"input [{TOKENS}, 768] of the first linear layer", routed={1036}
+        TOKENS,
+        None,
+        basis=f"input [{TOKENS}, 768] of the first linear layer",
+        routed=frozenset({1036}),
+        rows=True,
     )
     part = planned(tape, doubled(tape))
     assert (part.tape.duration > 1.7 * tape.duration).all()

@@ -30,8 +30,36 @@ def test_the_message_curve_against_two_and_four_gpus(
 
 
 def test_beyond_a_node_the_network_carries_messages() -> None:
-    inside = transfer_ns("all_reduce", 64 * MB, 8, H200)
-    assert transfer_ns("all_reduce", 64 * MB, 16, H200) > 5 * inside
+    """Bus bandwidths that others measured with nccl-tests (`OF_PORTS`)."""
+    size = 8192 * MB
+    for count in (16, 64, 1984):
+        gbs = size * 2 * (count - 1) / count / transfer_ns("all_reduce", size, count, H200)
+        assert 216 < gbs < 350
+    assert transfer_ns("all_reduce", size, 16, H200) > transfer_ns("all_reduce", size, 8, H200)
+
+
+def test_what_goes_from_one_gpu_to_another_has_its_own_port() -> None:
+    apart = transfer_ns("all_to_all", 1024 * MB, 64, H200)
+    assert 1024 * MB * 63 / 64 / apart == pytest.approx(45, rel=0.05)
+
+
+def test_a_job_of_more_ranks_is_told_with_the_rates_of_all_of_them() -> None:
+    known = known_of(measurements(recording("kineto/gpt_large_batch.base")).critical)
+    one = predicted(known, question_of(ranks=1), 3.0)
+    eight = predicted(known, question_of(ranks=8), 3.0)
+    assert eight.samples_per_s == pytest.approx(8 * one.samples_per_s * one.step_ms / eight.step_ms)
+    assert eight.work_gain == pytest.approx(8 * eight.now_ms / eight.step_ms)
+    longer = eight.step_ms / one.step_ms
+    assert eight.price_per_million_tokens == pytest.approx(one.price_per_million_tokens * longer)
+
+
+def test_rows_of_a_matrix_are_no_samples() -> None:
+    made = asked("ranks2/ddp_accum_sync.base", 8)
+    assert made.samples_per_s is None
+    assert made.ms_per_sample is None
+    assert made.work_gain == pytest.approx(4 * made.now_ms / made.step_ms)
+    known = known_of(measurements(*ranks("ranks2/ddp_accum_sync.base")).critical)
+    assert "no price" in predicted(known, question_of(ranks=8), 3.0).basis[-1]
 
 
 def asked(name: str, count: int) -> Unmade:

@@ -4,18 +4,19 @@ How long the host waited says little: waiting for a busy device is benign. What 
 device's idle time after it, until the host is ahead again (`gaps`, cause sync)."""
 
 from collections import Counter
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import EMPTY, Groups, at, measure
+from traceanalyzer.analysis.algebra import EMPTY, Groups, IntervalSet, at, measure
 from traceanalyzer.analysis.causes.gaps import Gaps
 from traceanalyzer.analysis.causes.idle_left import IdleLeft
 from traceanalyzer.analysis.joined.joined import HostAttribution
 from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.phases.roles import Phases
-from traceanalyzer.analysis.time.timed import Timed
+from traceanalyzer.analysis.time.timed import DeviceActivity, Timed
 from traceanalyzer.base import dataclass, maybe, metric, ms, span
 from traceanalyzer.trace import F64, I32, I64, RangeKind
 
@@ -42,7 +43,8 @@ class SyncRow:
         "device idle time a step because the queue was drained by these syncs"
     )
     benign: bool | None = metric(
-        "whether the device lost (almost) nothing by them; null where no device work was recorded"
+        "whether the device lost (almost) nothing by them: it neither idles after them nor copies alone meanwhile; "
+        "null where no device work was recorded"
     )
     phase: str | None = maybe(
         "phase that the calls were made in: the innermost annotated one, else what autograd tells, else between which "
@@ -69,13 +71,15 @@ def sync_rows(
     if not len(rows):
         return []
     places, place = _places(timed.joined, rows, phases)
+    place = _one_of_each_step(timed, rows, list(places), place)
 
     def of_places(weights: I64 | F64 | None) -> list[float]:
         return np.bincount(place, weights, len(places)).tolist()
 
     wait = of_places(calls.end[rows] - calls.start[rows])
     idle = of_places(_idle_after(timed, gaps)[rows])
-    busy = of_places(_busy_during(timed, rows))
+    busy = of_places(_during(timed, rows, lambda activity: activity.busy))
+    copying = of_places(_during(timed, rows, lambda activity: activity.exposed_copy))
     count = of_places(None)
     idle_left = None if left is None else of_places(_left_after(timed, gaps, left)[rows])
     table = [
@@ -83,10 +87,16 @@ def sync_rows(
             timed,
             place,
             _Waits(
-                count[i], wait[i], busy[i], idle[i], None if idle_left is None else idle_left[i]
+                count[i],
+                wait[i],
+                busy[i],
+                idle[i],
+                copying[i],
+                None if idle_left is None else idle_left[i],
             ),
         )
         for place, i in places.items()
+        if count[i]
     ]
     return sorted(table, key=lambda row: (-row.gpu_idle_ms, -row.host_wait_ms))
 
@@ -121,6 +131,7 @@ class _Waits(NamedTuple):
     wait: float
     busy: float  # of the device meanwhile
     idle: float  # of the device afterwards
+    copying: float  # of the device meanwhile, without compute beside it
     left_ms: float | None  # of that in a mean step without the profiler
 
 
@@ -139,17 +150,34 @@ def _row(timed: Timed, place: "Place", waits: _Waits) -> SyncRow:
         host_wait_ms=ms(waits.wait / steps),
         device_busy_share=waits.busy / waits.wait if waits.wait and known else None,
         gpu_idle_ms=ms(idle),
-        benign=idle < BENIGN_IDLE_SHARE * mean_step if known else None,
+        benign=idle + waits.copying / steps < BENIGN_IDLE_SHARE * mean_step if known else None,
         phase=phase,
         unprofiled_idle_ms=waits.left_ms,
     )
 
 
-def _busy_during(timed: Timed, rows: I64) -> I64:
-    """How long the device was busy during each of these calls, ns."""
+def _during(timed: Timed, rows: I64, time_of: Callable[[DeviceActivity], IntervalSet]) -> I64:
+    """How long the device did something during each of these calls, ns."""
     calls = timed.trace.api_calls
-    working = EMPTY if timed.device is None else timed.activity[timed.device].busy
+    working = EMPTY if timed.device is None else time_of(timed.activity[timed.device])
     return measure(working, calls.start[rows], calls.end[rows])
+
+
+def _one_of_each_step(timed: Timed, rows: I64, places: "list[Place]", place: I64) -> I64:
+    """The places of the calls, where one that is in another phase in some steps is one: of places
+    that differ in the phase alone, and that not every step has, the one with most calls."""
+    calls = timed.trace.api_calls
+    step = np.searchsorted(timed.steps.start, calls.start[rows], "right")
+    steps = [len(np.unique(step[place == i])) for i in range(len(places))]
+    now_and_then: dict[tuple[str | None, ...], list[int]] = {}
+    for i, (*same, _) in enumerate(places):
+        if steps[i] < timed.steps.steady_count:
+            now_and_then.setdefault(tuple(same), []).append(i)
+    becomes = np.arange(len(places))
+    counts = np.bincount(place, minlength=len(places))
+    for alike in now_and_then.values():
+        becomes[alike] = max(alike, key=lambda i: counts[i])
+    return becomes[place]
 
 
 def _idle_after(timed: Timed, gaps: Gaps) -> I64:

@@ -40,6 +40,8 @@ STEPS = "steps"  # the table whose first row moments count from
 START = "start_ns"
 SHOWN_IN_TIME = 16  # of single events in time order: the longest, which a screen has room for
 SHOWN_RANKS = 3  # ranks whose sums stand above all rows: those that idle most
+BY_PLACE = "place"
+"""What asks for the table that sums gaps up, in the place of gaps."""
 SHOWN_TOTALS = 4  # rows that sum a table up, above it
 ONLY = {
     "ops": (
@@ -59,10 +61,11 @@ ONLY = {
         ),
         click.option(
             "--by",
-            type=click.Choice(("worth", "time")),
+            type=click.Choice(("worth", "time", BY_PLACE)),
             default="worth",
             show_default=True,
-            help="Order of the rows that people are shown.",
+            help="Order of the rows that people are shown; place: a row for each place instead of "
+            "each gap.",
         ),
     ),
     "iterations": (
@@ -137,7 +140,7 @@ def _print(
 
     kept = _kept(paths, scope) if hidden is None else {}
     run = None if kept else opened(paths)
-    table = table_named(_table_for(name, _holds_sums(run), sort, columns))
+    table = table_named(_table_for(name, _holds_sums(run), sort, columns, by))
     shown_columns = _columns(table.row, columns)
     order = _order(table, sort)
     show = _Show.of(
@@ -159,7 +162,7 @@ def _print(
     shown: list[Any] = [show.first(answer.rows), answer.totals, answer.summary]
     answer = _Answer(*cleaned(shown, hidden, run))
     printed = _printed(table, show, shown_columns, answer, origin, sums=_holds_sums(run))
-    emit(_with_totals(printed, table, summed, answer.totals), output)
+    emit(_with_totals(printed, table, summed, answer.totals, all_places=everything), output)
 
 
 def _holds_sums(run: "Run | None") -> bool:
@@ -274,9 +277,11 @@ def _order(table: TableEntry, sort: str | None) -> str:
     return sorted_by[0] if sorted_by else ""
 
 
-def _table_for(name: str, sums: bool, sort: str | None, columns: str | None) -> str:
+def _table_for(name: str, sums: bool, sort: str | None, columns: str | None, by: str) -> str:
     """The table that answers the command of this name: of a recording of sums by name there is
-    no other, and of operators what they allocate may be asked."""
+    no other, of operators what they allocate may be asked, and of gaps their places."""
+    if by == BY_PLACE:
+        return table_named(name).totals or name
     if sums and name in ("kernels", "ops"):
         return "profiled"
     if name == "ops" and _of_memory(sort, columns):
@@ -294,14 +299,20 @@ def _with_totals(
     table: TableEntry,
     summed: Sequence[TableEntry],
     totals: Sequence[Sequence[Any]],
+    *,
+    all_places: bool,
 ) -> "PrintedRows":
-    """The rows with those of other tables above that sum them up."""
+    """The rows with those of other tables above that sum them up, all of their rows or the first."""
     from traceanalyzer.report.printed import PrintedRows
 
     for total, places in zip(summed, totals, strict=True):
         heads = _by_cause(printed.rows, places)
-        shown = SHOWN_TOTALS - 1 if len(heads) > 1 else SHOWN_TOTALS
-        above = PrintedRows(total.name, places[:shown], total.row, title=total.title)
+        most = SHOWN_TOTALS - 1 if len(heads) > 1 else SHOWN_TOTALS
+        shown = places if all_places else places[:most]
+        above_title = total.title
+        if len(shown) < len(places):
+            above_title += f": first {len(shown)} of {len(places)}, --by place has all"
+        above = PrintedRows(total.name, shown, total.row, title=above_title)
         title = table.title if places else ""
         printed = replace(printed, totals=above, heads=heads, title=title)
     return printed

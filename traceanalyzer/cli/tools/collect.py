@@ -4,8 +4,9 @@ import functools
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound="Callable[..., Any]")
 SECONDS = Number(min=0, min_open=True)
+SCRIPT = ".py"
 COMMAND = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 """Everything after the first word that is no option of ours belongs to the command."""
 VERDICT = click.option(
@@ -293,6 +295,20 @@ def collect_jax(words: tuple[str, ...], output: str | None, **options: Any) -> N
     _record("jax", words, output, options)
 
 
+def _told_command(words: Sequence[str]) -> str:
+    """The command by its program and its script or module, as `python3 train.py`: other arguments
+    may hold secrets."""
+    told = [Path(words[0]).name]
+    for before, word in pairwise(words):
+        if before == "-m":
+            told += ["-m", word]
+        elif word.endswith(SCRIPT):
+            told.append(Path(word).name)
+        if len(told) > 1:
+            break
+    return " ".join(told)
+
+
 def _record(
     recorder: str,
     words: tuple[str, ...],
@@ -310,7 +326,7 @@ def _record(
     plan = CapturePlan(
         folder=str(Path(output or time.strftime("capture-%Y%m%d-%H%M%S")).absolute()),
         recorder=recorder,
-        command=Path(words[0]).name,
+        command=_told_command(words),
         git_revision=environment.git_revision(Path.cwd()),
         ceilings=_ceilings() if options.pop("ceilings") else None,
         **options,

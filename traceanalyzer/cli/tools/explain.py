@@ -41,15 +41,16 @@ ALIKE = 0.7
 @click.argument("words", metavar="[NAME]", nargs=-1)
 def explain(words: tuple[str, ...]) -> None:
     """Say what a finding, a word of the report, a metric or a column means."""
-    from traceanalyzer.cli.io.output import write
+    from traceanalyzer.cli.io.output import terminal_width, write
     from traceanalyzer.diagnosis.pages import finding_page, finding_pages
 
     name = " ".join(words)
+    width = terminal_width()
     if not name:
         pages = finding_pages().values()
         widest = max(len(page.id) for page in pages)
         listed = (
-            click.wrap_text(page.title, 80, f"{page.id:{widest}}  ", " " * (widest + 2))
+            click.wrap_text(page.title, width, f"{page.id:{widest}}  ", " " * (widest + 2))
             for page in pages
         )
         write("".join(f"{one}\n" for one in listed), None)
@@ -58,7 +59,9 @@ def explain(words: tuple[str, ...]) -> None:
     from traceanalyzer.report.explain import page_in_words
 
     write(
-        page_in_words(page) if page is not None else "".join(map(_meaning, name.split("+"))),
+        page_in_words(page, width)
+        if page is not None
+        else "".join(_meaning(part, width) for part in name.split("+")),
         None,
     )
 
@@ -94,8 +97,9 @@ def _switches() -> list["Explanation"]:
     return found
 
 
-def _meaning(name: str) -> str:
-    """What a figure of that name means, wherever there is one. Raises UsageError."""
+def _meaning(name: str, width: int) -> str:
+    """What a figure of that name means, wherever there is one, in lines of that width. Raises
+    UsageError."""
     from traceanalyzer.report.explain import explained, explanations
 
     columns = [*_columns_of_commands(), *_switches()]
@@ -118,7 +122,7 @@ def _meaning(name: str) -> str:
         hint = f"did you mean {near[0]}?" if near else "`traceanalyzer explain` lists the findings"
         raise click.UsageError(f"there is no finding, metric or column {name!r}; {hint}")
     return "".join(
-        _wrapped(f"{name}: {meaning}") + "\n" + _where_it_is(where)
+        _wrapped(f"{name}: {meaning}", width) + "\n" + _where_it_is(where)
         for meaning, where in _on_screen_first(places).items()
     )
 
@@ -147,9 +151,9 @@ def _where_it_is(places: list[str]) -> str:
     return f"  in {', '.join(dict.fromkeys(tables))}\n" if tables else ""
 
 
-def _wrapped(text: str) -> str:
-    """The lines of a text in 80 columns; what continues an item stands below its text."""
-    wrap = partial(textwrap.fill, width=80, break_on_hyphens=False)
+def _wrapped(text: str, width: int) -> str:
+    """The lines of a text in that width; what continues an item stands below its text."""
+    wrap = partial(textwrap.fill, width=width, break_on_hyphens=False)
     lines = text.split("\n")
     return "\n".join(
         wrap(line, subsequent_indent="  " if line.startswith("- ") else "") for line in lines

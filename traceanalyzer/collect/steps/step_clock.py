@@ -19,6 +19,10 @@ AGREE_SHARE = 0.05
 TIGHT_SHARE = 0.05
 """Half width of the median's interval: steps that vary by 16 % get there after about 45."""
 
+WIDE_SHARE = 0.3
+"""The middle half of the steps may span so much of the median: of two kinds of steps, one twice as
+long as the other, the median is well known and no step of the program."""
+
 LEAST_SO_FAR = 5  # steps that tell a median
 STRIDE = 5  # steps between two looks at the series
 OUTSIDE = 0.10  # share of medians that may lie outside of their interval
@@ -80,16 +84,23 @@ def median_interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def is_steady(values: Sequence[float], tight_share: float = TIGHT_SHARE) -> bool:
-    """Whether both halves agree on the median and the median is known to `tight_share`."""
+    """Whether both halves agree on the median, the median is known to `tight_share`, and most steps
+    are near it."""
     if len(values) < 2:
         return False
     middle = median(values)
     half = len(values) // 2
     apart = abs(median(values[:half]) - median(values[half:]))
-    if middle <= 0 or apart > AGREE_SHARE * middle:
+    if middle <= 0 or apart > AGREE_SHARE * middle or _middle_half(values) > WIDE_SHARE * middle:
         return False
     low, high = median_interval(values)
     return high - low <= 2 * tight_share * middle
+
+
+def _middle_half(values: Sequence[float]) -> float:
+    """What the middle half of the values spans."""
+    ordered = sorted(values)
+    return interpolated_percentile(ordered, 0.75) - interpolated_percentile(ordered, 0.25)
 
 
 def steady_from(

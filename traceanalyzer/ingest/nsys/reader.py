@@ -81,10 +81,7 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
     ):
         ours = any(name.startswith(_TABLE_PREFIXES) or name in _TABLES for name in database.columns)
         if not (ours and database.has("StringIds")):
-            foreign = UnreadableInputError(
-                f"{path}: an SQLite database, but not an Nsight Systems export, nor of rocprofv3 or RPD; "
-                "make one with `nsys export --type sqlite REPORT`, or record with `collect rocprofv3`"
-            )
+            foreign = UnreadableInputError(f"{path}: {_what_it_is(database)}")
             raise _damaged(path, share_there) if share_there < 1 else foreign
         tables = NsysTables.read(database, progress or (lambda _: None))
         if not tables.processes():
@@ -94,6 +91,19 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
                 else _nothing(path, tables.about, database)
             )
         return make_traces(path, database, tables, share_there=share_there)
+
+
+def _what_it_is(database: Database) -> str:
+    """What a database is that no reader takes, and what to do."""
+    if database.has("device_ops") and database.has("recording"):
+        return (
+            "the database `traceanalyzer export` wrote: events for SQL, without what the analysis "
+            "needs; give the recording that it was made from"
+        )
+    return (
+        "an SQLite database, but not an Nsight Systems export, nor of rocprofv3 or RPD; "
+        "make one with `nsys export --type sqlite REPORT`, or record with `collect rocprofv3`"
+    )
 
 
 def _damaged(path: Path, share_there: float) -> UnreadableInputError:

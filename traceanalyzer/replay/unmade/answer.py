@@ -9,6 +9,7 @@ from traceanalyzer.replay.unmade.dimensions import NO_LENGTH, Dimensions, dimens
 from traceanalyzer.replay.unmade.made import PlannedTape, RunPlan
 from traceanalyzer.replay.unmade.memory import Levels, growth_of_kept, peak_bytes
 from traceanalyzer.replay.unmade.question import Question, QuestionError
+from traceanalyzer.replay.unmade.ranks import data_parallel
 from traceanalyzer.replay.unmade.resized import Sizes
 from traceanalyzer.replay.unmade.run import UnmadeRun, gpu_limit_from
 from traceanalyzer.replay.unmade.target import gpu_named, memory_bytes
@@ -18,6 +19,7 @@ from traceanalyzer.trace.hardware import Hardware
 
 MILLION = 1e6
 SECONDS_PER_HOUR = 3600.0
+NO_PRICE = "no price: neither tokens nor samples are known, and a row of a matrix is none of them"
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,12 +42,19 @@ class Unmade:
     step_ms: float = metric("predicted step time without a profiler")
     low_ms: float = metric("lower end of the 90 % range")
     high_ms: float = metric("upper end of it")
+    gpu_ms: float = metric("predicted step time where the host takes none of it")
     now_ms: float = metric("step time of the recorded program without a profiler")
-    batch: int | None = metric("samples of one pass; null where the shapes do not tell")
+    batch: int | None = metric(
+        "samples, or rows of the first layer's input, of one pass; null where the shapes do not tell"
+    )
     length: int | None = metric("tokens of a sequence; null where nothing is a sequence")
-    samples_per_s: float | None = metric("samples a second of this process", "1/s")
-    ms_per_sample: float | None = metric("step time over its samples", "ms")
-    tokens_per_s: float | None = metric("tokens a second of this process", "1/s")
+    samples_per_s: float | None = metric(
+        "samples a second of all ranks; null where they are not known, as rows of a matrix are no "
+        "samples",
+        "1/s",
+    )
+    ms_per_sample: float | None = metric("step time over the samples of all ranks", "ms")
+    tokens_per_s: float | None = metric("tokens a second of all ranks", "1/s")
     bottleneck: str = metric("what limits that step", text="sentence")
     gpu_limit_from: int | None = metric(
         "batch from which on the GPU is the limit; null where it is already, or never"
@@ -56,7 +65,8 @@ class Unmade:
     fits: bool | None = metric("whether that fits the GPU; null where one of them is not known")
     mfu: float | None = metric("MFU at that step; null where today's is not known", "share")
     price_per_million_tokens: float | None = metric(
-        "price of a million tokens (samples where nothing is a token); null without --price",
+        "price of a million tokens (samples where nothing is a token), in the currency of --price; "
+        "null without it, and where neither is known",
         default=None,
     )
     now_ms_per_sample: float | None = metric(
@@ -64,9 +74,11 @@ class Unmade:
         "known",
         default=None,
     )
-    samples_gain: float | None = metric(
-        "samples a second over those of now; null where the samples are not known", default=None
+    work_gain: float | None = metric(
+        "samples (or rows) a second of all ranks over those of now; null where they are not known",
+        default=None,
     )
+    ranks: int = metric("ranks that work on samples of their own", default=1)
     basis: list[str] = metric("what it rests on", text="sentence", default_factory=list)
 
 
@@ -81,8 +93,9 @@ def predicted(known: Known, question: Question, price: float | None = None) -> U
     step = run.step_ms()
     low, high = run.range_ms(step)
     sizes = plan.sizes
-    samples = _samples(known, now, sizes)
-    now_each = _each(replay.base_ms, _samples(known, now, None))
+    work_now = _work_of(known, now, None, data_parallel(replay.typical[0]))
+    work = _work_of(known, now, sizes, question.ranks or work_now.ranks)
+    samples = work.samples
     batch = None if now is None else now.batch
     length = None if now is None else now.context
     if sizes is not None:
@@ -95,6 +108,7 @@ def predicted(known: Known, question: Question, price: float | None = None) -> U
         step_ms=step,
         low_ms=low,
         high_ms=high,
+        gpu_ms=min(run.gpu_ms, step),
         now_ms=replay.base_ms,
         batch=batch,
         length=length,
@@ -106,10 +120,14 @@ def predicted(known: Known, question: Question, price: float | None = None) -> U
         peak_bytes=peak,
         fits=_fits(peak, _room(replay, plan.gpu)),
         mfu=_mfu(known, run.parts[0], step),
-        price_per_million_tokens=_price(price, step, tokens or samples),
-        now_ms_per_sample=now_each,
-        samples_gain=_gain(now_each, _each(step, samples)),
-        basis=_basis(known, plan, now, run.parts[0].basis),
+        price_per_million_tokens=_price(price, step * work.ranks, tokens or samples),
+        now_ms_per_sample=_each(replay.base_ms, work_now.samples),
+        work_gain=_gain(_each(replay.base_ms, work_now.amount), _each(step, work.amount)),
+        ranks=work.ranks,
+        basis=[
+            *_basis(known, plan, now, run.parts[0].basis),
+            *([NO_PRICE] if price is not None and not (tokens or samples) else []),
+        ],
     )
 
 
@@ -149,7 +167,26 @@ def _dimensions(replay: Replay, question: Question) -> Dimensions | None:
         return None
 
 
-def _samples(known: Known, now: Dimensions | None, sizes: Sizes | None) -> float | None:
+@dataclass(frozen=True)
+class AllWork:
+    """What all ranks do in a step."""
+
+    amount: float | None  # samples, or rows; None where neither is known
+    samples: float | None  # None where they are not known, as of rows
+    ranks: int  # that work on samples of their own
+
+
+def _work_of(known: Known, now: Dimensions | None, sizes: Sizes | None, ranks: int) -> AllWork:
+    each = _of_a_rank(known, now, sizes)
+    if each is None:
+        return AllWork(None, None, ranks)
+    are_rows = known.samples is None and now is not None and now.rows
+    amount = each * ranks
+    return AllWork(amount, None if are_rows else amount, ranks)
+
+
+def _of_a_rank(known: Known, now: Dimensions | None, sizes: Sizes | None) -> float | None:
+    """Samples, or rows, of a step of one rank; None where they are not known."""
     if known.samples is not None:
         return known.samples * (sizes.batch_ratio if sizes else 1.0)
     if now is None:

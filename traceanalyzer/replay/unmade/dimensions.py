@@ -67,6 +67,8 @@ class Dimensions:
     routed: frozenset[int] = frozenset()
     # sizes in proportion to the length: what convolutions leave of it, chunks that it is cut into
     parts: frozenset[int] = frozenset()
+    # whether the batch counts rows of a matrix, which may be samples, tokens or neither
+    rows: bool = False
 
     @property
     def is_decode(self) -> bool:
@@ -88,6 +90,7 @@ class Root:
     batch: int
     length: int | None
     basis: str
+    rows: bool = False  # whether the batch is rows of a matrix
 
 
 def dimensions_of(rated: Rated, batch_now: int | None = None) -> Dimensions:
@@ -259,7 +262,8 @@ def _of_features(data: Tensor, other: Tensor, parameters: Parameters) -> Iterato
     if len(shape) < 2 or (parameters.has(data) and shape != other.shape):
         return
     length = shape[1] if len(shape) == SEQUENCE and shape[1] > 1 else None
-    yield Root(shape[0], length, f"input {list(shape)} of the first linear layer")
+    basis = f"input {list(shape)} of the first linear layer"
+    yield Root(shape[0], length, basis, rows=len(shape) == MATRIX)
 
 
 def _attention(found: list[Operator]) -> Iterator[tuple[Shape, Shape]]:
@@ -273,13 +277,14 @@ def _attention(found: list[Operator]) -> Iterator[tuple[Shape, Shape]]:
 def _settled(root: Root, attention: list[tuple[Shape, Shape]]) -> Dimensions:
     """What the first operator says, with batch and length the other way around where attention has
     them so."""
+    rows = root.rows and all(query[0] != root.batch for query, _ in attention)
     for query, _ in attention:
         outer = (query[0], query[2])
         if outer == (root.batch, root.length):
             break
         if outer == (root.length, root.batch) and root.length is not None:
             return Dimensions(root.length, root.batch, basis=f"{root.basis}, length first")
-    return Dimensions(root.batch, root.length, basis=root.basis)
+    return Dimensions(root.batch, root.length, basis=root.basis, rows=rows)
 
 
 def _with_cache(found: Dimensions, attention: list[tuple[Shape, Shape]]) -> Dimensions:
@@ -287,4 +292,4 @@ def _with_cache(found: Dimensions, attention: list[tuple[Shape, Shape]]) -> Dime
     if found.length not in (None, 1):
         return found
     kept = frozenset(key[2] for query, key in attention if query[2] == 1 < key[2])
-    return Dimensions(found.batch, found.length, kept, found.basis) if kept else found
+    return replace(found, cached=kept) if kept else found

@@ -10,7 +10,7 @@ from traceanalyzer.replay.patterns.parameters import parameters_of
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.replay.unmade.curve import GpuLimits, limits_on, on_gpu_ns, resized_ns
 from traceanalyzer.replay.unmade.formats import in_format
-from traceanalyzer.replay.unmade.ranks import on_ranks
+from traceanalyzer.replay.unmade.ranks import messages_apart, on_ranks
 from traceanalyzer.replay.unmade.resized import Resizer, Sizes
 from traceanalyzer.replay.unmade.sorted_gradients import with_sorted_gradients
 from traceanalyzer.replay.unmade.work import Loads, OpLoad, check_answerable, loads_of_tape
@@ -45,6 +45,11 @@ class RunPlan:
     ranks: int | None = None
 
     @property
+    def is_empty(self) -> bool:
+        """Whether all stays as recorded."""
+        return all(one is None for one in (self.sizes, self.precision, self.gpu, self.ranks))
+
+    @property
     def loading(self) -> float:
         """How many times as long the host takes to bring a batch."""
         return self.sizes.batch_ratio * self.sizes.length_ratio if self.sizes else 1.0
@@ -59,7 +64,9 @@ class PlannedTape:
     then: OpLoad
     limits: GpuLimits
     spread: F64
-    """Share of its time by which each op may be off."""
+    """Share of its time by which each op may be shorter."""
+    longer: F64
+    """Share of its time by which each op may be longer."""
     beyond_ms: float = 0.0
     """What a step takes beyond the tape: exchanges that none was recorded of."""
     basis: str = ""
@@ -93,11 +100,20 @@ def planned(tape: Tape, plan: RunPlan) -> PlannedTape:
         moved = changed.compute
         spread = np.hypot(spread, GPU_SPREAD * moved)
     if plan.ranks is None:
-        return PlannedTape(changed, loads, then, limits, spread)
+        return PlannedTape(changed, loads, then, limits, spread, spread)
     gpu = plan.gpu or next(iter(tape.source.linked.gpus.values()), None)
     scaled = on_ranks(changed, gpu, plan.ranks)
-    spread = np.hypot(spread, scaled.spread)
-    return PlannedTape(scaled.tape, loads, then, limits, spread, scaled.beyond_ms, scaled.basis)
+    shorter, longer = messages_apart(plan.ranks)
+    return PlannedTape(
+        scaled.tape,
+        loads,
+        then,
+        limits,
+        np.hypot(spread, shorter * scaled.exchanged),
+        np.hypot(spread, longer * scaled.exchanged),
+        scaled.beyond_ms,
+        scaled.basis,
+    )
 
 
 def with_host(
@@ -106,7 +122,8 @@ def with_host(
     """The part's device work on the host of another tape of the same recording, so many times as
     far `apart`; `base` is the tape that the part was made of, `kernels` how many of its spreads the
     ops take more."""
-    duration = part.tape.duration * (1.0 + kernels * part.spread)
+    off = part.longer if kernels > 0 else part.spread
+    duration = part.tape.duration * (1.0 + kernels * off)
     dispatch = base.dispatch + apart * (tape.dispatch - base.dispatch)
     work = base.work + apart * (tape.work - base.work)
     changed = part.tape.dispatch / np.maximum(base.dispatch, 1)

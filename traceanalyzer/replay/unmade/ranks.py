@@ -44,9 +44,19 @@ H200: 25 and 27 us beyond its traffic)."""
 NETWORK = 45e9
 SLOW_NETWORK = 22e9
 FAST_LINK = 400e9
-"""Bytes a second of each GPU's share of the network: of GPUs whose own links are this fast one port
-of 400 Gb/s each, of others one of 200 Gb/s, nine tenths of it (DGX H100 and DGX A100 datasheets:
-eight ports of ConnectX-7 and ConnectX-6)."""
+"""Bytes a second of a port of the network: of GPUs whose own links are this fast one of 400 Gb/s,
+of others one of 200 Gb/s, nine tenths of it (DGX H100 and DGX A100 datasheets: eight ports of
+ConnectX-7 and ConnectX-6)."""
+SWITCHED_LINK = 200e9
+"""GPUs whose own links are this fast stand in nodes with a port for each of them; others share
+one."""
+OF_PORTS = 0.8
+"""Share of a node's ports that a large collective reaches: NCCL lays its rings and trees over all of
+them, and each GPU carries its share of the message over its own. nccl-tests, all_reduce: 216 to 231
+GB/s on 2 nodes of 8 H100 (NVIDIA/nccl issue 2409), about 350 on 248 nodes of 8 H200, at times below
+300 (NVIDIA/nccl-tests issue 283), 96 on 3 nodes of 8 A100 with 4 ports of 200 Gb/s (issue 119)."""
+PAIRWISE = ("all_to_all", "gather", "scatter", "send", "recv", "send_recv")
+"""Kinds whose messages go from one GPU to another, over that GPU's own port."""
 NETWORK_LATENCY_US = 30.0
 NETWORK_HOP_US = 6.0
 FOUR = 4.0
@@ -61,16 +71,19 @@ NO_GRADIENTS = (
 SPREAD = 0.4
 """How far the time of messages may be off, where their links were not recorded with so many
 ranks."""
+SLOWER_NETWORK = 1.0
+"""How much longer they may take over a network, which no recording here was made on: twice, as on
+the slowest of those nodes."""
 
 
 @dataclass(frozen=True, eq=False)
 class Scaled:
-    """A tape on so many ranks, what a step takes beyond it, how far each op may be off, and what
-    that rests on."""
+    """A tape on so many ranks, what a step takes beyond it, and what that rests on."""
 
     tape: Tape
     beyond_ms: float
-    spread: F64
+    exchanged: F64
+    """How much of each op's time goes with that of messages."""
     basis: str
 
 
@@ -94,10 +107,30 @@ def transfer_ns(kind: str, bytes_: float, ranks: int, gpu: Hardware | None) -> f
     rate = link * OF_LINK
     latency_us = LATENCY_US + HOP_US * hops
     if ranks > NODE_RANKS:
-        rate = min(rate, NETWORK if link >= FAST_LINK else SLOW_NETWORK)
+        rate = min(rate, _network_rate(kind, link))
         latency_us = NETWORK_LATENCY_US + NETWORK_HOP_US * hops
     moved = bytes_ * (bus_factor(kind, ranks) or 1.0)
     return latency_us * NS_PER_US + moved / rate * NS_PER_S
+
+
+def messages_apart(ranks: int) -> tuple[float, float]:
+    """How much shorter and how much longer messages over so many ranks may take, as shares."""
+    return SPREAD, SLOWER_NETWORK if ranks > NODE_RANKS else SPREAD
+
+
+def data_parallel(tape: Tape) -> int:
+    """How many recorded ranks work on samples of their own: those that exchange gradients or
+    parameters, and no results of layers; 1 where they do not."""
+    world = max(tape.source.trace.process.world_size or 1, 1)
+    shares = of_kind(tape, *REDUCTIONS).any() and not _splits_layers(tape)
+    return world if shares else 1
+
+
+def _network_rate(kind: str, link: float) -> float:
+    """Bytes a second of a collective between nodes, as its bus bandwidth counts them."""
+    port = NETWORK if link >= FAST_LINK else SLOW_NETWORK
+    ports = 1 if kind in PAIRWISE or link < SWITCHED_LINK else NODE_RANKS
+    return port if ports == 1 else port * ports * OF_PORTS
 
 
 def _rescaled(tape: Tape, gpu: Hardware | None, world: int, ranks: int) -> Scaled:
@@ -116,8 +149,7 @@ def _rescaled(tape: Tape, gpu: Hardware | None, world: int, ranks: int) -> Scale
     moved = np.minimum(transfers(tape), tape.duration)
     time = tape.duration + moved * (ratio - 1.0) * tape.communication
     basis = f"messages of {world} ranks over {ranks}: {_links(gpu, ranks)}"
-    spread = np.where(tape.communication, SPREAD, 0.0)
-    return Scaled(tape.retimed(time), 0.0, spread, basis)
+    return Scaled(tape.retimed(time), 0.0, tape.communication.astype(np.float64), basis)
 
 
 def _splits_layers(tape: Tape) -> bool:
@@ -147,8 +179,8 @@ def _distributed(tape: Tape, gpu: Hardware | None, ranks: int) -> Scaled:
         f"DDP on {ranks} ranks: {total / 1e6:.0f} MB of gradients in {buckets} buckets beside the "
         f"backward pass; {_links(gpu, ranks)}"
     )
-    spread = np.where(backward, SPREAD * (slower - 1.0), 0.0)
-    return Scaled(tape.retimed(time), exposed / NS_PER_MS, spread, basis)
+    exchanged = np.where(backward, slower - 1.0, 0.0)
+    return Scaled(tape.retimed(time), exposed / NS_PER_MS, exchanged, basis)
 
 
 def _gradient_bytes(tape: Tape) -> float:
@@ -165,5 +197,8 @@ def _gradient_bytes(tape: Tape) -> float:
 
 def _links(gpu: Hardware | None, ranks: int) -> str:
     if ranks > NODE_RANKS:
-        return "the network of its generation, one port for each GPU (datasheets of DGX systems)"
+        return (
+            "the network of its generation, one port for each GPU (datasheets of DGX systems), of "
+            f"which NCCL uses {OF_PORTS:.0%} in all (nccl-tests on 2 to 248 such nodes)"
+        )
     return f"links of {gpu.name}: {gpu.source}" if gpu is not None else "links of one node"

@@ -9,7 +9,7 @@ import numpy as np
 from traceanalyzer.replay.bounds import less_compute
 from traceanalyzer.replay.host_speed import replay_step_ms
 from traceanalyzer.replay.limits import LIMITED_DUTY, PESSIMISTIC_DUTY, duties, slowed
-from traceanalyzer.replay.scenario import combined
+from traceanalyzer.replay.scenario import Scenario, combined
 from traceanalyzer.replay.scenarios import (
     INPUT_READY,
     LAUNCHES_FREE,
@@ -20,6 +20,7 @@ from traceanalyzer.replay.simulate import step_times_ns
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.replay.unmade.dimensions import Dimensions
 from traceanalyzer.replay.unmade.formats import AS_ADVISED
+from traceanalyzer.replay.unmade.larger_batch import with_larger_batch
 from traceanalyzer.replay.unmade.made import (
     HIDDEN_APART,
     HOST_APART,
@@ -28,9 +29,9 @@ from traceanalyzer.replay.unmade.made import (
     with_host,
 )
 from traceanalyzer.replay.unmade.question import QuestionError
-from traceanalyzer.replay.unmade.ranks import SPREAD
+from traceanalyzer.replay.unmade.ranks import NODE_RANKS, messages_apart
 from traceanalyzer.replay.unmade.resized import Sizes
-from traceanalyzer.replay.whatif import Replay
+from traceanalyzer.replay.whatif import LEAST_DEVICE_WORK, Replay
 
 GPU_LIMITED = 0.92
 """A step is limited by the GPU where without the host's time it would still take this share."""
@@ -67,32 +68,75 @@ class UnmadeRun:
         fastest = self._ms(self._on(replay.fast_host, -1.0), 1.0)
         apart = HIDDEN_APART if self._is_host_hidden() else HOST_APART
         slowest = self._ms(self._on(replay.slow_host, 1.0, apart), PESSIMISTIC_DUTY)
-        fastest += self._beyond_ms * (1.0 - SPREAD)
-        slowest += self._beyond_ms * (1.0 + SPREAD)
+        shorter, longer = messages_apart(self.plan.ranks or NODE_RANKS)
+        fastest += self._beyond_ms * (1.0 - shorter)
+        slowest += self._beyond_ms * (1.0 + longer)
         own = OWN_SPREAD * step
         low = step - math.hypot(max(step - fastest, 0.0), own)
         high = step + math.hypot(max(slowest - step, 0.0), own)
-        return max(low, 0.0), high
+        return max(low, self._least_ms(step)), high
+
+    def _least_ms(self, step: float) -> float:
+        """What the step takes at least: where all that changes is that there is more to do, no less
+        than the step of now, nor than the GPU works."""
+        plan = self.plan
+        if plan.gpu is not None or plan.precision is not None or plan.loading < 1.0:
+            return 0.0
+        if plan.ranks is not None:
+            return 0.0
+        works = LEAST_DEVICE_WORK * self.gpu_ms
+        return min(max(self.replay.range_ms[0], works), step)
 
     def _range_as_advised(self, step: float) -> tuple[float, float] | None:
-        """The range that advice has for the same change; None where there is none for it."""
+        """The range that the report has for the same change, or for none; None where it has no such
+        advice."""
         plan = self.plan
-        scenario = AS_ADVISED.get(plan.precision or "")
-        alone = plan.sizes is None and plan.gpu is None and plan.ranks is None
-        if scenario is None or not alone:
+        if plan.is_empty:
+            return self.replay.range_ms
+        if plan.gpu is not None or plan.ranks is not None:
             return None
-        advised = self.replay.predict(scenario)
-        if advised.step_ms is None or not math.isclose(advised.step_ms, step, rel_tol=SAME):
+        if plan.sizes is not None:
+            return self._range_of_larger_batch(plan.sizes, step)
+        scenario = AS_ADVISED.get(plan.precision or "")
+        advised = None if scenario is None else self.replay.predict(scenario)
+        if advised is None or advised.step_ms is None:
+            return None
+        if not math.isclose(advised.step_ms, step, rel_tol=SAME):
             return None
         return advised.low_ms or 0.0, advised.high_ms or step
+
+    def _range_of_larger_batch(self, sizes: Sizes, step: float) -> tuple[float, float] | None:
+        """The range that the advice to raise the batch so many times has, for all of that batch."""
+        times, rest = divmod(sizes.batch, sizes.now.batch)
+        if rest or times < 2 or sizes.length_ratio != 1.0 or self.plan.precision is not None:
+            return None
+        advised = self.replay.predict(
+            Scenario(
+                "larger_batch",
+                with_larger_batch(times),
+                "",
+                pessimistic=with_larger_batch(times, full_cost=True),
+                least=1.0 / times,
+            )
+        )
+        if advised.step_ms is None or advised.low_ms is None or advised.high_ms is None:
+            return None
+        larger = step / advised.step_ms
+        least = self._least_ms(step)
+        return max(advised.low_ms * larger, least), max(advised.high_ms * larger, step)
 
     @property
     def _beyond_ms(self) -> float:
         return max(part.beyond_ms for part in self.parts)
 
+    @property
+    def gpu_ms(self) -> float:
+        """The step where the host takes no time."""
+        return self._without_host_ms()
+
     def gpu_share(self, step: float) -> float:
         """Share of the step that is left where the host takes no time."""
-        return self._without_host_ms() / step if step else 1.0
+        return self.gpu_ms / step if step else 1.0
 
     def bottleneck(self, step: float) -> str:
         """What limits the step, in words."""

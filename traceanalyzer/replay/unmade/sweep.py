@@ -4,7 +4,7 @@ a size stops paying."""
 from collections.abc import Sequence
 from itertools import pairwise, product
 
-from traceanalyzer.base import MS_PER_S, digits
+from traceanalyzer.base import digits
 from traceanalyzer.replay.unmade.answer import Unmade
 from traceanalyzer.replay.unmade.question import Question, question_of
 
@@ -61,31 +61,31 @@ def _whole(text: str) -> int:
 def paying(rows: Sequence[Unmade]) -> str | None:
     """Up to which batch a larger one pays, in a sentence; None where the rows are not of several
     batches that differ in nothing else."""
-    known = [row for row in rows if row.batch is not None and row.samples_per_s is not None]
+    known = [row for row in rows if row.batch is not None and row.work_gain is not None]
     sizes = {row.batch for row in known}
     alike = {row.length for row in known}
     if len(known) < 2 or len(sizes) < len(known) or len(alike) > 1:
         return None
     rates = _now(known[0])
-    rates.update({row.batch or 1: _rate(row) for row in known})
+    rates.update({row.batch: row.work_gain for row in known if row.batch and row.work_gain})
     throughput = sorted(rates.items())
     for (small, before), (large, after) in pairwise(throughput):
         gain = after / before - 1.0
         if gain < PAYING * (large / small - 1.0):
             return (
                 f"Beyond batch {small} more hardly pays: {large} brings "
-                f"{digits(gain * 100, 2)}% more samples a second"
+                f"{digits(gain * 100, 2)}% more {_counted(known[0])} a second"
             )
     return f"Each larger batch pays, up to {throughput[-1][0]}"
 
 
-def _rate(row: Unmade) -> float:
-    return row.samples_per_s or 1.0
+def _counted(row: Unmade) -> str:
+    """What the batch counts."""
+    return "rows" if row.samples_per_s is None else "samples"
 
 
 def _now(row: Unmade) -> dict[int, float]:
-    """Samples a second by batch of the recorded run; empty where they are not known."""
-    if not (row.now_ms_per_sample and row.ms_per_sample and row.batch):
+    """The gain of the recorded batch, which is none."""
+    if not (row.work_gain and row.batch and row.step_ms):
         return {}
-    ratio = (row.now_ms / row.now_ms_per_sample) / (row.step_ms / row.ms_per_sample)
-    return {round(row.batch * ratio): MS_PER_S / row.now_ms_per_sample}
+    return {round(row.batch * row.now_ms / (row.work_gain * row.step_ms)): 1.0}

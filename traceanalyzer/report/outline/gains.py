@@ -26,7 +26,15 @@ from traceanalyzer.diagnosis.memory import MemoryRecommendation
 from traceanalyzer.diagnosis.ranking import answering, is_for_first_screen
 from traceanalyzer.replay.prediction import assumptions
 from traceanalyzer.report.figures.step_times import figure_unit, recorded_ms, step_ms
-from traceanalyzer.report.format import figure, number, plain, scale_for, scaled, step_figure
+from traceanalyzer.report.format import (
+    becomes,
+    figure,
+    number,
+    plain,
+    scale_for,
+    scaled,
+    step_figure,
+)
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline.opening import (
     CPU_ALONE,
@@ -407,13 +415,13 @@ def saved_memory(advice: Recommendation | MemoryRecommendation, before: float | 
     """Bytes before and after a change, of the peak or of what is reserved. The final size of what
     goes on to grow is not recorded."""
     after = advice.predicted_reserved_bytes
-    when = "reserved"
+    when = "reserved at best"
     if after is None:
         after = advice.predicted_peak_bytes
         when = "at the peak"
     grown = ", with room for the recorded steps alone" if advice.id.startswith(GROWS) else ""
-    now = f"{figure(before, MEMORY)} → " if before else ""
-    return f"{now}{figure(after, MEMORY)} {when}{grown}"
+    sizes = becomes(before, after or 0, MEMORY) if before else figure(after, MEMORY)
+    return f"{sizes} {when}{grown}"
 
 
 def is_only_step(report: Report) -> bool:

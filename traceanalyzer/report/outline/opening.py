@@ -5,7 +5,16 @@ from typing import Any
 
 from traceanalyzer.base import plural
 from traceanalyzer.report.figures.step_times import figure_unit, recorded_ms
-from traceanalyzer.report.format import NOT_AVAILABLE, figure, is_figure, plain, shorten
+from traceanalyzer.report.format import (
+    NOT_AVAILABLE,
+    figure,
+    is_figure,
+    number,
+    plain,
+    scale_for,
+    scaled,
+    shorten,
+)
 from traceanalyzer.report.model import Input, Report
 from traceanalyzer.report.outline.step_facts import STEPS_FOR_P95
 from traceanalyzer.trace.run import TORCH_PROFILER
@@ -111,7 +120,19 @@ def step_times_in_words(report: Report) -> str:
     about = "about " if report.metrics.unprofiled_source == "estimated" else ""
     alike = figure(plainly, "ms") == figure(time.mean, "ms")
     profiled = "profiled or not" if alike else f"{figure(time.mean, 'ms')} with the profiler"
-    return f"{figure_unit(report)} {about}{figure(plainly, 'ms')}, {profiled}"
+    return f"{figure_unit(report)} {about}{figure(plainly, 'ms')}{_ends(report)}, {profiled}"
+
+
+def _ends(report: Report) -> str:
+    """The range of a step that is estimated; empty for one that was timed."""
+    without = report.metrics.unprofiled
+    if without is None or without.source != "estimated":
+        return ""
+    if without.low_ms is None or without.high_ms is None:
+        return ""
+    scale = scale_for(without.step_time_ms, "ms")
+    low, high = (number(scaled(end, scale)) for end in (without.low_ms, without.high_ms))
+    return f" ({low} to {high})"
 
 
 def companion(report: Report) -> str:

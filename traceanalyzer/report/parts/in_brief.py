@@ -7,11 +7,13 @@ from operator import attrgetter
 from typing import Any
 
 from traceanalyzer.analysis.groups.seen_conditions import PRODUCT_FORMATS
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, regex
 from traceanalyzer.report.document import Fact, Facts, Paragraph, Section, TextTable, Weight
 from traceanalyzer.report.format import figure, plain, shorten
 from traceanalyzer.report.model import Report
 
+INTERPRETER = regex(r"(?:python[\d.]*+)?")
+"""A command that says nothing of what was run."""
 TOP = 3  # rows of each table: a reader looks at three, and asks `show` for more
 NAMED_RECORDINGS = 5
 KEY_TABLES = ("kernels", "ops", "syncs", "collectives")
@@ -195,7 +197,8 @@ def how_to_reproduce(report: Report) -> list[Section]:
     """The command that was recorded, the input with its hash, versions, and how to compare with
     another run."""
     known = {row.name: row.value for row in report.tables.get("conditions", [])}
-    facts = [Fact("recorded command", known["command"])] if "command" in known else []
+    command = known.get("command", "")
+    facts = [] if INTERPRETER.fullmatch(command) else [Fact("recorded command", command)]
     for item in report.inputs[:NAMED_RECORDINGS]:
         hashed = f", SHA-256 {item.sha256}" if item.sha256 else ""
         facts.append(Fact("recording", f"{item.path} ({item.kind}){hashed}"))

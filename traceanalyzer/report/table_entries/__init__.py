@@ -190,6 +190,7 @@ TABLES = (
         "analysis.tables.collectives.CollectiveStats",
         lambda _, m, __: m.collectives,
         "No collectives in this recording.",
+        of_every_rank=True,
         command="comm",
     ),
     TableEntry(

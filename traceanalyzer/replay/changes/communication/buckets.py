@@ -56,7 +56,7 @@ class BucketSize:
 
     def __str__(self) -> str:
         if self.bytes is not None:
-            return f"of {self.bytes / MB:g} MB"
+            return f"of {self.bytes / MB:.4g} MB"
         if self.factor == 2.0:
             return "twice as large"
         return "half as large" if self.factor == 0.5 else f"{self.factor:g} times as large"
@@ -79,6 +79,22 @@ def rebucketed(tape: Tape, wanted: BucketSize | None) -> Tape | None:
     if target is not None and max(size[run].sum() for run in runs) > MAX_BUCKETS * target:
         return None
     return _with_buckets(tape, runs, size, target, cost)
+
+
+def what_size_lacks(tape: Tape, wanted: BucketSize) -> str:
+    """Why buckets of that size are not predicted, in a clause."""
+    size = reduced_bytes(tape)
+    known = size[size > 0]
+    if not len(known):
+        return "no gradients are reduced in the recorded steps"
+    usual = BucketSize(bytes=round(float(np.median(known))))
+    if wanted.of(known) > usual.of(known):
+        return "the recording does not say what compute the gradients come from"
+    return (
+        f"the recorded messages are {usual}, and what a smaller one takes is not known: a recording "
+        "with two bucket sizes, or with short messages (a barrier) in its steps, would tell; larger "
+        "ones are predicted"
+    )
 
 
 def _cost_of_larger(tape: Tape, size: I64, wanted: BucketSize | None) -> Cost | None:
