@@ -107,3 +107,11 @@ def test_the_class_is_what_limits_more_of_the_kernels_and_clear_only_with_most_o
     memory = classify(measured(mixture(products_us=250, additions_us=1500, slow_us=720)))
     assert memory.bottleneck == "memory"
     assert memory.confidence > UNCLEAR
+
+
+def test_an_mfu_near_nothing_is_no_figure_of_the_step():
+    few = culprit(measured(mixture(products_us=25, additions_us=0, slow_us=12_000)), "compute")
+    assert few == "All of the compute time is in elementwise kernels."
+    many = culprit(measured(mixture(products_us=1500, additions_us=600, slow_us=720)), "compute")
+    assert many is not None
+    assert "; the step's MFU is 4" in many

@@ -30,6 +30,7 @@ FRAME = regex(r"^(.+)\((\d{1,9})\): (.+)")
 IN_PLAIN = {"layout": "layout copies"}
 """Classes of kernels whose names do not say what they do with memory."""
 LEAST_TAIL = 0.01  # of the exposed communication: a smaller part is none to name
+LEAST_MFU = 0.01  # below, matmuls are not what the program is about
 ONE_FORMAT = 0.9  # share of the operations from which one number format speaks for all
 
 
@@ -66,7 +67,7 @@ def _at_mfu(m: Measurements, who: str | None) -> str | None:
     """With the MFU behind it, of the peak of the one number format that nearly all matrix products
     are in."""
     used = m.utilisation
-    if used is None or not used.mfu:
+    if used is None or (used.mfu or 0.0) < LEAST_MFU:
         return who
     r = m.rated.roofline
     matrix = m.timed.steady_ops & m.linked.is_matrix
