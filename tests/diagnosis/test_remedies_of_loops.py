@@ -99,20 +99,32 @@ def test_input_that_is_larger_than_what_was_read_is_no_way_back() -> None:
     assert step_us(program(step), "keep_on_device") is None
 
 
-def test_kernels_of_one_step_that_take_long_to_launch_were_loaded_then() -> None:
-    names = iter(range(99))
-
+def test_kernels_whose_first_launch_takes_long_in_one_step_were_loaded_then() -> None:
     def step(p: Program) -> None:
         p.spend(10).launch(GEMM, 50)
-        within(p, "aten::tan", lambda p: p.spend(800).launch(f"kernel_{next(names)}", 5))
+        if p.launched == 3:
+            p.launch_slowly("late", 800)
 
     found = step_us(program(step), "warm_up")
     assert found is not None
     assert found < 120
-    same = program(
-        lambda p: within(p.launch(GEMM, 50), "aten::tan", lambda p: p.spend(800).launch(ADD, 5))
-    )
-    assert step_us(same, "warm_up") is None
+
+
+def test_nothing_is_warmed_up_where_nothing_loads() -> None:
+    """What an operator does for a kernel that is new in each step is no loading of it."""
+
+    def step(p: Program) -> None:
+        p.spend(10).launch(GEMM, 50)
+        within(p, "aten::tan", lambda p: p.spend(800).launch(f"kernel_{p.launched}", 5))
+
+    assert step_us(program(step), "warm_up") is None
+
+
+def test_what_is_new_in_every_step_cannot_be_warmed_up() -> None:
+    def step(p: Program) -> None:
+        p.spend(10).launch(GEMM, 50).launch_slowly(f"kernel_{p.launched}", 800)
+
+    assert step_us(program(step), "warm_up") is None
 
 
 def test_what_a_library_runs_around_its_matrix_kernel_is_not_merged() -> None:

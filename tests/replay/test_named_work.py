@@ -47,33 +47,39 @@ def test_each_remedy_takes_out_its_own_part(change: object, gone_ms: float) -> N
 
 
 def layers(first_us: float) -> Measurements:
-    """One step of eight layers, each an operator of 300 us that launches one kernel, the first one
-    longer; and an operator of as long that is called once."""
+    """One step of eight layers, each a launch of 300 us, the first one longer; and a launch of as
+    long of a kernel that runs once."""
     program = Program()
     for us in (first_us, *[300] * 7):
-        program.op("aten::linear", program.now, program.now + us + 4).spend(us).launch(GEMM, 5)
-    program.op("aten::topk", program.now, program.now + 304).spend(300).launch("gatherTopK", 5)
+        program.launch_slowly(GEMM, us)
+    program.launch_slowly("gatherTopK", 300)
     program.annotation("ProfilerStep#3", 0, program.now)
-    program.spend(500).op("aten::item", program.now, program.now + 304).spend(300).launch(
-        "outside", 5
-    )
+    program.spend(500).launch_slowly("outside", 300)
     return measure(program.build())
 
 
-@pytest.mark.parametrize(("first_us", "loaded_us"), [(300, 0), (900, 0), (2500, 2504)])
+@pytest.mark.parametrize(("first_us", "loaded_us"), [(300, 0), (900, 0), (2500, 2500)])
 def test_in_a_single_step_only_a_first_launch_unlike_the_later_ones_loads_code(
     first_us: float, loaded_us: float
 ) -> None:
     assert measure_us(first_launches(layers(first_us).timed)) == loaded_us
 
 
-def test_with_several_steps_what_one_of_them_alone_launches_loads_code() -> None:
+def test_with_several_steps_what_one_of_them_alone_launches_slowly_loads_code() -> None:
     def step(p: Program) -> None:
-        p.op("aten::linear", p.now, p.now + 304).spend(300).launch(GEMM, 5)
+        p.launch_slowly(GEMM, 300)
         if p.launched == 3:
-            p.op("aten::topk", p.now, p.now + 304).spend(300).launch("gatherTopK", 5)
+            p.launch_slowly("gatherTopK", 300)
 
-    assert measure_us(first_launches(steps(step).timed)) == 304
+    assert measure_us(first_launches(steps(step).timed)) == 300
+
+
+def test_what_an_operator_does_before_a_quick_launch_loads_nothing() -> None:
+    def step(p: Program) -> None:
+        p.launch(GEMM, 50)
+        p.op("aten::linear", p.now, p.now + 804).spend(800).launch(f"shape_{p.launched}", 5)
+
+    assert measure_us(first_launches(steps(step).timed)) == 0
 
 
 def measure_us(times: IntervalSet) -> float:

@@ -33,6 +33,11 @@ def test_a_range_that_compiles_for_half_of_a_gap_owns_it(us: float, expected: Id
     )
 
 
+def test_a_look_up_of_what_is_compiled_compiles_nothing() -> None:
+    looked_up = TraceBuilder().op("TorchDynamo Cache Lookup", 100, 1000)
+    assert detail(looked_up, 10, 1006) == IdleDetail.NONE
+
+
 def test_only_what_lies_within_the_gap_counts() -> None:
     assert detail(TraceBuilder().op("torchdynamo", 100, 300), 400, 900) == IdleDetail.NONE
     assert detail(TraceBuilder().op("torchdynamo", 100, 300), 150, 500) == IdleDetail.NONE

@@ -33,12 +33,19 @@ class Program(TraceBuilder):
     def launch(
         self, name: str = "k", us: float = KERNEL_US, call: str = "cudaLaunchKernel", kind: int = 1
     ) -> Program:
+        return self._launched(name, us, 4, call, kind)
+
+    def launch_slowly(self, name: str, call_us: float, us: float = KERNEL_US) -> Program:
+        """A launch whose call takes so long."""
+        return self._launched(name, us, call_us, "cudaLaunchKernel", 1)
+
+    def _launched(self, name: str, us: float, call_us: float, call: str, kind: int) -> Program:
         self.launched += 1
-        self.call(call, self.now, self.now + 4, self.launched)
-        start = max(self.now + 6, self.device_free + 1)
+        self.call(call, self.now, self.now + call_us, self.launched)
+        start = max(self.now + call_us + 2, self.device_free + 1)
         self.kernel(name, start, start + us, self.launched, kind=kind)
         self.device_free = start + us
-        return self.spend(4)
+        return self.spend(call_us)
 
     def within(self, name: str, us: float) -> Program:
         """A stretch inside an annotation."""

@@ -70,7 +70,11 @@ LOOP_NS = (
 )  # a pause this long before a migration is the CPU's work on the pages that it had
 DOMINANT = 0.5  # a detail owns a gap if it filled at least this share of it
 
-_COMPILES = regex(r"compil(?!ed)|nvrtc|ptxas|autotun|torchdynamo|torch_dynamo", re.IGNORECASE)
+_COMPILES = regex(
+    r"compil(?!ed)|nvrtc|ptxas|autotun|torchdynamo(?! cache lookup)|torch_dynamo", re.IGNORECASE
+)
+"""Names of what compiles. A look-up in Dynamo's cache checks guards, in every call of what is
+compiled already."""
 _UNIFIED = (
     CopyKind.UNIFIED_HOST_TO_DEVICE,
     CopyKind.UNIFIED_DEVICE_TO_HOST,

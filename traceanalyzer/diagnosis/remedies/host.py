@@ -3,6 +3,7 @@ first launches."""
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,14 +12,13 @@ from traceanalyzer.analysis.causes.draining import only_searches
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.tables.shape_rows import shape_changes
 from traceanalyzer.analysis.tables.syncs import SyncRow
-from traceanalyzer.base import NS_PER_MS, digits, regex
-from traceanalyzer.diagnosis.finding import Words
+from traceanalyzer.base import NS_PER_MS, digits, plural, regex, span
+from traceanalyzer.diagnosis.finding import Recommendation, Words
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import may_load, tape_of
 from traceanalyzer.diagnosis.remedies.remedy import (
     Offer,
     remedy,
-    replay_decides,
     scenario_of,
     text,
     words,
@@ -47,6 +47,7 @@ from traceanalyzer.replay.changes.syncs.values import (
     scalars_reuploaded,
 )
 from traceanalyzer.replay.changes.warmup import (
+    loads_for_ever,
     made_on_device,
     no_work_of_its_own,
     prepared_before,
@@ -75,6 +76,8 @@ NO_WORK = scenario_of("move_host_work", no_work_of_its_own, "assumes_no_work")
 BEFORE_COPIES = scenario_of(
     "move_host_work", prepared_on_device, "assumes_before_copies", optimistic=made_on_device
 )
+HIDDEN = 0.01
+"""Share of the step below which idle time because of syncs is no row of the budget."""
 LEAST_OF_HOST_WORK = 0.1
 """Pauses of a tenth of a millisecond occur in any eager program: threads that hand over, Python
 that collects."""
@@ -82,9 +85,7 @@ OF_RESULTS = scenario_of(
     "move_host_work", done_on_device, "assumes_of_results", pessimistic=no_work_of_its_own
 )
 NO_ALLOCATIONS = scenario_of("avoid_allocations", no_allocations)
-warm_up = replay_decides(
-    "kernels are loaded while the GPU waits", "host", scenario_of("warm_up", warmed_up)
-)
+WARMED_UP = scenario_of("warm_up", warmed_up)
 PREPARED = "convolution|cudnn"
 """Operators for which cuDNN chooses an algorithm and builds a plan: convolutions, and attention
 where it is cuDNN's."""
@@ -127,6 +128,38 @@ def _gains_by_host_work(m: Measurements, gain_ms: float) -> bool:
     of_waits_ms = idle.sync + idle.launch
     of_work_ms = idle.host + idle.input
     return of_waits_ms < MOSTLY * gain_ms <= of_work_ms
+
+
+def waits_in_words(m: Measurements) -> str:
+    """How often a step the CPU waits for the GPU, and how long, as recorded: `4 waits a step,
+    97.0 us of the CPU`."""
+    calls = sum(row.calls for row in m.syncs)
+    waits_ms = sum(row.host_wait_ms for row in m.syncs)
+    times = f"{calls:.3g} {plural('wait', calls)} {m.timed.steps.per}"
+    return f"{times}, {span(waits_ms)} of the CPU"
+
+
+def hides_waits(m: Measurements) -> bool:
+    """Whether no idle time that is worth a row is because of syncs."""
+    idle = m.step.idle
+    return idle is not None and idle.sync < HIDDEN * m.step.step_ms
+
+
+def with_hidden_waits(m: Measurements, advice: Sequence[Recommendation]) -> list[Recommendation]:
+    """The advice; that on syncs says how long they wait, and what is gained, where the budget has
+    no idle time because of them."""
+    if not hides_waits(m):
+        return list(advice)
+    why = (
+        f"The budget has no syncs ({waits_in_words(m)}): what is gained is launches, which come "
+        "sooner or are fewer."
+    )
+    return [
+        replace(one, instead=" ".join(filter(None, (why, one.instead))))
+        if one.remedy == "remove_syncs"
+        else one
+        for one in advice
+    ]
 
 
 def _coalesce(syncs: Sequence[SyncRow]) -> bool:
@@ -201,6 +234,16 @@ def avoid_allocations(m: Measurements) -> Offer:
     return Offer(
         words("avoid_allocations", "library" if by_library else "expandable"), NO_ALLOCATIONS
     )
+
+
+@remedy("warm_up", "host")
+def warm_up(m: Measurements) -> Offer | None:
+    """Wherever recorded calls load kernels or compile while the GPU waits, unless each step does so
+    anew: shapes that are always new cannot be warmed up."""
+    tape = tape_of(m)
+    if tape is not None and loads_for_ever(tape):
+        return None
+    return Offer(words("warm_up"), WARMED_UP)
 
 
 @remedy("fixed_shapes", "host")

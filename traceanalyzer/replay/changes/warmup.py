@@ -21,11 +21,15 @@ framework's ..."""
 MANY_PAUSES = 4
 """... unless there are so many a step, outside of the backward pass and the optimizer."""
 FIRST_LAUNCH_NS = 100_000
-"""An operator launches in some microseconds; one that loads its kernel's code first takes
-hundreds."""
+"""A launch call takes some microseconds; one that loads its kernel's code first takes hundreds.
+What an operator does before that call is no loading: it takes as long on every new shape."""
 FIRST_RATIO = 4.0
 """A first launch that loads code takes 6 to 40 times as long as the next of its kernel; one that
 does not, up to 3."""
+STEPS_TO_TELL = 3
+"""Steps from which loading that does not end is told from the end of a warm-up."""
+GOES_ON = 0.5
+"""Share of the median step's loading that each step has where it does not end."""
 MIN_LATER = 3
 """Later launches of a kernel in the same step from which their median is what the first one should
 have taken."""
@@ -35,6 +39,17 @@ def warmed_up(tape: Tape) -> Tape | None:
     """All device code is loaded, compiled and set up before the steps; None where none is within
     them."""
     return _done_before(tape, IdleDetail.LOADING, IdleDetail.COMPILATION)
+
+
+def loads_for_ever(tape: Tape) -> bool:
+    """Whether each of enough recorded steps loads or compiles about as much as the others do: what
+    is new in every step is so for ever."""
+    if tape.steps < STEPS_TO_TELL:
+        return False
+    steps = tape.source.timed.steps
+    loading = _of_kinds(tape, IdleDetail.LOADING, IdleDetail.COMPILATION)
+    each = measure(loading, steps.host_start[steps.steady], steps.host_end[steps.steady])
+    return bool(each.min() >= GOES_ON * np.median(each) > 0)
 
 
 def graphs_kept(tape: Tape) -> Tape | None:
@@ -82,7 +97,10 @@ def no_work_of_its_own(tape: Tape) -> Tape | None:
     """No host work between launches that is the program's own, but what has a name (and a remedy)
     of its own: allocation, first use, compilation, building of graphs; None without any."""
     user_work, ends = user_host_work(tape)
-    named = np.minimum(_time(tape, *tape.source.timed.memo(host_work_times)), tape.work)
+    timed = tape.source.timed
+    of_kinds = _of_kinds(tape, *timed.memo(host_work_times))
+    has_name = join(of_kinds, timed.memo(first_preparations))
+    named = np.minimum(tape.before_events(has_name), tape.work)
     left = np.where(user_work, named, tape.work)
     tail = tape.tail._replace(work=0) if ends else tape.tail
     return (
@@ -161,24 +179,41 @@ def _of_kinds(tape: Tape, *details: IdleDetail) -> IntervalSet:
 
 
 def first_launches(timed: Timed) -> IntervalSet:
-    """When operators prepare and launch kernels for the first time and take far longer than a
-    launch: the kernels' code is loaded then. With several steps these are kernels of one step
-    alone; within a single step only a first launch that took many times as long as the later ones
-    of the same kernel."""
+    """Calls that launch a kernel for the first time and take far longer than a launch: the kernel's
+    code is loaded in them. With several steps these are kernels of one step alone; within a single
+    step only a first launch that took many times as long as the later ones of the same kernel."""
     calls = timed.trace.api_calls
-    ops = timed.trace.device_ops
+    launched, call = _launched(timed)
+    return _first(timed, launched, calls.start[call], calls.end[call])
+
+
+def first_preparations(timed: Timed) -> IntervalSet:
+    """What operators do until they have launched such a kernel, where that takes far longer than a
+    launch: no work of the program's own, whether or not it loads code."""
+    launched, call = _launched(timed)
     tree = timed.linked.tree
-    launched = np.flatnonzero((timed.linked.launch >= 0) & timed.linked.is_kernel)
-    call = timed.linked.launch[launched]
     operator = tree.outer_operator[tree.node_of_call[call]]
+    calls = timed.trace.api_calls
     begin = np.where(operator >= 0, tree.start[operator], calls.start[call])
-    took = calls.end[call] - begin
+    return _first(timed, launched, begin, calls.end[call])
+
+
+def _launched(timed: Timed) -> tuple[I64, I64]:
+    """The kernels whose launch was recorded (rows of device ops), and the calls of that."""
+    launched = np.flatnonzero((timed.linked.launch >= 0) & timed.linked.is_kernel)
+    return launched, timed.linked.launch[launched].astype(np.int64)
+
+
+def _first(timed: Timed, launched: I64, begin: I64, end: I64) -> IntervalSet:
+    """Those of these times, one for each launch, that are long and of the first launch of a
+    kernel."""
+    took = end - begin
     step = timed.steps.of_op[launched]
-    names = ops.name[launched]
+    names = timed.trace.device_ops.name[launched]
     several_steps = len(distinct(step[step >= 0])) > 1
     first = _of_one_step(names, step) if several_steps else _slow_at_first(names, begin, took)
     long = first & (took >= FIRST_LAUNCH_NS)
-    return union(begin[long], calls.end[call][long])
+    return union(begin[long], end[long])
 
 
 def _of_one_step(names: I32, step: I32) -> Bool:
