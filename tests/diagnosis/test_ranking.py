@@ -48,6 +48,12 @@ def test_of_two_that_lead_to_the_same_step_the_surer_comes_first() -> None:
     assert ids(found) == ["better", "narrow", "wide"]
 
 
+def test_of_two_that_lead_to_the_same_step_the_easier_comes_first() -> None:
+    hours = replace(advice("hours", "memory", 5.0), remedy="fuse_elementwise")
+    line = replace(advice("line", "memory", 5.0), remedy="compile", low_ms=2.0)
+    assert ids(ranked_advice([hours, line], STEP_MS)) == ["line", "hours"]
+
+
 def test_what_needs_a_change_that_is_advised_stands_behind_it() -> None:
     """Syncs first, 1.08x alone, then a graph, 3.3x with it."""
     both = AfterOthers(["remove_syncs"], 3.0, 2.5, 3.5, STEP_MS / 3.0)

@@ -11,14 +11,18 @@ import pytest
 from tests.analysis.collectives import GEMM, Ranked
 from tests.replay.ranks import Rank, run
 from traceanalyzer.analysis.algebra.intervals import IntervalSet
+from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.ranks.compare import compare_ranks
 from traceanalyzer.analysis.ranks.digested import digest_of
+from traceanalyzer.analysis.tables.step_figures import Idle, Waiting
 from traceanalyzer.diagnosis.measurements import measure, measure_ranks
 from traceanalyzer.diagnosis.remedies.straggler import without_ranks
+from traceanalyzer.diagnosis.shares import waits_by_cause
+from traceanalyzer.replay.idle_pieces import without_gaps
+from traceanalyzer.replay.unprofiled import _own_part
 from traceanalyzer.replay.waiting import _waits, in_last_repetition
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.tables.step_figures import Waiting
     from traceanalyzer.diagnosis.measurements import Measurements, Step
 
 
@@ -42,6 +46,27 @@ def test_ranks_set_out_together_from_the_last_collective_that_they_share() -> No
 def test_what_a_rank_did_before_its_last_repetition_is_what_it_does_a_period_later() -> None:
     moved = in_last_repetition(IntervalSet(np.array([100]), np.array([200])), 150, 1000)
     assert (moved.start.tolist(), moved.end.tolist()) == ([150, 1100], [200, 1150])
+
+
+def test_a_rank_idles_itself_for_what_it_idled_for_when_recorded_and_else_waits() -> None:
+    """Input that others wait 10 ms for, of which it idled 1 when recorded, 0.4 of that still; and
+    5 of other work, for which it idled 9."""
+    waited = {IdleCause.INPUT: 10.0, IdleCause.HOST: 5.0, "compute": 2.0}
+    now = without_gaps({IdleCause.INPUT: 0.4})
+    own = _own_part(
+        waited, now, Idle(**{one.label: 0.0 for one in IdleCause} | {"input": 1.0, "host": 9.0})
+    )
+    assert own[IdleCause.INPUT] == pytest.approx(0.6)
+    assert own[IdleCause.HOST] == pytest.approx(5.0)
+    assert waited == pytest.approx({IdleCause.INPUT: 9.4, IdleCause.HOST: 0.0, "compute": 2.0})
+
+
+def test_what_a_rank_waits_is_the_others_cause_only_in_a_report_on_all() -> None:
+    alone = of_run(Rank(), Rank(host=900.0))[0]
+    waits = waits_by_cause(alone)
+    assert waits.host == 0.0
+    assert waits.transfer == pytest.approx(alone.step.waited.total)
+    assert alone.step.waited.total > 0
 
 
 def of_run(*ranks: Rank) -> list[Measurements]:

@@ -41,6 +41,7 @@ from traceanalyzer.diagnosis.shares import (
     device_class,
     missing_kernels,
     step_shares,
+    waits_by_cause,
 )
 from traceanalyzer.replay.bounds import less_compute
 from traceanalyzer.replay.scenario import Scenario
@@ -72,6 +73,11 @@ LEAST_GAIN = 0.05  # what gains less of the step when it is removed is not clear
 NOTED_WAITING = 0.1
 """Share of a part that is waiting for other ranks, not idle time of this one, from which the
 headline says so."""
+HARDLY_OWN = 0.02
+"""Share of the waiting for others below which time of the rank itself is not told apart."""
+OF_A_ROW = 0.01  # share of the step from which the budget has a row
+OF_OTHERS = {"device": "compute", "transfer": "copy"}
+"""What waiting calls a part of the step that has another name there."""
 UNCLEAR = 0.7  # confidence of such a verdict at most
 PAYS = 1.2
 """Speedup without a part from which it may be named before a larger one."""
@@ -131,6 +137,8 @@ OF_STAGES = (
     "waiting for other stages of the pipeline",
 )
 """The words for a part of a pipeline's step: bubbles are within it."""
+OF_RANKS = ("the GPU waits for other ranks for {}", "waiting for other ranks")
+"""The words for the communication of a rank that is reported alone and mostly waits in it."""
 ASLEEP = (
     "the GPU is idle for {} while the CPU waits for work itself",
     "the CPU's own waiting",
@@ -373,7 +381,8 @@ def _confidence(m: Measurements, verdict: _Verdict, shares: Shares, held_up: str
 
 
 def _reason(m: Measurements, part: str, shares: Shares) -> str:
-    waits_ms = getattr(m.step.waiting, "compute" if part == "device" else part, 0.0)
+    waits = waits_by_cause(m)
+    waits_ms = 0.0 if part == "communication" else getattr(waits, OF_OTHERS.get(part, part), 0.0)
     share = _parts(shares)[part]
     is_waiting = waits_ms >= NOTED_WAITING * share * m.step.step_ms
     if not is_waiting:
@@ -384,14 +393,25 @@ def _reason(m: Measurements, part: str, shares: Shares) -> str:
     more = main_detail(m.causes) if part == "host" else ""
     mostly = f", mostly {more}" if more else ""
     if is_waiting:
-        own_ms = share * m.step.step_ms - waits_ms
-        itself = "here" if part == "device" else "idle here"
-        return (
-            f"{time} of {_whole(m)} goes to {noun}{mostly}: {span(own_ms, m.step.step_ms)} {itself}, "
-            f"{span(waits_ms, m.step.step_ms)} waiting for ranks that are late"
-        )
+        goes_to = f"{time} of {_whole(m)} goes to {noun}{mostly}"
+        own = "here" if part == "device" else "idle here"
+        return f"{goes_to}{_where_spent(m, share * m.step.step_ms, waits_ms, own)}"
     limits = f"; {_limited(m, shares)}" if part == "device" else ""
     return text.format(f"{time} of {_whole(m)}") + mostly + limits
+
+
+def _where_spent(m: Measurements, part_ms: float, waits_ms: float, own: str) -> str:
+    """Where a part of the step is spent that is partly waiting for other ranks; `own`: what its own
+    part is called."""
+    step_ms = m.step.step_ms
+    own_ms = part_ms - waits_ms
+    if own_ms < HARDLY_OWN * waits_ms:
+        return ", on ranks that are late and that this one waits for"
+    waited = span(waits_ms, step_ms)
+    in_rows_ms = _waits_in_rows(m)
+    if waits_ms < (1.0 - HARDLY_OWN) * in_rows_ms:
+        waited = f"{waited} of the {span(in_rows_ms, step_ms)}"
+    return f": {span(own_ms, step_ms)} {own}, {waited} waiting for ranks that are late"
 
 
 def _limited(m: Measurements, shares: Shares) -> str:
@@ -459,6 +479,8 @@ def _special_text(m: Measurements, part: str) -> str:
         return BY_TURNS
     if part == "communication" and _is_pipeline(m):
         return OF_STAGES[0]
+    if part == "communication" and _mostly_waits(m):
+        return OF_RANKS[0]
     if part == "host" and m.memo(sleep_of_host):
         return ASLEEP[0]
     return ""
@@ -498,6 +520,22 @@ def _whole(m: Measurements) -> str:
     if m.unsteady_step_ms is not None:
         return f"{which} replayed {m.timed.steps.unit} of {span(m.step.step_ms)}"
     return f"{which} {span(m.step.step_ms)} {m.timed.steps.unit}"
+
+
+def _waits_in_rows(m: Measurements) -> float:
+    """Waiting for other ranks in the rows that the budget has of it, whatever these do, ms."""
+    both = [one.total for one in (m.step.waiting, m.step.idle_waiting) if one is not None]
+    return sum(time for time in both if time >= OF_A_ROW * m.step.step_ms)
+
+
+def _mostly_waits(m: Measurements) -> bool:
+    """Whether a rank that is reported alone mostly waits for others in its communication."""
+    idle = m.step.idle
+    budget = m.step.budget
+    if idle is None or budget is None:
+        return False
+    communicates_ms = budget.exposed_communication + idle.communication
+    return waits_by_cause(m).transfer > MOSTLY * communicates_ms and m.step.waited.total > 0
 
 
 def _is_pipeline(m: Measurements) -> bool:
@@ -548,6 +586,8 @@ def _noun(m: Measurements, part: str) -> str:
         return TURN
     if part == "communication" and _is_pipeline(m):
         return OF_STAGES[1]
+    if part == "communication" and _mostly_waits(m):
+        return OF_RANKS[1]
     if part == "host" and m.memo(sleep_of_host):
         return ASLEEP[1]
     return _REASONS[part][1]

@@ -1,7 +1,7 @@
 """Who is to blame for the largest part of the step, in one sentence: kind of work, module, phase or
 place."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -26,6 +26,9 @@ KNOWN_SHARE = 0.8
 """Shares of the bytes are shown where models know the traffic of this share of the computation's
 time."""
 NAMED_SHARE = 0.2  # what has less of the time or the bytes is not to blame
+MOST_PLACES = 3  # that are named where no single one has much
+LEAST_PLACE = 0.05  # share of the idle time that each of them has at least
+OPERATOR = "aten::"
 FRAME = regex(r"^(.+)\((\d{1,9})\): (.+)")
 IN_PLAIN = {"layout": "layout copies"}
 """Classes of kernels whose names do not say what they do with memory."""
@@ -131,12 +134,13 @@ def _of_idle(cause: IdleCause, what: str) -> Callable[[Measurements], str | None
         if m.ledger is None:
             return None
         total = m.ledger.ms("idle", cause.label)
+        loader = _loader(m) if cause is IdleCause.INPUT else ""
         largest = _largest_of(m.ledger, cause)
-        if largest is None or not total or largest.ms < NAMED_SHARE * total:
+        if largest is None or not total:
             return None
-        where = _where(largest, _lines(m, cause))
-        if where is None:
-            return None
+        where = loader or _where(largest, _lines(m, cause))
+        if where is None or largest.ms < NAMED_SHARE * total:
+            return _several(_places_of(m.ledger, cause), total, what)
         asleep = cause is IdleCause.HOST and m.memo(sleep_of_host)
         return f"{_most(largest.ms / total)} of {'its wait' if asleep else what}: {where}"
 
@@ -149,9 +153,38 @@ def _where(largest: LedgerEntry, lines: str) -> str | None:
     return f"{place}, at {lines}" if place and lines else lines or place
 
 
+def _several(places: Sequence[LedgerEntry], total_ms: float, what: str) -> str | None:
+    """The largest places together, where no single one has much; None where these have not,
+    either."""
+    named = [one for one in places if one.place and one.ms >= LEAST_PLACE * total_ms]
+    largest = sorted(named, key=lambda one: -one.ms)[:MOST_PLACES]
+    together_ms = sum(one.ms for one in largest)
+    if len(largest) < 2 or together_ms < NAMED_SHARE * total_ms:
+        return None
+    each = ", ".join(f"{one.place} {one.ms / total_ms:.0%}" for one in largest)
+    return f"{_most(together_ms / total_ms)} of {what}: {each}"
+
+
+def _loader(m: Measurements) -> str:
+    """Who brings the data, where operators alone are known to wait for it; empty where the recording
+    does not tell."""
+    if m.loading is None or m.loading.workers is None or m.ledger is None:
+        return ""
+    largest = m.ledger.largest("idle", IdleCause.INPUT.label)
+    if largest is None or not (largest.place or "").startswith(OPERATOR):
+        return ""
+    return "DataLoader with workers" if m.loading.workers else "DataLoader without workers"
+
+
 def _largest_of(ledger: Ledger, cause: IdleCause) -> LedgerEntry | None:
     """The kind of host work with most idle time of this cause, wherever it is done, or the place
     with more; None where there is none."""
+    largest = max(_places_of(ledger, cause), key=lambda entry: entry.ms, default=None)
+    return largest if largest is not None and largest.ms > 0 else None
+
+
+def _places_of(ledger: Ledger, cause: IdleCause) -> list[LedgerEntry]:
+    """Idle time of this cause by kind of host work, wherever it is done, else by place."""
     by_detail: dict[str, float] = {}
     for entry in ledger.of("idle", cause.label):
         if entry.detail is not None:
@@ -162,8 +195,7 @@ def _largest_of(ledger: Ledger, cause: IdleCause) -> LedgerEntry | None:
         for entry in ledger.of("idle", cause.label)
         if entry.detail is None
     ]
-    largest = max([*kinds, *places], key=lambda entry: entry.ms, default=None)
-    return largest if largest is not None and largest.ms > 0 else None
+    return [*kinds, *places]
 
 
 def _lines(m: Measurements, cause: IdleCause) -> str:

@@ -31,6 +31,7 @@ from traceanalyzer.diagnosis.outside import IDLE_CLASSES, outside_cause
 from traceanalyzer.diagnosis.rank_costs import STRAGGLER, held_up
 from traceanalyzer.diagnosis.ranking import ranked_advice, with_reason
 from traceanalyzer.diagnosis.recommend import gpu_work_first, recommendations_of
+from traceanalyzer.diagnosis.remedies.host import with_hidden_waits
 from traceanalyzer.diagnosis.rules import RULES
 from traceanalyzer.diagnosis.rules.device import UNDERSIZED
 from traceanalyzer.diagnosis.rules.timing import timing_parts
@@ -69,6 +70,7 @@ def diagnose(m: Measurements, rules: Sequence[Rule] = RULES) -> Diagnosis:
     advice = ranked_advice([*advice, *compiled.recommendations], m.step.step_ms)
     advice = sorted(advice, key=lambda one: not one.id.startswith(IN_EACH_STEP))
     advice = with_reason(advice, summary, _idle_ms(m, summary.bottleneck))
+    advice = with_hidden_waits(m, advice)
     diagnosis = Diagnosis(summary, findings, advice)
     headline = " ".join([summary.headline, *_across(m, diagnosis)[:1]])
     named = replace(summary, headline=headline, culprit=culprit(m, summary.bottleneck))

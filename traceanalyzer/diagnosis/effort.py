@@ -10,6 +10,7 @@ ONE_LINE = "one line"
 HOURS = "hours"
 DAY = "a day"
 DAYS = "days"
+ORDER = (ONE_LINE, HOURS, DAY, DAYS)
 EFFORTS = {
     "cuda_graph": DAY,
     "compile": ONE_LINE,
@@ -84,6 +85,13 @@ def usual_effort(remedy: str | None, action: str, id_: str = "") -> str | None:
     """What advice of a remedy, or of this id, takes as a rule, in a few words; None where it is not
     known."""
     return ONE_LINE if is_flag(action) else EFFORTS.get(remedy or "", EFFORTS_OF_ADVICE.get(id_))
+
+
+def how_much(advice: Recommendation) -> int:
+    """What advice takes, as a place in the order from little to much; the last one where it is not
+    known."""
+    effort = advice.effort or usual_effort(advice.remedy, advice.action, advice.id)
+    return ORDER.index(effort) if effort in ORDER else len(ORDER)
 
 
 def with_efforts(advice: Iterable[Recommendation]) -> list[Recommendation]:

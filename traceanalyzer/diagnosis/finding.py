@@ -185,6 +185,11 @@ class AfterOthers:
     low_ms: float | None = defined("lower end of the 90 % range; null where it is unknown", "ms")
     high_ms: float | None = defined("upper end of it; null where it is unknown", "ms")
     speedup: float | None = defined("today's step time over it; null where it is unknown")
+    first_ms: float | None = defined(
+        "step time with the changes alone that have to come first; null where it is unknown",
+        "ms",
+        default=None,
+    )
 
     @property
     def likely_ms(self) -> tuple[float, float | None, float | None]:
@@ -253,7 +258,8 @@ class Recommendation:
         "whether the range of what is predicted holds a step as long as today's", default=False
     )
     instead: str | None = defined(
-        "why it comes first although the verdict names another cause; null otherwise",
+        "why it comes first although the verdict names another cause, or where its gain is although the budget has "
+        "none of what it removes; null otherwise",
         default=None,
         text="sentence",
     )

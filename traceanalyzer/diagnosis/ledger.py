@@ -256,10 +256,13 @@ def _idle_without(causes: Causes, left: IdleLeft) -> dict[_IdlePlace, float]:
 
 def idle_left(causes: Causes, pieces: IdlePieces) -> IdleLeft:
     """Idle time of the step without the profiler: what keeps the cause of a gap in the recorded
-    steps is of that gap, the rest where the op that ends it was launched. Where only causes are
-    known, each is spread over its gaps as they were recorded."""
-    if not ((pieces.gap >= 0) | (pieces.op >= 0)).any():
-        return _spread(causes, pieces)
+    steps is of that gap, the rest where the op that ends it was launched. That of which only the
+    cause is known is spread over the gaps of it as they were recorded."""
+    is_placed = (pieces.gap >= 0) | (pieces.op >= 0)
+    spread = _spread(causes, pieces.take(np.flatnonzero(~is_placed)))
+    if not is_placed.any():
+        return spread
+    pieces = pieces.take(np.flatnonzero(is_placed))
     kept = np.flatnonzero(pieces.gap >= 0)
     gap = pieces.gap[kept]
     in_steps = steady_lengths(causes.timed, causes.gaps)[gap] > 0
@@ -268,7 +271,10 @@ def idle_left(causes: Causes, pieces: IdlePieces) -> IdleLeft:
     np.add.at(of_gap, pieces.gap[kept], pieces.ms[kept])
     new = np.ones(len(pieces), bool)
     new[kept] = False
-    return IdleLeft(of_gap, _where_launched(causes, pieces.take(new)))
+    elsewhere = _where_launched(causes, pieces.take(new))
+    for place, time_ms in spread.elsewhere.items():
+        elsewhere[place] = elsewhere.get(place, 0.0) + time_ms
+    return IdleLeft(of_gap + spread.of_gap, elsewhere)
 
 
 def _spread(causes: Causes, pieces: IdlePieces) -> IdleLeft:

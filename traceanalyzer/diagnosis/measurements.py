@@ -333,6 +333,7 @@ class Measurements(HasTimed):
             budget_ms=self.ledger.budget(),
             idle_ms=self.ledger.idle(),
             waiting_ms=without.waiting,
+            idle_waiting_ms=without.idle_waiting,
             if_host_slower=slower,
             if_host_faster=faster,
         )
@@ -347,7 +348,12 @@ class Measurements(HasTimed):
         if known is None:
             return Step("recorded", self.mean_step_ms, self.budget, self.idle)
         return Step(
-            "unprofiled", known.step_time_ms, known.budget_ms, known.idle_ms, known.waiting_ms
+            "unprofiled",
+            known.step_time_ms,
+            known.budget_ms,
+            known.idle_ms,
+            known.waiting_ms,
+            known.idle_waiting_ms,
         )
 
     path_time = lazy(

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from traceanalyzer.base import digits
+from traceanalyzer.diagnosis.effort import how_much
 from traceanalyzer.diagnosis.finding import GPU_BUSY, BottleneckClass, Recommendation, Summary
 
 WORTH_SHOWING = 1.05
@@ -67,19 +68,20 @@ def is_for_first_screen(advice: Recommendation) -> bool:
     return is_worth_showing(advice) and not vague
 
 
-Tier = tuple[bool, bool, int, float, float]
+Tier = tuple[bool, bool, int, float, int, float]
 
 
 def _tier(advice: Recommendation, alone: set[str | None]) -> Tier:
     """`alone`: the changes that are advised by themselves; what needs one of them comes after.
     What the first screen has is first everywhere. Of those that lead to the same step, as it is
-    printed, the surest comes first."""
+    printed, the one of least effort comes first, then the surest."""
     needed = set() if advice.together is None else set(advice.together.remedies)
     return (
         not is_for_first_screen(advice),
         advice.may_not_help,
         UNKNOWN if needed & alone else _kind_of_gain(advice),
         _as_printed(advice.predicted_step_ms or math.inf),
+        how_much(advice),
         (advice.high_ms or 0.0) - (advice.low_ms or 0.0),
     )
 

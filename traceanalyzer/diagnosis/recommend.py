@@ -123,7 +123,11 @@ def _of_remedy(m: Measurements, advice: Advice, drafts: Sequence[Draft]) -> Reco
     if offer.changes_work:
         more = AsMuchWork(p.step_ms, p.low_ms, p.high_ms, p.speedup)
         return replace(unranked, as_much_work=more)
-    all_changes = AfterOthers(list(offer.after), p.step_ms, p.low_ms, p.high_ms, p.speedup)
+    first = offer.first
+    alone_ms = first and m.replay and m.replay.predict(first).step_ms
+    all_changes = AfterOthers(
+        list(offer.after), p.step_ms, p.low_ms, p.high_ms, p.speedup, alone_ms or None
+    )
     return replace(unranked, together=all_changes)
 
 

@@ -4,7 +4,12 @@ rank speaks for it."""
 from dataclasses import replace
 
 from traceanalyzer.analysis.joined.knowledge import Knowledge
-from traceanalyzer.analysis.ranks.compare import RankComparison, compare_ranks, why_not_one_run
+from traceanalyzer.analysis.ranks.compare import (
+    OF_ONE_RANK,
+    RankComparison,
+    compare_ranks,
+    why_not_one_run,
+)
 from traceanalyzer.analysis.ranks.digested import digest_of
 from traceanalyzer.analysis.ranks.matches import match_collectives
 from traceanalyzer.analysis.ranks.one_run import (
@@ -65,8 +70,17 @@ def _measured(run: Run, selection: Selection, knowledge: Knowledge | None) -> Me
     if matches is not None:
         refuse_apart(measured_traces, matches.clocks)
     unread = [failure.rank for failure in run.failures if failure.rank is not None]
-    ranks = compare_ranks(digests, unread, matches)
+    ranks = _as_one_of_several(compare_ranks(digests, unread, matches), each)
     return MeasuredRanks(run, [replace(m, ranks=ranks, matches=matches) for m in each], ranks)
+
+
+def _as_one_of_several(ranks: RankComparison, each: list[Measurements]) -> RankComparison:
+    """Of one rank, without the note that nothing tells what it waits for, where the others were
+    read."""
+    if len(each) > 1 or not each[0].peers:
+        return ranks
+    notes = tuple(note for note in ranks.notes if not note.endswith(OF_ONE_RANK))
+    return replace(ranks, notes=notes)
 
 
 def _steps_ms(trace: Trace, knowledge: Knowledge | None) -> list[float]:

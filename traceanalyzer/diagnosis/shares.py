@@ -1,6 +1,7 @@
 """The step taken apart: its budget, idle time by cause, compute by what usually limits the
 kernels."""
 
+from dataclasses import fields, replace
 from typing import Literal
 
 from traceanalyzer.analysis.groups.bounds import memory_bound_share, small_share, unknown_share
@@ -66,8 +67,7 @@ def step_shares(m: Measurements) -> Shares | None:
     idle = m.step.idle
     if budget is None or idle is None or step <= 0:
         return None
-    # What this rank waits for others is what these do meanwhile: they compute as it does.
-    waits = m.step.waiting or Waiting(*[0.0] * 10)
+    waits = waits_by_cause(m)
     computed = budget.compute + waits.compute
     memory, small, unknown = (
         computed * share(m.rated) for share in (memory_bound_share, small_share, unknown_share)
@@ -80,7 +80,7 @@ def step_shares(m: Measurements) -> Shares | None:
         small=small / step,
         unknown=unknown / step,
         communication=(
-            budget.exposed_communication - waits.total + waits.transfer + idle.communication
+            budget.exposed_communication + idle.communication - waits.total + waits.transfer
         )
         / step,
         transfer=(budget.exposed_copy - within + waits.copy) / step,
@@ -109,6 +109,15 @@ def device_class(m: Measurements, shares: Shares) -> Literal["compute", "memory"
     if is_known and limits.latency > MOSTLY:
         return "compute"
     return "memory" if shares.memory > shares.compute else "compute"
+
+
+def waits_by_cause(m: Measurements) -> Waiting:
+    """What this rank waits for others, which is what these do meanwhile: they compute as it does. Of
+    a rank that is reported alone it is waiting: what the others do is theirs to change."""
+    waits = m.step.waited
+    if m.ranks is not None and len(m.ranks.rows) > 1:
+        return waits
+    return replace(Waiting(*[0.0] * len(fields(Waiting))), transfer=waits.total)
 
 
 def copied_within_gpu_ms(m: Measurements) -> float:

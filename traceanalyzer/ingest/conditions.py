@@ -25,7 +25,6 @@ _TABLE: dict[str, Any] = tomllib.loads(
     Path(__file__).with_name("conditions.toml").read_text(encoding="utf-8")
 )
 THROTTLED = "the GPU ran below its full clocks, so kernels took longer"
-SHARED = "others had the GPU open: while they worked, times are not the program's own"
 MOST_GPUS = 1024  # of one host
 TERA = 1e12
 GIGA = 1e9
@@ -188,7 +187,8 @@ def _gpu(gpu: Mapping[str, Any]) -> Iterable[Condition]:
         yield Condition(f"{label} throttling", ", ".join(map(str, reasons)), THROTTLED)
     processes = gpu.get("processes")
     if isinstance(processes, int) and processes > 1:
-        yield Condition(f"{label} processes", f"{processes - 1} besides this program's", SHARED)
+        # That others had the GPU open does not say that any of them worked on it meanwhile.
+        yield Condition(f"{label} processes", f"{processes - 1} besides this program's")
 
 
 def sampled_loads(samples: Sequence[Mapping[str, Any]]) -> tuple[Load, ...]:

@@ -5,18 +5,19 @@ without the profiler leaves of the recorded gaps, and what the replay alone has 
 Where a stopwatch says that the step is longer than the recorded one, clocks or data differed: the
 device's work is stretched, and no idle time is added."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from traceanalyzer.analysis.algebra import complement
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.tables.step_figures import Budget, Idle, Waiting
-from traceanalyzer.base import dataclass, ms
+from traceanalyzer.base import dataclass, ms, ratio
 from traceanalyzer.replay.idle_pieces import IdlePieces, idle_pieces, without_gaps
 from traceanalyzer.replay.scenarios import INPUT_READY, LAUNCHES_FREE, NO_HOST_SYNCS, NO_HOST_WORK
 from traceanalyzer.replay.simulate import repetitions, run
 from traceanalyzer.replay.waiting import DeviceWork, Waited, waited_for_ranks, work_of
 from traceanalyzer.replay.whatif import Replay
 
+TRANSFER = "transfer"
 REMOVED = {
     IdleCause.INPUT: INPUT_READY,
     IdleCause.HOST: NO_HOST_WORK,
@@ -36,6 +37,8 @@ class StepWithoutProfiler:
     waiting: Waiting | None = None
     """What of the exposed communication is waiting for other ranks; None where one rank is
     replayed."""
+    idle_waiting: Waiting | None = None
+    """What of the idle time is: more than the recording has exposed communication."""
 
 
 @dataclass(frozen=True)
@@ -64,12 +67,13 @@ def replayed_step(replay: Replay, recorded: RecordedStep, device: int) -> StepWi
     window = (times.done[-2], times.done[-1])
     work = work_of(tape, times, device).within(window)
     idle = idle_pieces(tape, times, complement(window, work.busy), device)
-    exposed = work.exposed_communication
-    waited = waited_for_ranks(tapes, passes, exposed) if len(tapes) > 1 else {}
+    waited = waited_for_ranks(tapes, passes, work.exposed_communication) if len(tapes) > 1 else {}
     on_tape = _work_ms(work, tape.steps)
     known = recorded.budget
     beyond_ms = max(on_tape.exposed_communication - known.exposed_communication, 0.0)
-    idle = idle.followed_by(_as_idle(waited, beyond_ms, known.compute - on_tape.compute))
+    as_idle = _as_idle(waited, beyond_ms, known.compute - on_tape.compute)
+    idle = idle.followed_by(without_gaps(_own_part(as_idle, idle, recorded.idle)))
+    idle = idle.followed_by(without_gaps({IdleCause.COMMUNICATION: sum(as_idle.values())}))
     replayed = Budget(
         known.compute,
         on_tape.exposed_communication - beyond_ms,
@@ -77,8 +81,19 @@ def replayed_step(replay: Replay, recorded: RecordedStep, device: int) -> StepWi
         float(idle.ms.sum()),
     )
     budget = fitted_to(replayed, replay.base_ms, _most_idle_ms(idle, recorded, replay.base_ms))
-    waiting = _waiting(waited, replayed, budget) if len(tapes) > 1 else None
-    return StepWithoutProfiler(budget, idle.scaled_to(budget.idle), waiting)
+    alone = StepWithoutProfiler(budget, idle.scaled_to(budget.idle))
+    return alone if len(tapes) < 2 else _with_waiting(alone, replayed, waited, as_idle)
+
+
+def _with_waiting(
+    step: StepWithoutProfiler, replayed: Budget, waited: Waited, as_idle: Waited
+) -> StepWithoutProfiler:
+    """The step, fitted to its length, with the replayed waiting in its communication and in its idle
+    time."""
+    longer = ratio(step.budget.exposed_communication, replayed.exposed_communication)
+    longer_idle = ratio(step.budget.idle, replayed.idle)
+    in_idle = _waiting(as_idle, longer_idle) if sum(as_idle.values()) > 0 else None
+    return replace(step, waiting=_waiting(waited, longer), idle_waiting=in_idle)
 
 
 def step_as_recorded(recorded: RecordedStep, step_ms: float) -> StepWithoutProfiler:
@@ -136,24 +151,37 @@ def _work_ms(work: DeviceWork, steps: int) -> Budget:
     return Budget(compute, communication, copies, 0.0)
 
 
-def _as_idle(waited: Waited, time_ms: float, hidden_ms: float) -> IdlePieces:
+def _as_idle(waited: Waited, time_ms: float, hidden_ms: float) -> Waited:
     """So much of the communication, but for what is hidden, as idle time: of the waiting, which
-    becomes less by it (in place), by its causes."""
+    becomes less by it (in place), by what the others do; what is no waiting is of their
+    transfers."""
     waits = sum(waited.values())
     share = min(time_ms / waits, 1.0) if waits else 0.0
-    idle = dict.fromkeys(IdleCause, 0.0)
-    for part, spent in waited.items():
-        idle[part if isinstance(part, IdleCause) else IdleCause.COMMUNICATION] += share * spent
-        waited[part] = (1.0 - share) * spent
-    idle[IdleCause.COMMUNICATION] += time_ms - share * waits
-    left_ms = round(time_ms - max(hidden_ms, 0.0), 6)  # whole ns
-    return without_gaps(idle).scaled_to(left_ms) if left_ms > 0 else without_gaps({})
+    idle = {part: share * spent for part, spent in waited.items()}
+    for part in waited:
+        waited[part] *= 1.0 - share
+    idle[TRANSFER] = idle.get(TRANSFER, 0.0) + time_ms - share * waits
+    left_ms = max(round(time_ms - max(hidden_ms, 0.0), 6), 0.0)  # whole ns
+    return {part: spent * left_ms / time_ms if time_ms else 0.0 for part, spent in idle.items()}
 
 
-def _waiting(waited: Waited, replayed: Budget, budget: Budget) -> Waiting:
-    """The waiting within the exposed communication of the fitted step."""
-    exposed = replayed.exposed_communication
-    scale = budget.exposed_communication / exposed if exposed else 1.0
-    return Waiting(
-        **{str(getattr(part, "label", part)): time * scale for part, time in waited.items()}
-    )
+def _own_part(waited: Waited, idle: IdlePieces, recorded: Idle) -> dict[IdleCause, float]:
+    """What of this waiting is the rank's own idle time at another pace, ms: as much as it idled longer
+    for the same cause where it was recorded. It is taken from the waiting, in place: what is left of
+    that the rank never idled for by itself."""
+    now = idle.by_cause()
+    own = {}
+    for cause in IdleCause:
+        spare_ms = max(getattr(recorded, cause.label) - now[cause], 0.0)
+        own[cause] = min(waited.get(cause, 0.0), spare_ms)
+        if cause in waited:
+            waited[cause] -= own[cause]
+    return own
+
+
+def _waiting(waited: Waited, longer: float | None) -> Waiting:
+    """Waiting in a fitted step, where it is so many times as long."""
+    names = {str(getattr(part, "label", part)): time for part, time in waited.items()}
+    none = dict.fromkeys((one.name for one in fields(Waiting)), 0.0)
+    scale = 1.0 if longer is None else longer
+    return Waiting(**{name: time * scale for name, time in (none | names).items()})

@@ -178,6 +178,13 @@ def _input(trace: Trace) -> Input:
     )
 
 
+def _step_unit(m: Measurements) -> str | None:
+    """What ends a step, as the capture says; None where it does not."""
+    stopwatch = m.trace.stopwatch
+    light = m.trace.light
+    return (stopwatch and stopwatch.unit) or (light and light.unit) or None
+
+
 def _metrics(m: Measurements) -> Metrics:
     steps = m.timed.steps
     kernels = m.linked.is_kernel & m.timed.steady_ops
@@ -192,6 +199,7 @@ def _metrics(m: Measurements) -> Metrics:
         unprofiled_step_time_ms=m.step.step_ms if is_known else None,
         unprofiled_source=how if is_known else None,
         unsteady_step_time_ms=m.unsteady_step_ms,
+        step_unit=_step_unit(m),
         kernels_per_step=None
         if m.timed.device is None
         else float(kernels.sum() / steps.steady_count),
@@ -444,8 +452,8 @@ def _unprofiled_notes(m: Measurements) -> Iterator[str]:
     against = contradiction(stopwatch, m.trace.light, fed=fed) if stopwatch is not None else None
     if m.unsteady_step_ms is not None:
         yield (
-            f"Timed without the profiler, unsteady steps took {digits(m.unsteady_step_ms)} ms in the median: times "
-            f"here are the replay's ({digits(m.step.step_ms)} ms), so trust shares, and time more steps."
+            "Steps timed without the profiler are unsteady, and times here are the replay's: trust "
+            "shares, and time more steps."
         )
     elif against is not None:
         yield against

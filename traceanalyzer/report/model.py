@@ -114,6 +114,10 @@ class Metrics:
         "null otherwise",
         default=None,
     )
+    step_unit: str | None = metric(
+        "what ends a step, as the capture says: `step of AdamW`, `call of UNet`; null where it does not",
+        default=None,
+    )
     unprofiled: Unprofiled | None = metric(
         (
             "the step without the profiler, taken apart like the recorded one; null where it "

@@ -32,6 +32,7 @@ class ReportPage(Result):
     short: bool = False  # whether a terminal gets the verdict alone
     # on the log of torch.compile: stands at the end (in JSON as `compile`)
     compiled: "CompileReport | None" = None
+    given: str = ""  # the one path that was given; empty where it may not be shown
 
     def terminal(self, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
         """The verdict, the first screen, or all of it."""
@@ -45,7 +46,7 @@ class ReportPage(Result):
             return render_verdict(self.report, width, colour)
         if self.full:
             return render_terminal(self.report, width, colour, self._more())
-        text = render_screen(self.report, width, colour)
+        text = render_screen(self.report, width, colour, given=self.given)
         return text if self.compiled is None else f"{text.rstrip()}\n{self._see_compile()}\n"
 
     def _see_compile(self) -> str:

@@ -40,6 +40,7 @@ FEW = 3  # figures of a group that are zero or unknown: so many are left out
 TABLE_ROWS = 5
 """Rows of a table within the report in a terminal; the table's own command prints all."""
 SPARED_ROWS = 1  # to leave out so few takes as many lines as they do
+CALL_OF = "call of "  # how a step's unit begins where a step is a call of a model
 QUOTED_MFU = 0.01  # below, matmuls are not what the program is about
 FIRST_EVIDENCE = 3  # figures of a finding where there is little room
 SEVERITY_STYLES = {"high": "bold red", "medium": "yellow", "info": "dim"}
@@ -115,11 +116,19 @@ def _rates_seen(report: Report, work: Throughput) -> str:
     return _rates(work) if report.metrics.unsteady_step_time_ms is None else ""
 
 
+def _call_of_model(report: Report) -> str:
+    """That a step is a call of a model, of which a turn of the program's loop may make several;
+    empty where it is none."""
+    unit = report.metrics.step_unit or ""
+    return f"step = one {plain(unit)}" if unit.startswith(CALL_OF) else ""
+
+
 def known_in_brief(report: Report) -> str:
     """What of it is known, on one line; empty where nothing is."""
     work = report.metrics.throughput
     used = report.metrics.utilisation
     parts = [_rates_seen(report, work)] if work is not None else []
+    parts.append(_call_of_model(report))
     if used is not None:
         most = (
             f" of {figure(used.attainable_mfu, 'share')} reachable" if used.attainable_mfu else ""
@@ -169,19 +178,19 @@ def memory_sentence(report: Report) -> str:
 
 
 def first_step(report: Report) -> str:
-    """The first step and the steady one, and when compilation has paid for itself; empty where the
-    first steps are not known, or cost less than a few steady ones."""
+    """The first step, and when compilation has paid for itself; empty where the first steps are not
+    known, or cost less than a few steady ones."""
     paid = report.metrics.first_steps
     if paid is None or (
         paid.excess_ms < TOLD_FROM_STEPS * paid.steady_ms and paid.eager_ms is None
     ):
         return ""
-    text = f"First step {figure(paid.first_ms, 'ms')}, then {figure(paid.steady_ms, 'ms')}"
+    text = f"First step {figure(paid.first_ms, 'ms')}."
     if paid.eager_ms is None:
-        return f"{text}."
+        return text
     pays = PaidBack(paid.pays_after_steps, paid.pays_low, paid.pays_high)
     return (
-        f"{text}. torch.compile: {figure(paid.eager_ms, 'ms')} → "
+        f"{text} torch.compile: {figure(paid.eager_ms, 'ms')} → "
         f"{figure(paid.compiled_ms, 'ms')} per step, {pays}."
     )
 

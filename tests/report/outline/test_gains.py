@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tests.report.reports import full
 from traceanalyzer.analysis.groups.seen_conditions import PRODUCT_FORMATS
-from traceanalyzer.diagnosis.finding import AtStart, Evidence
+from traceanalyzer.diagnosis.finding import AfterOthers, AsMuchWork, AtStart, Evidence
 from traceanalyzer.report.figures import step_times
 from traceanalyzer.report.outline import gains
 from traceanalyzer.trace import Condition
@@ -126,3 +126,28 @@ def test_gains_of_several_changes_are_not_added_up() -> None:
     assert gains.changes_title([known, unknown], 2) == "What to change"
     assert gains.changes_title([known, known], 2) == "What to change (gains do not add up)"
     assert gains.changes_title([known, known], 3) == "What to change (2 of 3; gains do not add up)"
+
+
+def test_the_order_of_changes_is_told_where_a_smaller_gain_comes_first():
+    alone = replace(full().recommendations[0], predicted_speedup=1.4)
+    batch = replace(alone, predicted_speedup=None, as_much_work=AsMuchWork(1.0, 0.9, 1.2, 8.0))
+    assert gains.rule_of_order([alone, batch]) == "Order: what shortens a step by itself first."
+    larger = replace(alone, predicted_speedup=9.0)
+    assert gains.rule_of_order([larger, batch]) == ""
+    unsure = replace(alone, predicted_speedup=2.0, may_not_help=True)
+    assert gains.rule_of_order([alone, unsure]) == "Order: what may not help last."
+
+
+def test_a_change_after_others_says_what_those_gain_by_themselves():
+    report = full()
+    both = AfterOthers(["remove_syncs"], 2.0, 1.5, 2.5, 5.0, first_ms=9.0)
+    advice = replace(report.recommendations[0], together=both)
+    assert "with remove_syncs (9.00 ms by itself), 5.00x" in gains.prediction(report, advice)
+
+
+def test_a_replayed_step_that_was_not_seen_has_no_speedup():
+    report = full()
+    advice = replace(report.recommendations[0], predicted_step_ms=1.0, predicted_speedup=9.0)
+    assert gains.factor(report, advice) == "9.00x"
+    unsteady = replace(report, metrics=replace(report.metrics, unsteady_step_time_ms=50.0))
+    assert gains.factor(unsteady, advice) == ""

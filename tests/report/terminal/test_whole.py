@@ -105,3 +105,18 @@ def test_figures_that_are_zero_or_unknown_are_left_out_where_they_are_many():
     shown = [(fact.label, fact.value) for fact in _without_nothing(facts)]
     assert shown == [("d", "1 ms")]
     assert _without_nothing(facts[2:]) == facts[2:]
+
+
+def test_the_one_path_that_was_given_stands_in_the_commands():
+    report = full()
+    ranks = replace(report, inputs=[report.inputs[0], replace(report.inputs[0], rank=1)])
+    assert "analyze PATH --full" in render_screen(ranks)
+    assert "analyze runs/eight --full" in render_screen(ranks, given="runs/eight")
+
+
+def test_a_step_that_is_a_call_of_a_model_says_so():
+    report = full()
+    of_model = replace(report, metrics=replace(report.metrics, step_unit="call of UNet"))
+    assert "step = one call of UNet" in render_screen(of_model)
+    of_optimizer = replace(report, metrics=replace(report.metrics, step_unit="step of AdamW"))
+    assert "step = one" not in render_screen(of_optimizer)

@@ -40,6 +40,8 @@ EACH_STEP_SHARE = 0.5
 start or stop."""
 LISTED_RANKS = 8  # missing ranks named one by one
 CLOCK_TOLERANCE_NS = 10 * 10**9  # hosts' clocks differ by less than this
+OF_ONE_RANK = "how much of its communication is waiting for the others cannot be told."
+"""How the note on a single recording of several ranks ends."""
 
 
 @dataclass(frozen=True)
@@ -569,8 +571,7 @@ def _absent(
         )
         yield text[0].upper() + text[1:]
     elif count:
-        text = "how much of its communication is waiting for the others cannot be told."
-        yield f"The run has {world} ranks and this is the recording of one: {text}"
+        yield f"The run has {world} ranks and this is the recording of one: {OF_ONE_RANK}"
 
 
 def _listed(ranks: Iterable[int], count: int) -> str:

@@ -1,6 +1,6 @@
 """The step in figures: its time, what the device did in it, and what it waited for."""
 
-from dataclasses import astuple
+from dataclasses import astuple, fields
 from typing import Literal
 
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
@@ -66,8 +66,8 @@ class Idle:
 
 @dataclass(frozen=True)
 class Waiting:
-    """What of `Budget.exposed_communication` is waiting for other ranks, by what the rank that came
-    last was doing, or, where that one waited itself, the one that it waited for."""
+    """Waiting for other ranks, by what the rank that came last was doing, or, where that one waited
+    itself, the one that it waited for."""
 
     compute: float = metric("waiting for a rank: it was still computing", "ms")
     transfer: float = metric("waiting for a rank: it was still in another collective", "ms")
@@ -84,6 +84,9 @@ class Waiting:
     def total(self) -> float:
         """All of it."""
         return float(sum(astuple(self)))
+
+    def __add__(self, other: "Waiting") -> "Waiting":
+        return Waiting(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,10 @@ class Unprofiled:
         "what of `budget_ms.exposed_communication` is waiting for other ranks, by cause; the rest is transfer; null "
         "where ranks were not replayed together"
     )
+    idle_waiting_ms: Waiting | None = maybe(
+        "what of `idle_ms.communication` is waiting for other ranks, by cause: more than the recording has exposed "
+        "communication; null where there is none, or ranks were not replayed together"
+    )
     if_host_slower: float | None = maybe(
         "by which share it grows for each 100 % that the host takes longer: 0 where the GPU bounds it, 1 where the "
         "host does; null where it was not replayed",
@@ -121,3 +128,12 @@ class Step:
     budget: Budget | None
     idle: Idle | None
     waiting: Waiting | None = None
+    """What of `budget.exposed_communication` is waiting for other ranks."""
+    idle_waiting: Waiting | None = None
+    """What of `idle.communication` is."""
+
+    @property
+    def waited(self) -> Waiting:
+        """All waiting for other ranks."""
+        none = Waiting(*[0.0] * len(fields(Waiting)))
+        return (self.waiting or none) + (self.idle_waiting or none)

@@ -80,7 +80,7 @@ def analyze(
     if store is None and pattern is None:
         left = left_answer(paths, scope, output, top)
         if left is not None:
-            emit(_page(left, hidden, max_chars, in_full=in_full), output)
+            emit(_page(left, paths, hidden, max_chars, in_full=in_full), output)
             return
     try:
         run = opened(paths, pattern, timeless=True)
@@ -110,7 +110,7 @@ def analyze(
     query = Query(run, *scope)
     with working("Analyzing"):
         answer = _answer(paths, query, logs, output.format, top)
-    page = _page(answer, hidden, max_chars, in_full=in_full)
+    page = _page(answer, paths, hidden, max_chars, in_full=in_full)
     with emitted(page, output):
         if store is not None:
             _store(store, page.report, tags, files_read, str(scope.selection))
@@ -134,7 +134,12 @@ def _leave_json(answer: ShownReport, rows: int) -> None:
 
 
 def _page(
-    answer: ShownReport, hidden: Hidden, max_chars: int | None, *, in_full: bool
+    answer: ShownReport,
+    paths: Sequence[str],
+    hidden: Hidden,
+    max_chars: int | None,
+    *,
+    in_full: bool,
 ) -> "ReportPage":
     """What is printed of an answer, as it may be published where that was asked for."""
     from traceanalyzer.cli.io.reports import cleaned_with
@@ -142,7 +147,8 @@ def _page(
 
     shown = (answer.details, answer.compiled)
     report, (details, compiled) = cleaned_with(answer.report, shown, hidden)
-    return ReportPage(report, details, in_full, max_chars, is_quiet(), compiled)
+    given = paths[0] if len(paths) == 1 and hidden is None else ""
+    return ReportPage(report, details, in_full, max_chars, is_quiet(), compiled, given)
 
 
 def _answer(

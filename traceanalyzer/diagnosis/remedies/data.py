@@ -99,7 +99,9 @@ def data_loader_workers(m: Measurements) -> Offer | None:
     # All ranks load what they learn from: what one alone works, and nothing names as loading, is
     # something else.
     least = LOAD_OF_OTHERS * loading_ns(tape)
-    if rank_that_loads_itself(replay.typical) is not None:  # that one is late: `fix_straggler`
+    # That one is late: `fix_straggler`, where it is reported with the others.
+    with_others = m.ranks is not None and len(m.ranks.rows) > 1
+    if with_others and rank_that_loads_itself(replay.typical) is not None:
         return None
     if m.peers and not may_load(m) and all(loading_ns(one) < least for one in tapes_of_others(m)):
         return None

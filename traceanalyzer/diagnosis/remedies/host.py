@@ -239,7 +239,7 @@ def avoid_allocations(m: Measurements) -> Offer:
 @remedy("warm_up", "host")
 def warm_up(m: Measurements) -> Offer | None:
     """Wherever recorded calls load kernels or compile while the GPU waits, unless each step does so
-    anew: shapes that are always new cannot be warmed up."""
+    again: shapes that are always new cannot be warmed up."""
     tape = tape_of(m)
     if tape is not None and loads_for_ever(tape):
         return None

@@ -6,14 +6,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import where_changed
+from traceanalyzer.analysis.algebra import texts_where, where_changed
 from traceanalyzer.analysis.groups.input_loading import small_copies
 from traceanalyzer.analysis.tables.shape_rows import shape_changes
-from traceanalyzer.base import NS_PER_MS
+from traceanalyzer.base import NS_PER_MS, regex
+from traceanalyzer.diagnosis.effort import ONE_LINE
 from traceanalyzer.diagnosis.finding import GPU_BUSY, Words
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.diagnosis.remedies.host import PREPARED
-from traceanalyzer.diagnosis.remedies.program import program, reduced_by_hooks, tape_of
+from traceanalyzer.diagnosis.remedies.host import NO_SYNCS, PREPARED, hides_waits, waits_in_words
+from traceanalyzer.diagnosis.remedies.program import Program, program, reduced_by_hooks, tape_of
 from traceanalyzer.diagnosis.remedies.remedy import Offer, remedy, scenario_of, text, words
 from traceanalyzer.replay.changes.communication.collectives import repeated_reductions
 from traceanalyzer.replay.changes.compiling import compiled
@@ -57,6 +58,8 @@ COMPILED = scenario_of(
     pessimistic=compiled(Reading.PESSIMISTIC),
     may_cost=True,
 )
+COMPILED_CODE = regex(r"^Torch-Compiled Region|CompiledFxGraph|CompiledFunction")
+"""Names of what runs compiled code, forward and backward."""
 MOST_CALLS = 4
 """Calls of models that an iteration makes by turns at most: guidance, a draft and its target, an
 actor and its critic."""
@@ -113,12 +116,41 @@ def cuda_graph(m: Measurements) -> Offer | None:
         return _static_first(tape)
     if not same_every_step(tape) or _mostly_sends(m):
         return None
-    how = text("cuda_graph", "training" if known.training else "inference")
-    other = text("cuda_graph", "other")
+    how = _how_to_capture(known, tape)
     if waits_within(tape):
-        then = _preceded(text("cuda_graph", "syncs_first"), how, other)
-        return Offer(then, AFTER_SYNCS, after=("remove_syncs",))
-    return Offer(Words(how, other, text("cuda_graph", "jax")), CAPTURED)
+        return Offer(_preceded(_syncs_first(m), how), AFTER_SYNCS, ("remove_syncs",), NO_SYNCS)
+    return Offer(how, CAPTURED)
+
+
+def _how_to_capture(known: Program, tape: Tape) -> Words:
+    """How to capture a graph: a line where the model is, or may be, compiled; else somebody has to
+    write what is captured."""
+    which = "training" if known.training else "inference"
+    which = "compiled" if _mostly_compiled(tape) else which
+    line = known.pytorch and which != "training"
+    return Words(
+        text("cuda_graph", which),
+        text("cuda_graph", "other"),
+        text("cuda_graph", "jax"),
+        effort=ONE_LINE if line else None,
+    )
+
+
+def _mostly_compiled(tape: Tape) -> bool:
+    """Whether most launches are made by compiled code, not by single functions that are
+    compiled."""
+    tree = tape.source.linked.tree
+    names = texts_where(tape.source.trace.strings, COMPILED_CODE.search)
+    around = tree.innermost(tree.named(names))
+    inside = around[tape.nodes[tape.launching_events]] >= 0
+    return bool(len(inside)) and bool(inside.mean() >= MOSTLY)
+
+
+def _syncs_first(m: Measurements) -> str:
+    """That syncs have to go first; how long they wait where the budget shows none."""
+    if not hides_waits(m):
+        return text("cuda_graph", "syncs_first")
+    return text("cuda_graph", "hidden_first").replace("{waits}", waits_in_words(m))
 
 
 def _mostly_sends(m: Measurements) -> bool:
@@ -130,14 +162,16 @@ def _mostly_sends(m: Measurements) -> bool:
 
 def _static_first(tape: Tape) -> Offer:
     """A graph of a decode whose cache has a fixed size."""
-    how = text("cuda_graph", "inference")
-    other = text("cuda_graph", "other")
-    return Offer(_preceded(text("cuda_graph", "static_first"), how, other), STATIC)
+    how = Words(
+        text("cuda_graph", "inference"), text("cuda_graph", "other"), text("cuda_graph", "jax")
+    )
+    return Offer(_preceded(text("cuda_graph", "static_first"), how), STATIC)
 
 
-def _preceded(first: str, how: str, other: str) -> Words:
+def _preceded(first: str, how: Words) -> Words:
     """The words for PyTorch, for others and for JAX, each after what has to be done first."""
-    following = (said[0].lower() + said[1:] for said in (how, other, text("cuda_graph", "jax")))
+    texts = (how.pytorch, how.cuda or "", how.jax or "")
+    following = (f"{one[:1].lower()}{one[1:]}" for one in texts)
     return Words(*(first.format(how=one) for one in following))
 
 

@@ -23,6 +23,7 @@ class Offer:
     action: Words  # what to type, in one line
     scenario: Scenario  # the change of host and device together
     after: tuple[str, ...] = ()  # remedies that have to come first; `scenario` has them, too
+    first: Scenario | None = None  # those alone; None where none has to come first
     against: tuple[str, BottleneckClass] | None = None
     """Finding and class that it is against here, where those are not the remedy's usual ones."""
     changes_work: bool = False

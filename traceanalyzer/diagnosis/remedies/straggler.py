@@ -12,7 +12,7 @@ from traceanalyzer.analysis.names.collectives import POINT_TO_POINT
 from traceanalyzer.analysis.ranks.compare import RankComparison, RankRow
 from traceanalyzer.analysis.ranks.late import EXPLAINED, SAME_WORK, LateRank
 from traceanalyzer.base import NS_PER_MS, dataclass, digits, plural
-from traceanalyzer.diagnosis.finding import same_for_all
+from traceanalyzer.diagnosis.finding import BottleneckClass, same_for_all
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import tapes_of_others
 from traceanalyzer.diagnosis.remedies.remedy import Offer, remedy, words
@@ -48,6 +48,8 @@ EQUAL_GPUS = 1.05  # the same kernels of equal GPUs differ by less
 
 LATE_IN_REPLAY = "gain without what is late, by replay"
 """The evidence of a finding on ranks that are late in the replay alone."""
+LOADS_ITSELF: tuple[str, BottleneckClass] = ("straggler", "input")
+"""What advice on a rank that loads its input itself is against."""
 Cause = Literal["slow_gpu", "more_work", "slow_host", "input"]
 OF_ONE: Mapping[Cause, str] = {
     "slow_gpu": "its kernels take longer for the same work",
@@ -116,6 +118,7 @@ class LateByReplay:
     late_ms: float  # what the run gains without what they are late by
     computes: bool  # whether most of that is their kernels' time
     how: str  # `alone`, `together` or `by turns`
+    loads: bool = False  # whether it loads its input itself, while workers bring it to the others
 
 
 def late_by_replay(m: Measurements) -> LateByReplay | None:
@@ -143,6 +146,7 @@ def late_by_replay(m: Measurements) -> LateByReplay | None:
         late_ms=gain_ms,
         computes=more_ms >= MIN_SHARE * replay.base_ms,
         how=_how(offer, replay),
+        loads=offer.against == LOADS_ITSELF,
     )
 
 
@@ -312,7 +316,7 @@ def _that_loads_itself(_m: Measurements, run: _Run) -> Offer | None:
     how = words("fix_straggler", "loads_itself", rank=name, load=digits(load_ms))
     basis = "the rank's batches are ready when it asks for them"
     itself = Scenario("fix_straggler", change, basis)
-    return Offer(how, itself, against=("straggler", "input"), ranks=(name,))
+    return Offer(how, itself, against=LOADS_ITSELF, ranks=(name,))
 
 
 def _several_work_longer(_m: Measurements, run: _Run) -> Offer | None:

@@ -203,9 +203,13 @@ def _late_without_profiler(m: Measurements, late: LateByReplay) -> Draft:
     """The finding on ranks that are late in the replay alone, whose advice has their gain."""
     who = listed(late.ranks)
     title = HOLD_UP[late.how].format(who)
-    if late.how == "alone":
-        title = f"{title}: {OF_ONE['more_work' if late.computes else 'slow_host']}"
+    reason = OF_ONE["more_work" if late.computes else "slow_host"]
     cls: BottleneckClass = "compute" if late.computes else "host"
+    if late.loads:
+        reason = "it loads its input itself"
+        cls = "input"
+    if late.how == "alone":
+        title = f"{title}: {reason}"
     share_late = Evidence(
         LATE_IN_REPLAY,
         ratio(late.late_ms, m.step.step_ms),

@@ -205,8 +205,7 @@ def _launched(timed: Timed) -> tuple[I64, I64]:
 
 
 def _first(timed: Timed, launched: I64, begin: I64, end: I64) -> IntervalSet:
-    """Those of these times, one for each launch, that are long and of the first launch of a
-    kernel."""
+    """Times (one for each launch is given) that are long and of the first launch of a kernel."""
     took = end - begin
     step = timed.steps.of_op[launched]
     names = timed.trace.device_ops.name[launched]

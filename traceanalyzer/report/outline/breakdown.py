@@ -9,9 +9,11 @@ from traceanalyzer.report.model import Report
 
 SHOWN_SHARE = 0.01  # parts of the step below this are not on the first screen
 SLACK = 0.01  # of the step: phases that share a moment may sum to so much more than it
+WAITING = "waiting for ranks"
+MOSTLY = 0.5
 OF_COMMUNICATION = {
     "transfer": "time in collectives at which all ranks had arrived",
-    "waiting for ranks": "time in collectives of which another rank had not arrived yet",
+    WAITING: "time in collectives of which another rank had not arrived yet",
 }
 """What the parts of exposed communication mean."""
 OF_COPIES = {
@@ -61,11 +63,19 @@ def budget(report: Report) -> list[BudgetShare]:
     for name, ms in vars(metrics.budget_ms).items():
         parts += [_share(name, ms, total), *_parts_of(report, name, ms, total)]
     causes = [
-        _share(name, ms, total, "idle")
+        _share(WAITING if name == "communication" and _waits(report) else name, ms, total, "idle")
         for name, ms in (vars(idle) if idle else {}).items()
         if ms > 0
     ]
     return parts + sorted(causes, key=lambda cause: -cause.ms)
+
+
+def _waits(report: Report) -> bool:
+    """Whether most idle time because of communication is waiting for other ranks."""
+    known = report.metrics.unprofiled if report.summary.basis == "unprofiled" else None
+    if known is None or known.idle_waiting_ms is None:
+        return False
+    return known.idle_waiting_ms.total >= MOSTLY * known.idle_ms.communication
 
 
 def shown_parts(report: Report) -> list[BudgetShare]:

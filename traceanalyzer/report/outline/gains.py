@@ -5,6 +5,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from traceanalyzer.analysis.groups.seen_conditions import PRODUCT_FORMATS
@@ -16,6 +17,7 @@ from traceanalyzer.diagnosis.finding import (
     BOUNDED,
     REPLAYED,
     START_UP,
+    AfterOthers,
     AtStart,
     Evidence,
     Finding,
@@ -25,6 +27,7 @@ from traceanalyzer.diagnosis.finding import (
 from traceanalyzer.diagnosis.memory import MemoryRecommendation
 from traceanalyzer.diagnosis.ranking import answering, is_for_first_screen
 from traceanalyzer.replay.prediction import assumptions
+from traceanalyzer.report.brief import shown_path
 from traceanalyzer.report.figures.step_times import figure_unit, recorded_ms, step_ms
 from traceanalyzer.report.format import (
     becomes,
@@ -75,6 +78,7 @@ OF_ANY_PROGRAM = ("nsys", "rocpd", "rocprofv3", "rpd", "unitrace")
 """Recorders of programs in any language."""
 NOTHING_FOUND = "Nothing found: the GPU is busy for {} of the {}."
 LIMITS_NOT_MEASURED = " What limits its kernels is not measured."
+OF_A_PATH = "PATH"  # of several recordings
 NOTHING_HELPS = "No known remedy is predicted to help."
 NOT_ENOUGH = "Not enough data."
 BY_COUNTERS = "collect ncu"
@@ -176,8 +180,9 @@ def example_command(report: Report) -> str:
     return "./your_program" if is_native and not names else "python train.py"
 
 
-def no_advice(report: Report) -> str:
-    """Why nothing is recommended, or what to record."""
+def no_advice(report: Report, *, has_next: bool = False) -> str:
+    """Why nothing is recommended, or what to record. `has_next`: whether commands to type next
+    stand below, of which the first goes further."""
     bottleneck = report.summary.bottleneck
     evidence = {
         e.metric: str(e.value) for f in reversed(report.findings) for e in reversed(f.evidence)
@@ -195,8 +200,14 @@ def no_advice(report: Report) -> str:
         following = evidence.get("next step", _recording_that_tells(report))
         why = LIMIT_UNKNOWN if BY_COUNTERS in following else NOT_ENOUGH
         return f"{why} Next: {following}."
-    command = TABLES.get(bottleneck, "show kernels")
-    return f"{_why_nothing(report)} To go further: traceanalyzer {command} PATH"
+    return f"{_why_nothing(report)}{'' if has_next else _further(report)}"
+
+
+def _further(report: Report) -> str:
+    """The command whose table shows the bottleneck's places, in a sentence."""
+    command = TABLES.get(report.summary.bottleneck, "show kernels")
+    path = report.inputs[0].path if len(report.inputs) == 1 else ""
+    return f" To go further: traceanalyzer {command} {shown_path(path, OF_A_PATH)}"
 
 
 def _why_nothing(report: Report) -> str:
@@ -317,13 +328,36 @@ def on_first_screen(report: Report) -> list[Recommendation]:
     return [one for one in report.recommendations if is_for_first_screen(one)]
 
 
-def changes_title(shown: Sequence[Recommendation], count: int) -> str:
-    """What stands above the first changes: how many of `count` they are, and that two gains are
-    not both had: each starts from today's step."""
-    about = [f"{len(shown)} of {count}"] if len(shown) < count else []
+def changes_title(shown: Sequence[Recommendation], count: int, rest: str = "") -> str:
+    """What stands above the first changes: how many of `count` they are, and where the `rest` is,
+    and that two gains are not both had: each starts from today's step."""
+    about = [f"{len(shown)} of {count}{rest}"] if len(shown) < count else []
     if sum(one.gain_is_known for one in shown) > 1:
         about.append(NO_SUM)
     return f"{CHANGES} ({'; '.join(about)})" if about else CHANGES
+
+
+def rule_of_order(shown: Sequence[Recommendation]) -> str:
+    """By what rule the first changes are ordered, in a sentence; empty where each gains less than
+    the one before it, as one expects."""
+    rules = []
+    for before, after in pairwise(shown):
+        if _speedup(after) <= _speedup(before):
+            continue
+        if after.may_not_help > before.may_not_help:
+            rules.append("what may not help last")
+        elif after.as_much_work or after.together:
+            rules.append("what shortens a step by itself first")
+        else:
+            rules.append("what the verdict names first, where it gains about as much")
+    return f"Order: {'; '.join(dict.fromkeys(rules))}." if rules else ""
+
+
+def _speedup(advice: Recommendation) -> float:
+    """How many times as fast advice makes a step, as much work, or a step with others; 0 where that
+    is not known."""
+    more = advice.as_much_work or advice.together
+    return (more.speedup if more else advice.predicted_speedup) or 0.0
 
 
 def id_of(advice: Recommendation) -> str:
@@ -372,6 +406,8 @@ def factor(report: Report, advice: Recommendation) -> str:
     """How many times as fast a step would be; empty where that is not known."""
     if advice.predicted_peak_bytes is not None:
         return ""
+    if report.metrics.unsteady_step_time_ms is not None:  # of a step at which it was not seen
+        return ""
     more = advice.as_much_work or advice.together
     after_ms, low_ms, _ = more.likely_ms if more else advice.likely_ms
     speedup = more.speedup if more else advice.predicted_speedup
@@ -399,8 +435,7 @@ def _gain(report: Report, advice: Recommendation) -> str:
         return _arrow(report, more.likely_ms, "for the same work", more.speedup)
     both = advice.together
     if both is not None:
-        how = f"with {' and '.join(both.remedies)}"
-        return _arrow(report, both.likely_ms, how, both.speedup)
+        return _arrow(report, both.likely_ms, _with_others(both), both.speedup)
     if advice.predicted_step_ms is None:
         return "gain unknown" if advice.at_start is None else _of_start(advice.at_start)
     likely = (advice.predicted_step_ms, advice.low_ms, advice.high_ms)
@@ -422,6 +457,12 @@ def saved_memory(advice: Recommendation | MemoryRecommendation, before: float | 
     grown = ", with room for the recorded steps alone" if advice.id.startswith(GROWS) else ""
     sizes = becomes(before, after or 0, MEMORY) if before else figure(after, MEMORY)
     return f"{sizes} {when}{grown}"
+
+
+def _with_others(both: AfterOthers) -> str:
+    """With which other changes, and the step that these lead to by themselves."""
+    alone = "" if both.first_ms is None else f" ({step_figure(both.first_ms)} by itself)"
+    return f"with {' and '.join(both.remedies)}{alone}"
 
 
 def is_only_step(report: Report) -> bool:

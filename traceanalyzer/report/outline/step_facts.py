@@ -43,6 +43,7 @@ SUMMED_UP = (
     "unprofiled_step_time_ms",
     "unprofiled_source",
     "unsteady_step_time_ms",
+    "step_unit",
 )
 """What the summary and the table of step times say."""
 OF_SOME_INPUTS = (

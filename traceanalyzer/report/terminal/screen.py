@@ -2,11 +2,13 @@
 and notebooks), and all of it, tables cut to their first rows."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from rich.cells import cell_len
 from rich.text import Text
 
 from traceanalyzer.base import ELLIPSIS
+from traceanalyzer.diagnosis.finding import Recommendation
 from traceanalyzer.report import whole
 from traceanalyzer.report.brief import (
     LONGEST,
@@ -36,20 +38,30 @@ from traceanalyzer.report.terminal.drawing import TerminalPage
 
 SHOWN_CHANGES = 3
 SHOWN_COMMANDS = 3
+
+
+class _Way(NamedTuple):
+    """How a screen may be filled."""
+
+    changes: int  # that are shown
+    told: int  # that say what to do and how; the others say of it what fits on a line
+    commands: int  # to type next
+
+
 WAYS_TO_FIT = (
-    (SHOWN_CHANGES, SHOWN_COMMANDS),
-    (SHOWN_CHANGES, 2),
-    (2, 2),
-    (1, 2),
-    (1, 1),
+    _Way(SHOWN_CHANGES + 1, SHOWN_CHANGES + 1, SHOWN_COMMANDS),
+    _Way(SHOWN_CHANGES, SHOWN_CHANGES, SHOWN_COMMANDS),
+    _Way(SHOWN_CHANGES, SHOWN_CHANGES, 2),
+    _Way(SHOWN_CHANGES, 2, 2),
+    _Way(SHOWN_CHANGES, 1, 2),
+    _Way(SHOWN_CHANGES, 1, 1),
+    _Way(SHOWN_CHANGES, 0, 1),
 )
-"""How many changes say what to do and how, and how many commands to type next there are: as many as
-fit the screen. The other changes say in a few words what to do."""
+"""The fullest first: the first that fits the screen is taken, else the last."""
 SCREEN_LINES = 24  # of a terminal; of more a pager would show the end alone
 SHOWN_CAVEATS = 2
 BAR_WIDTH = 40
 INDENT = 3  # of what is listed
-OF_A_PATH = "PATH"  # of several recordings
 STYLES = {
     "compute": "green",
     "exposed communication": "magenta",
@@ -63,20 +75,26 @@ ONE_BY_ONE = (
 
 
 def render_screen(
-    report: Report, width: int = DEFAULT_WIDTH, colour: bool = False, *, next_step: bool = True
+    report: Report,
+    width: int = DEFAULT_WIDTH,
+    colour: bool = False,
+    *,
+    next_step: bool = True,
+    given: str = "",
 ) -> str:
-    """The answer as text `width` columns wide, with what to look at next."""
+    """The answer as text `width` columns wide, with what to look at next. `given`: the one path that
+    was given, where that is known."""
     above = TerminalPage(width, colour)
     _verdict(above, report)
     _culprit(above, report)
     _budget(above, report)
     text = ""
-    for in_words, commands in WAYS_TO_FIT:
+    for way in WAYS_TO_FIT:
         below = TerminalPage(width, colour)
-        _changes(below, report, in_words)
+        _changes(below, report, way, next_step=next_step)
         _caveats(below, report)
         if next_step:
-            _next(below, report, commands)
+            _next(below, report, way.commands, given)
         text = f"{above.text()}{below.text()}".lstrip("\n")
         if text.count("\n") <= SCREEN_LINES:
             break
@@ -154,28 +172,45 @@ def _budget(page: TerminalPage, report: Report) -> None:
         page.draw(text)
 
 
-def _changes(page: TerminalPage, report: Report, in_words: int) -> None:
+def _changes(page: TerminalPage, report: Report, way: _Way, *, next_step: bool) -> None:
     """The first changes: so many with what to do, in a clause or two."""
-    advised = gains.on_first_screen(report)[:SHOWN_CHANGES]
+    advised = gains.on_first_screen(report)[: way.changes]
     count = len(report.recommendations)
     page.line("")
-    if advised:
-        page.line(gains.changes_title(advised, count), "bold")
-    else:
-        page.line(gains.no_advice(report))
+    if not advised:
+        page.line(gains.no_advice(report, has_next=next_step))
+        return
+    rest = ", all with --full" if next_step else ""
+    page.line(gains.changes_title(advised, count, rest), "bold")
     for position, advice in enumerate(advised, 1):
         gain = gains.prediction_and_effort(report, advice)
-        if position > in_words:
-            named = f"{gain} [{gains.id_of(advice)}]"
-            page.item(f"{position}", f"{named}  {in_few_words(advice.action)}", indent=1)
-            continue
-        longest = LONGEST if position == 1 else LONGEST_OF_MORE - cell_len(gain)
-        action = brief(advice.action, longest)
-        if len(action) < longest / 2 or action.endswith(ELLIPSIS):
-            action = brief(advice.action)
-        page.item(f"{position}", f"{gain} [{gains.id_of(advice)}]  {action}", indent=1)
-        if advice.instead:
-            page.line(advice.instead, "dim", indent=3)
+        head = f"{gain} [{gains.id_of(advice)}]  "
+        is_told = position <= way.told
+        action = _told(advice, position, gain) if is_told else _on_line(page, advice, head)
+        page.item(f"{position}", f"{head}{action}", indent=1)
+        if advice.instead and (is_told or position == 1):
+            page.line(advice.instead, "dim", indent=INDENT)
+    order = gains.rule_of_order(advised)
+    if order:
+        page.line(order, "dim", indent=1)
+
+
+def _told(advice: Recommendation, position: int, gain: str) -> str:
+    """What to do and how, in a clause or two."""
+    longest = LONGEST if position == 1 else LONGEST_OF_MORE - cell_len(gain)
+    action = brief(advice.action, longest)
+    is_cut = len(action) < longest / 2 or action.endswith(ELLIPSIS)
+    return brief(advice.action) if is_cut else action
+
+
+def _on_line(page: TerminalPage, advice: Recommendation, head: str) -> str:
+    """What to do, as far as the line that `head` begins, or the next one, has room for how."""
+    few = in_few_words(advice.action)
+    room = page.width - INDENT - cell_len(head)
+    if room < cell_len(few):
+        room += page.width - INDENT  # of the next line
+    text = brief(advice.action, max(room, 1))
+    return few if len(text) < len(few) or text.endswith(ELLIPSIS) else text
 
 
 def _caveats(page: TerminalPage, report: Report) -> None:
@@ -188,10 +223,10 @@ def _caveats(page: TerminalPage, report: Report) -> None:
         page.line(f"  {len(caveats) - SHOWN_CAVEATS} more with --full", "dim")
 
 
-def _next(page: TerminalPage, report: Report, most: int) -> None:
+def _next(page: TerminalPage, report: Report, most: int, given: str) -> None:
     """So many commands to type next, each a line that can be pasted."""
     page.line("")
-    path = shown_path(report.inputs[0].path if len(report.inputs) == 1 else "", OF_A_PATH)
+    path = shown_path(report.inputs[0].path if len(report.inputs) == 1 else given, gains.OF_A_PATH)
     for line in next_lines(_ways_on(report, path)[:most]):
         page.uncut(line, "dim")
 
