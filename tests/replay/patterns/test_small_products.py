@@ -12,7 +12,7 @@ from tests.analysis.build import TraceBuilder
 from tests.analysis.roofline.test_roofline import GEMM, TABLE, op
 from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.diagnosis.measurements import measure
-from traceanalyzer.replay.patterns.small_products import small_product_runs
+from traceanalyzer.replay.patterns.small_products import SmallProducts, small_product_runs
 from traceanalyzer.trace import Device
 
 if TYPE_CHECKING:
@@ -30,11 +30,10 @@ HEADS: list[View] = [
 BACK: View = ("aten::view", "[[1,4,69,16],[]]", '["", "[1, 69, 64]"]')
 
 
-def in_a_row(
+def runs_of(
     shapes: str, views: Sequence[View] = (), first: Sequence[View] = (), name: str = "mm"
-) -> float | None:
-    """Of three products with these views after each, and others before the first, how many are one;
-    None for none."""
+) -> SmallProducts | None:
+    """The runs of three products with these views after each, and others before the first."""
     b = TraceBuilder()
     for i, (view, taken, values) in enumerate(first):
         b.op(view, 2 * i, 2 * i + 1, shapes=taken, concrete=b.code(values))
@@ -46,7 +45,14 @@ def in_a_row(
         for k, (view, taken, values) in enumerate(views):
             b.op(view, at + 20 + 2 * k, at + 21 + 2 * k, shapes=taken, concrete=b.code(values))
     rated = measure(b.build(devices=(Device(0, "round"),)), Knowledge(hardware=TABLE)).rated
-    found = small_product_runs(rated, np.ones(3, bool))
+    return small_product_runs(rated, np.ones(3, bool))
+
+
+def in_a_row(
+    shapes: str, views: Sequence[View] = (), first: Sequence[View] = (), name: str = "mm"
+) -> float | None:
+    """How many of these products are one; None for none."""
+    found = runs_of(shapes, views, first, name)
     return None if found is None else found.in_a_row
 
 
@@ -107,6 +113,14 @@ def test_results_in_another_form_are_not_what_the_next_product_takes() -> None:
     assert in_a_row(LINEAR, HEADS, name="linear") == 3
     assert in_a_row(LINEAR, [*HEADS, BACK], name="linear") is None
     assert in_a_row(LINEAR, [("aten::t", "[[64,64]]", '[""]')], name="linear") is None
+
+
+def test_layers_whose_results_are_turned_make_heads() -> None:
+    heads = runs_of(LINEAR, HEADS, name="linear")
+    others = runs_of("[32,64],[64,32]")
+    assert heads is not None
+    assert others is not None
+    assert (heads.turned_share, others.turned_share) == (1.0, 0.0)
 
 
 def test_of_an_operator_that_is_no_product_nothing_is_known() -> None:

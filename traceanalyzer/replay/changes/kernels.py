@@ -48,7 +48,8 @@ adds up and scales with kernels for any tensor. Of a U-Net with 14 norms on an H
 SPLIT = regex(
     r"splitK", re.IGNORECASE
 )  # kernels that add up the parts of a product that was calculated in parts
-
+MOSTLY = 0.5
+"""Share of small products of which one advice has to be true."""
 
 GRAPH_GAP_NS = 300
 """Pause between dependent kernels of one CUDA graph: 0.26, 0.26 and 0.45 us in graphs recorded on
@@ -177,6 +178,12 @@ def products_batched(tape: Tape) -> Tape | None:
     if (rows | joining)[-1:].any():
         left = replace(left, tail=left.tail._replace(dispatch=min(left.tail.dispatch, usual)))
     return left.dispatch_at_most(tape.events_of(first), usual)
+
+
+def makes_heads(tape: Tape) -> bool:
+    """Whether most such products are layers that make queries, keys and values."""
+    runs = small_product_runs(tape.source, _all(tape.source.timed))
+    return runs is not None and runs.turned_share > MOSTLY
 
 
 def _backward_of(tape: Tape, ops: Bool) -> Bool:

@@ -51,6 +51,9 @@ class SmallProducts:
     kernels: ops.OpsGroup
     in_a_row: float
     batched_ms: float  # time a step as batched products
+    turned_share: float
+    """Of runs outside of the backward pass, those of layers whose results views turn, as query, key
+    and value."""
 
 
 def small_product_runs(rated: Rated, free: Bool) -> SmallProducts | None:
@@ -70,11 +73,13 @@ def small_product_runs(rated: Rated, free: Bool) -> SmallProducts | None:
     run = run[long]
     if not len(run):
         return None
-    chosen = isin(run, np.array(_independent(rated, order, run), np.int64))
+    known = list(_described(rated, order, run))
+    independent = _independent(rated, known)
+    chosen = isin(run, np.array(independent, np.int64))
     if not chosen.any():
         return None
     order = order[chosen]
-    (_, run) = np.unique(run[chosen], return_inverse=True)
+    run = np.unique(run[chosen], return_inverse=True)[1]
     rows = np.zeros(len(small), bool)
     rows[order] = True
     attainable = np.bincount(run, weights=roofline.attainable[order] / TENSOR_EFFICIENCY)
@@ -83,6 +88,7 @@ def small_product_runs(rated: Rated, free: Bool) -> SmallProducts | None:
         ops.group(rated.timed, rows),
         len(run) / len(batched),
         ops.per_step(rated.timed, batched),
+        _turned_share(rated, known, independent),
     )
 
 
@@ -93,6 +99,7 @@ class _Run(NamedTuple):
     nodes: I32  # of the host tree, that launched them
     size: int  # elements that each of its products gives
     operands: int  # operands of that size: each may be what a product before it gave
+    is_layer: bool  # whether it has weights
 
 
 def _described(rated: Rated, order: I64, run: I64) -> Iterator[_Run]:
@@ -104,7 +111,7 @@ def _described(rated: Rated, order: I64, run: I64) -> Iterator[_Run]:
         size = _size_of_result(product)
         if size is not None:
             operands = [math.prod(shape) for shape in _operands(product)]
-            yield _Run(name, launched, size, operands.count(size))
+            yield _Run(name, launched, size, operands.count(size), len(operands) == 1)
 
 
 def _place_of_data(product: Operator) -> int:
@@ -131,9 +138,8 @@ def _operands(product: Operator) -> Sequence[Shape]:
     return [data] if product.named(LINEAR) or adds_bias else product.shapes[: place + 2]
 
 
-def _independent(rated: Rated, order: I64, run: I64) -> list[int]:
-    """The runs, of those of these ops, whose products need nothing of each other."""
-    known = list(_described(rated, order, run))
+def _independent(rated: Rated, known: Sequence[_Run]) -> list[int]:
+    """The runs, of these, whose products need nothing of each other."""
     found = set[int]()
     unsure = dict[bool, list[_Run]](((False, []), (True, [])))
     for candidate in known:
@@ -149,6 +155,16 @@ def _independent(rated: Rated, order: I64, run: I64) -> list[int]:
         of_found[outer[candidate.nodes]] |= candidate.number in found
     learned = made_by(rated.linked, of_found[outer]) if unsure[True] else of_found
     return sorted(found | {one.number for one in unsure[True] if learned[one.nodes].all()})
+
+
+def _turned_share(rated: Rated, known: Sequence[_Run], chosen: Sequence[int]) -> float:
+    """How many of the chosen runs outside of the backward pass are layers whose results are turned, as
+    a share."""
+    forward = [
+        one for one in known if one.number in chosen and not rated.joined.in_backward[one.nodes[0]]
+    ]
+    turned = sum(one.is_layer and _turned(rated, one) for one in forward)
+    return turned / max(len(forward), 1)
 
 
 def _of_items(rated: Rated, runs: list[_Run]) -> set[int]:
