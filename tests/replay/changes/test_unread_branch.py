@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 STUDENT = "[384, 384]"
 TEACHER = "[768, 768]"
 LAYERS = 10
+LONG_LIST = "[[], []]"
+"""Of so many tensors the recorder tells no shapes."""
 MULTIPLIED = "autograd::engine::evaluate_function: MmBackward0"
 CONVOLVED = "autograd::engine::evaluate_function: ConvolutionBackward0"
 TAKES_DATA = "[False, True, True]"
@@ -48,9 +50,12 @@ def convolution(p: Program, mask: str) -> None:
     within(p, CONVOLVED, node)
 
 
-def taught(p: Program, teacher: str, first: str) -> None:
-    """A teacher's backward pass, down to its `first` layer, then that of a student."""
+def taught(p: Program, teacher: str, first: str, *, student_first: bool = False) -> None:
+    """A teacher's backward pass, down to its `first` layer, then that of a student; or the student's
+    before it, where the teacher is called first."""
     within(p, "aten::mm", lambda p: p.spend(10).launch(GEMM, LAYER_US))
+    if student_first:
+        of_student(p)
     for _ in range(LAYERS):
         product(p, 2)
         added_up(p, teacher)
@@ -59,9 +64,14 @@ def taught(p: Program, teacher: str, first: str) -> None:
     else:
         convolution(p, first)
     added_up(p, teacher)
+    if not student_first:
+        of_student(p)
+    update(p, f"[[{STUDENT}], [{STUDENT}]]" if not student_first else LONG_LIST)
+
+
+def of_student(p: Program) -> None:
     for _ in range(LAYERS):
         gradient(p, STUDENT)
-    update(p, f"[[{STUDENT}], [{STUDENT}]]")
 
 
 def learned(teacher: str, first: str) -> Measurements:
@@ -82,6 +92,15 @@ def test_no_backward_pass_goes_through_a_teacher(first: str) -> None:
     offer = freeze_parameters.offer(m)
     assert offer is not None
     assert "torch.no_grad()" in (offer.action.pytorch or "")
+
+
+def test_a_teacher_that_is_called_first_has_its_backward_pass_last() -> None:
+    m = program(partial(taught, teacher=TEACHER, first=TAKES_DATA, student_first=True))
+    tape = make_tape(m.rated)
+    assert tape is not None
+    branch = unread_branch(tape)
+    assert branch is not None
+    assert branch.gradients == LAYERS + 1
 
 
 @pytest.mark.parametrize(

@@ -72,13 +72,14 @@ def _unread_branch(tape: Tape) -> UnreadBranch | None:
 
 
 def _run_of_added(tape: Tape, own: I64, is_added: Bool) -> I64:
-    """The longest run of a step's gradients that are added up, with new ones after it; empty where
-    there are few, or where their weights have the shapes of new ones: micro-batches add up, too."""
+    """The longest run of a step's gradients that are added up; empty where there are few, of these or
+    of new ones, or where their weights have the shapes of new ones: micro-batches add up, too. The
+    network that is called first has its gradients last."""
     new = np.flatnonzero(~is_added[own])
     nothing = own[:0]
     if len(new) < LEAST_UNREAD:
         return nothing
-    edges = np.concatenate([[-1], new])
+    edges = np.concatenate([[-1], new, [len(own)]])
     lengths = np.diff(edges) - 1
     longest = int(lengths.argmax())
     run = own[edges[longest] + 1 : edges[longest + 1]]
