@@ -18,6 +18,7 @@ from traceanalyzer.diagnosis.remedies.host import NO_SYNCS, remove_syncs
 from traceanalyzer.diagnosis.remedies.loops import ENSEMBLES
 from traceanalyzer.replay.changes.fusion import Reading
 from traceanalyzer.replay.changes.loops.joined_calls import (
+    calls_joined,
     ensembles_joined,
     lookups_joined,
     members,
@@ -109,6 +110,16 @@ def test_lookups_table_by_table_are_one(name: str, tables: int, before: int) -> 
     assert step_time_ns(found) < step_time_ns(tape) / 2
 
 
+def test_words_with_their_places_are_no_tables_in_a_row() -> None:
+    def step(p: Program) -> None:
+        for table, ids in ((2000, [16, 40]), (64, [40]), (3000, [16, 40]), (64, [1, 40])):
+            shapes = f"[[{table}, 16], {ids}]"
+            within(p, "aten::embedding", lambda p: p.spend(20).launch(ADD, 3), shapes=shapes)
+        within(p, "aten::linear", lambda p: p.spend(20).launch(GEMM, 20))
+
+    assert lookups_joined(tape_of(step)) is None
+
+
 def test_a_lookup_in_each_layer_stays() -> None:
     def step(p: Program) -> None:
         for _ in range(CALLS):
@@ -146,7 +157,7 @@ def test_members_of_an_ensemble_are_one_network(many: int, activation: str) -> N
         p.spend(20).launch(GEMM, 30)
 
     tape = tape_of(step)
-    found = members(tape)
+    found = members(tape, shared=False)
     joined = ensembles_joined(tape)
     assert found is not None
     assert joined is not None
@@ -178,6 +189,81 @@ def test_networks_that_learn_in_turn_are_one_network() -> None:
     assert int((joined.duration > 0).sum()) == 5 * tape.steps
     spent_on_one = (20 + 10 + 20 + 2 + 10 + 10) * 1_000
     assert spent_on_one <= joined.dispatch.sum() / tape.steps <= 2 * spent_on_one
+
+
+def of_gaussian(p: Program) -> None:
+    """What follows a network: its result taken apart, and a loss of both parts."""
+    for name, shapes in (
+        ("split", "[[256, 4], [], []]"),
+        ("clamp", "[[256, 2], [], []]"),
+        ("sub", "[[256, 2], [256, 2], []]"),
+        ("pow", "[[256, 2], []]"),
+        ("mean", "[[256, 2], []]"),
+        ("add", "[[], [], []]"),
+    ):
+        within(p, f"aten::{name}", lambda p: p.spend(10).launch(ADD, 2), shapes=shapes)
+
+
+def joined_to_the_state(p: Program) -> None:
+    within(
+        p,
+        "aten::cat",
+        lambda p: p.spend(10).launch(ADD, 2),
+        shapes="[[[256, 13], [256, 4]], []]",
+    )
+
+
+def added_to_the_state(p: Program) -> None:
+    within(p, "aten::add", lambda p: p.spend(10).launch(ADD, 2), shapes="[[256, 17], [256, 1], []]")
+
+
+WEIGHTS = ("[64, 17]", "[4, 64]")
+
+
+def learned(p: Program, times: int) -> None:
+    """Gradients of a network's weights, so many of each."""
+    for _ in range(times):
+        for weights in WEIGHTS:
+            within(
+                p,
+                "torch::autograd::AccumulateGrad",
+                lambda p: p.spend(2).launch(ADD, 2),
+                shapes=f"[{weights}]",
+            )
+
+
+@pytest.mark.parametrize(
+    ("then", "found"),
+    [
+        ([of_gaussian], True),
+        ([of_gaussian, joined_to_the_state], False),
+        ([of_gaussian, added_to_the_state], False),
+    ],
+    ids=["a loss", "a state that is joined", "a state that is added to"],
+)
+def test_members_have_a_loss_of_their_own(
+    then: list[Callable[[Program], None]], found: bool
+) -> None:
+    def step(p: Program) -> None:
+        for _ in range(8):
+            one_member(p, "aten::silu", 17, 4)
+            for part in then:
+                part(p)
+
+    assert (ensembles_joined(tape_of(step)) is not None) == found
+
+
+@pytest.mark.parametrize(("gradients", "own"), [(8, True), (1, False), (0, True)])
+def test_gradients_tell_whether_members_share_their_weights(gradients: int, own: bool) -> None:
+    def step(p: Program) -> None:
+        for _ in range(8):
+            one_member(p, "aten::silu", 17, 4)
+            of_gaussian(p)
+        learned(p, gradients)
+
+    tape = tape_of(step)
+    assert (ensembles_joined(tape) is not None) == own
+    assert (calls_joined(tape) is not None) != own
 
 
 def recurrence(p: Program) -> None:

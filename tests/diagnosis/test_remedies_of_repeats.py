@@ -73,6 +73,32 @@ def one_a_list(p: Program) -> None:
         call(p, "_foreach_lerp_", f"[{SIZES[i % 4]}]", f"[{SIZES[i % 4]}]", "[]", kernel=LISTS)
 
 
+def lamb(p: Program) -> None:
+    """An optimizer that is written out: seventeen operators on each tensor."""
+    for i in range(TENSORS):
+        size = SIZES[i % 4]
+        for name, shapes in (
+            ("mul_", [size]),
+            ("add_", [size, size]),
+            ("mul_", [size]),
+            ("addcmul_", [size, size, size]),
+            ("sqrt", [size]),
+            ("add", [size]),
+            ("div", [size, size]),
+            ("mul", [size]),
+            ("add", [size, size]),
+            ("linalg_vector_norm", [size]),
+            ("linalg_vector_norm", [size]),
+            ("clamp", ["[]"]),
+            ("div", ["[]", "[]"]),
+            ("clamp", ["[]"]),
+            ("mul", ["[]"]),
+            ("mul", [size, "[]"]),
+            ("sub_", [size, size]),
+        ):
+            call(p, name, *shapes)
+
+
 def zeros(p: Program) -> None:
     for i in range(TENSORS):
         call(p, "zero_", SIZES[i % 4])
@@ -90,6 +116,7 @@ def steps(p: Program) -> None:
         (averages, "_foreach_lerp_"),
         (norms, "clip_grad_norm_"),
         (one_a_list, "_foreach_lerp_"),
+        (lamb, "_foreach_addcmul_"),
         (zeros, "set_to_none"),
         (steps, "torch._foreach_div_, torch._foreach_neg_"),
     ],

@@ -39,7 +39,7 @@ spread of steps."""
 SMALL_GAIN_SHARE = 0.1
 """What gains less of the step than this gives way to the GPU's own work where that is the
 bottleneck."""
-LEAST_WITHOUT_FINDING = {"launch": 0.3, "compute": 0.3, "sync": 0.05, "transfer": 0.05}
+LEAST_WITHOUT_FINDING = {"launch": 0.3, "compute": 0.1, "sync": 0.05, "transfer": 0.05}
 """What saves such a share of the step is advised although no finding is of its class."""
 MIN_BOUND_SHARE = 0.05
 """Share of the step that a proposal must save whose gain is only bounded: such a bound is hardly

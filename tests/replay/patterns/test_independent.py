@@ -24,10 +24,30 @@ def run_of(*calls: Call, after: Call = ()) -> tuple[Call, Repeat]:  # type: igno
 
 VIEW = [linear(8, 64, 32), op("relu", [8, 32]), linear(8, 32, 16)]
 LAYER = [linear(8, 64, 32), op("relu", [8, 32]), linear(8, 32, 64)]
+TIMED = [
+    linear(8, 32, 64),
+    linear(8, 16, 64),
+    op("add", [8, 64], [8, 64]),
+    linear(8, 64, 16),
+]
+"""A model that takes the time first, then what it gives itself."""
+STEPPED = [op("sub", [8, 16], [8, 16]), *TIMED]
+HEADED = [linear(8, 64, 32), linear(8, 32, 16), op("relu", [8, 16]), linear(8, 16, 16)]
+"""A model whose last layer takes what its layer before gave."""
 RESIDUAL = [*VIEW[:2], op("add", [8, 64], [8, 64]), linear(8, 32, 16)]
 
 
-@pytest.mark.parametrize(("call", "found"), [(VIEW, True), (LAYER, False), (RESIDUAL, False)])
+@pytest.mark.parametrize(
+    ("call", "found"),
+    [
+        (VIEW, True),
+        (LAYER, False),
+        (RESIDUAL, False),
+        (TIMED, False),
+        (STEPPED, False),
+        (HEADED, True),
+    ],
+)
 def test_calls_that_give_another_size_do_not_need_each_other(call: Call, found: bool) -> None:
     assert of_other_size(*run_of(call, call)) == found
 
@@ -38,8 +58,18 @@ def test_calls_that_give_another_size_do_not_need_each_other(call: Call, found: 
         (LAYER, op("lerp", [8, 64], [8, 64]), True),
         (LAYER, op("lerp", [8, 64], [1]), False),
         ([*LAYER, op("add", [8, 64], [8, 64])], op("lerp", [8, 64], [8, 64]), False),
+        (TIMED, op("sub", [8, 16], [8, 16]), True),
+        (STEPPED, op("sub", [8, 16], [8, 16]), False),
+        (TIMED, op("sub", [8, 32], [8, 32]), False),
     ],
-    ids=["put together", "one of them", "worked on within"],
+    ids=[
+        "put together",
+        "one of them",
+        "worked on within",
+        "the time comes first",
+        "the second takes what the first gave",
+        "no result",
+    ],
 )
 def test_calls_whose_results_are_put_together(call: Call, after: Operator, found: bool) -> None:
     assert put_together(*run_of(call, call, after=[after])) == found
@@ -120,6 +150,23 @@ def test_calls_that_share_their_weights_only(
     assert not share_weights_only(operators, steps, run), (
         "another step's operator collects nothing of this one"
     )
+
+
+@pytest.mark.parametrize(
+    ("rows", "found"),
+    [
+        ((3, 9, 4, 7, 2, 8), True),
+        ((8, 4, 2, 4, 8, 4, 2, 4), False),
+        ((9, 7, 4, 2, 3, 5, 8), False),
+        ((3, 9, 4), False),
+    ],
+    ids=["items", "cycles through a pyramid", "down and up", "too few"],
+)
+def test_items_of_other_sizes_are_told_without_what_collects_them(
+    rows: tuple[int, ...], found: bool
+) -> None:
+    operators, run = run_of(*map(crop, rows))
+    assert share_weights_only(operators, np.zeros(len(operators), np.int32), run) == found
 
 
 def added_up(*middle: Operator) -> list[Call]:

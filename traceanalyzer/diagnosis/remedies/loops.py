@@ -16,7 +16,7 @@ from traceanalyzer.diagnosis.remedies.remedy import (
     words,
 )
 from traceanalyzer.replay.changes.data.loading import copied_together
-from traceanalyzer.replay.changes.kernels import products_batched
+from traceanalyzer.replay.changes.kernels import makes_heads, products_batched
 from traceanalyzer.replay.changes.loops.items_joined import turns_joined, turns_of_weights_joined
 from traceanalyzer.replay.changes.loops.joined_calls import (
     calls_joined,
@@ -62,6 +62,8 @@ FUSED = replace(
 )
 BY_LISTS = scenario_of("fused_optimizer", optimizer_by_lists, "assumes_by_lists")
 LOOPS = scenario_of("fused_optimizer", tensors_listed, "assumes_loops")
+UPDATES = {"addcmul", "addcdiv"}
+"""Operators of an optimizer that is written out."""
 NORM = {
     "norm",
     "linalg_norm",
@@ -123,7 +125,9 @@ def batched_matmul(m: Measurements) -> Offer:
     """Wherever small products of one shape, or small networks of one, follow each other: whichever
     gains more."""
     replay = m.replay
-    product = Offer(words("batched_matmul", "one_product"), PRODUCTS)
+    tape = tape_of(m)
+    how = "one_layer" if tape is not None and makes_heads(tape) else "one_product"
+    product = Offer(words("batched_matmul", how), PRODUCTS)
     if replay is None:
         return product
     networks = (
@@ -159,6 +163,10 @@ def _instead(names: tuple[str, ...]) -> Words:
     kinds = {name.removeprefix("aten::").removeprefix("_foreach_").rstrip("_") for name in names}
     if kinds == {"zero"}:
         return words("fused_optimizer", "drop")
+    if kinds & UPDATES:
+        return words(
+            "fused_optimizer", "update_together", by=text("fused_optimizer", "written_out")
+        )
     if kinds & NORM:
         return words("fused_optimizer", "norms")
     if {"mul", "add"} <= kinds or "lerp" in kinds:

@@ -18,6 +18,7 @@ import numpy as np
 
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
 from traceanalyzer.base import dataclass, regex
+from traceanalyzer.replay.patterns.ensemble_members import share_weights
 from traceanalyzer.replay.patterns.independent import data_and_weights, has_weights
 from traceanalyzer.replay.patterns.item_turns import ItemTurns
 from traceanalyzer.replay.patterns.operators import JOINING, Operator, operators, output_shape
@@ -72,7 +73,8 @@ def _of_step(tape: Tape, nodes: I64, read: set[int]) -> Iterator[ItemTurns]:
             others=tuple(nodes[run.first + run.period : run.stop].tolist()),
             count=run.times,
             shared=(),
-            own_weights=any(map(has_weights, turns[0])),
+            own_weights=any(map(has_weights, turns[0]))
+            and not share_weights(tape, turns[0], run.times),
         )
 
 

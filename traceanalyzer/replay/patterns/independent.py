@@ -10,18 +10,22 @@ carried from call to call: a recurrent product takes a tensor that nothing befor
 given. Where the items' sizes go up and down, no state of that size goes from one to the next."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
-from itertools import chain, takewhile
+from itertools import chain, pairwise, takewhile
 
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
 from traceanalyzer.base import regex
-from traceanalyzer.replay.patterns.operators import JOINING, Operator, output_shape
+from traceanalyzer.replay.patterns.operators import JOINING, Operator, convolved, output_shape
 from traceanalyzer.replay.patterns.repeats import Repeat
 from traceanalyzer.trace import I32
 
 FEWEST_ITEMS = 4  # fewer calls in a loop are told by other means
+FEWEST_TURNS_OF_SIZES = 3
+"""As often as this sizes of items go from rising to falling or back; those of a pyramid do once."""
 MOST_LISTED = 30  # PyTorch's recorder leaves out the shapes of longer lists of tensors
 WEIGHTS = regex(r"^aten::(linear|addmm|mm|matmul|bmm|baddbmm|conv\w*|embedding\w*|_scaled_mm)$")
+CONVOLUTION = regex(r"^aten::(conv\dd|convolution)$")
 WEIGHTS_FIRST = regex(r"^aten::(addmm|embedding\w*)$")
 """The second tensor of these is the data: a bias, or rows to look up, come before it."""
 EITHER_DATA = regex(r"^aten::(matmul|bmm|baddbmm)$")  # either operand may be data
@@ -68,18 +72,43 @@ def of_other_size(operators: Run, run: Repeat) -> bool:
     given = output_shape(call[-1])
     if taken is None or given is None or math.prod(taken) == math.prod(given):
         return False
-    return not _met_again(call, taken)
+    return not _met_again(call, taken) and not _is_brought(call, math.prod(given))
+
+
+def _is_brought(call: Run, size: int) -> bool:
+    """Whether a call takes something of this size that it has not given itself before: a model that
+    begins with the time takes its input later. What the operator before gives may be that where it is
+    not known."""
+    before: Shape | None = ()
+    for operator in call:
+        sizes = map(math.prod, data_and_weights(operator)[0])
+        if size in sizes:
+            return before is not None
+        before = _gives(operator)
+        if before is not None and math.prod(before) == size:
+            return False
+    return False
 
 
 def put_together(operators: Run, run: Repeat) -> bool:
-    """Whether results of the calls are put together after them, and what they take is worked on
-    nowhere within."""
+    """Whether results of the calls are put together after them, and what they take of that size is
+    worked on nowhere within: not always by the first layer, which may be one of the time."""
     call = operators[run.first : run.first + run.period]
-    taken = _model_takes(call)
-    if taken is None or any(taken in one.shapes and not has_weights(one) for one in call):
-        return False
+    given = _gives(call[-1])
+    taken = {shape for one in call if has_weights(one) for shape in data_and_weights(one)[0]}
+    worked_on = {shape for one in call if not has_weights(one) for shape in one.shapes}
     after = operators[run.stop : run.stop + run.times]
-    return any(one.named(PUTS_TOGETHER) and one.shapes.count(taken) > 1 for one in after)
+    return any(
+        one.named(PUTS_TOGETHER) and one.shapes.count(shape) > 1
+        for one in after
+        for shape in taken - worked_on
+        if given in (None, shape)
+    )
+
+
+def _gives(operator: Operator) -> Shape | None:
+    """The shape of what an operator gives; None where that is not known."""
+    return convolved(operator) if operator.named(CONVOLUTION) else output_shape(operator)
 
 
 def share_weights_only(operators: Run, steps: I32, run: Repeat) -> bool:
@@ -91,7 +120,9 @@ def share_weights_only(operators: Run, steps: I32, run: Repeat) -> bool:
     calls = [operators[at : at + run.period] for at in starts]
     added_up = all(map(_adds_up, calls))
     collected_by = _collected_by(operators, steps, run)
-    if not added_up and collected_by is None:
+    taken = [_first_taken(call) for call in calls]
+    sizes = [math.prod(shape) for shape in taken]
+    if not added_up and collected_by is None and not _are_of_items(sizes):
         return False
     if any(_weights(call) != _weights(calls[0]) for call in calls):
         return False
@@ -99,13 +130,24 @@ def share_weights_only(operators: Run, steps: I32, run: Repeat) -> bool:
         return False
     if _looks_words_up(calls[0]):
         return True
-    with_weights = (next(filter(has_weights, call)) for call in calls)
-    taken = [next(iter(data_and_weights(operator)[0]), ()) for operator in with_weights]
     if len(set(taken)) == 1:
         return _gives_other_size(calls[0], taken[0], collected_by)
     # Sizes of items rise and fall; a text that is written, or a pyramid, has them in order.
-    sizes = [math.prod(shape) for shape in taken]
     return sizes not in (sorted(sizes), sorted(sizes, reverse=True))
+
+
+def _first_taken(call: Run) -> Shape:
+    first = next(filter(has_weights, call))
+    return next(iter(data_and_weights(first)[0]), ())
+
+
+def _are_of_items(sizes: Sequence[int]) -> bool:
+    """Whether sizes are those of items in any order, whatever happens to the results: most are met
+    once, and they rise and fall again and again. A cycle through a pyramid has few, down and up."""
+    changes = [after > before for before, after in pairwise(sizes) if after != before]
+    turns = sum(a != b for a, b in pairwise(changes))
+    once = sum(count == 1 for count in Counter(sizes).values())
+    return turns >= FEWEST_TURNS_OF_SIZES and 2 * once > len(sizes)
 
 
 def _looks_words_up(call: Run) -> bool:

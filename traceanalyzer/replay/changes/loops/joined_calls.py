@@ -22,6 +22,7 @@ from traceanalyzer.replay.changes.loops.repetition import (
     mostly_small,
 )
 from traceanalyzer.replay.patterns import repeats
+from traceanalyzer.replay.patterns.ensemble_members import is_member, share_weights
 from traceanalyzer.replay.patterns.independent import (
     LOOKUP,
     has_weights,
@@ -56,7 +57,11 @@ MOST_KERNELS_BETWEEN = 3  # between two lookups, that prepare the next one: offs
 
 LONGEST_MEMBER_OPERATORS = 64  # of a member at most: longer ones are models of their own
 MOST_ENSEMBLES = 64  # in a step at most: those of an agent are a handful
-ENSEMBLE = Loop(fewest=FEWEST_CALLS, longest=LONGEST_MEMBER_OPERATORS, is_turn=is_chain)
+ENSEMBLE = Loop(
+    fewest=FEWEST_CALLS,
+    longest=LONGEST_MEMBER_OPERATORS,
+    is_turn=lambda turn: is_chain(turn) or is_member(turn),
+)
 OPTIMIZER_STEP_NS = 300_000
 """What a step of an optimizer costs the host however few tensors it has, with what zeroes their
 gradients: the fused AdamW of 7 and of 25 tensors took 0.45 and 0.33 ms on an H200's host."""
@@ -72,7 +77,26 @@ def lookups_joined(tape: Tape) -> Tape | None:
     pass; None where fewer than a handful do."""
     if not tape.source.linked.tree.has_operators:
         return _lookup_kernels_joined(tape)
-    return _lookups_as_one(tape, operators_named(tape.source.linked, LOOKUP))
+    return _lookups_as_one(tape, _lookups_of_items(tape))
+
+
+def _lookups_of_items(tape: Tape) -> Bool:
+    """Nodes that are lookups, but for those of places in a text: ids that all texts share."""
+    lookups = operators_named(tape.source.linked, LOOKUP)
+    nodes = np.flatnonzero(lookups)
+    ids = operators(tape.source.linked).tell(nodes, _ids_of)
+    several = {shape for shape in ids if len(shape) > 1 and shape[0] > 1}
+    items = {shape[1:] for shape in several}
+    lookups[nodes] = [_without_first_of_one(shape) not in items for shape in ids]
+    return lookups
+
+
+def _without_first_of_one(shape: Shape) -> Shape:
+    return shape[1:] if shape[:1] == (1,) else shape
+
+
+def _ids_of(lookup: Operator) -> Shape:
+    return lookup.shapes[1] if len(lookup.shapes) > 1 else ()
 
 
 def rows_joined(tape: Tape) -> Tape | None:
@@ -176,7 +200,26 @@ class Members(NamedTuple):
 def ensembles_joined(tape: Tape) -> Tape | None:
     """Each ensemble is one network with batched products, forward and backward; None without
     any."""
-    ensembles = members(tape)
+    found = _members_joined(tape, members(tape, shared=False))
+    if found is None:
+        return None
+    # The optimizer goes through the weights of one member instead of all, as far as these are the
+    # model's.
+    matrix = tape.source.linked.is_matrix[tape.row]
+    of_members = float((matrix & found.ops).sum() / max(matrix.sum(), 1))
+    fewer = of_members * (1.0 - 1.0 / found.number)
+    return _with_less_of_host(found.left, _left_of_optimizer(found.left, fewer))
+
+
+class _MembersJoined(NamedTuple):
+    """A tape on which the members of each ensemble are one."""
+
+    left: Tape
+    ops: Bool  # of the tape as it was: those of members, forward and backward
+    number: float  # members of each, in the mean
+
+
+def _members_joined(tape: Tape, ensembles: Members | None) -> _MembersJoined | None:
     if ensembles is None:
         return None
     of_outer = (
@@ -190,14 +233,13 @@ def ensembles_joined(tape: Tape) -> Tape | None:
     left = joined(tape, kept & ~gone, gone, ensembles.number, first_is_usual=True)
     first = tape.events_of(kept & ~gone)
     usual = np.where(first, _usual_of_first(tape, first, gone, ensembles.number), 1.0)
-    # The optimizer goes through the weights of one member instead of all, as far as these are the
-    # model's.
-    matrix = tape.source.linked.is_matrix[tape.row]
-    of_members = float((matrix & (kept | gone)).sum() / max(matrix.sum(), 1))
-    rest = usual * _left_of_optimizer(left, of_members * (1.0 - 1.0 / ensembles.number))
-    return replace(left, work=np.rint(left.work * rest).astype(np.int64)).with_dispatch(
-        left.dispatch * rest
-    )
+    return _MembersJoined(_with_less_of_host(left, usual), kept | gone, ensembles.number)
+
+
+def _with_less_of_host(tape: Tape, share: F64) -> Tape:
+    """The tape with this share of the host's time for each event."""
+    work = np.rint(tape.work * share).astype(np.int64)
+    return replace(tape, work=work).with_dispatch(tape.dispatch * share)
 
 
 def _usual_of_first(tape: Tape, first: Bool, gone: Bool, number: float) -> float:
@@ -216,13 +258,15 @@ def _left_of_optimizer(tape: Tape, fewer: float) -> F64:
     return np.where(stepping, max(1.0 - fewer, least), 1.0)
 
 
-def members(tape: Tape) -> Members | None:
+def members(tape: Tape, *, shared: bool) -> Members | None:
     """The ensembles of the steps on a tape: at least a handful of members of the same operators and
-    shapes in a row."""
+    shapes in a row. Where gradients tell that all of them share their weights they are calls of one
+    network: these, or those of which that is not known."""
     tree = tape.source.linked.tree
     steps = tape.source.timed.steps
     ranges = tape.source.trace.host_ranges
     outer = tape.forward_operators
+    known = operators(tape.source.linked)
     counts = list[int]()
     code = codes(ranges.name[tree.row[outer]], ranges.shapes[tree.row[outer]])
     first, others = np.zeros((2, len(tree.start)), bool)
@@ -231,6 +275,9 @@ def members(tape: Tape) -> Members | None:
         end = steps.host_end[step]
         in_step = np.flatnonzero((tree.start[outer] >= begin) & (tree.start[outer] < end))
         for run in ENSEMBLE.find(tape, outer[in_step], code[in_step])[:MOST_ENSEMBLES]:
+            turn = known.of_nodes(outer[in_step[run.first : run.first + run.period]])
+            if share_weights(tape, turn, run.times) != shared:
+                continue
             first[outer[in_step[run.first : run.first + run.period]]] = True
             others[outer[in_step[run.first + run.period : run.stop]]] = True
             counts.append(run.times)
@@ -238,13 +285,19 @@ def members(tape: Tape) -> Members | None:
 
 
 def calls_joined(tape: Tape) -> Tape | None:
-    """Calls of a model that follow each other are one, for so many times the data; None without
-    any."""
+    """Calls of a model that follow each other are one, for so many times the data; else those of a
+    small network; None without any."""
     calls = tape.memo(repeats.launching)
-    ops = len(tape.row)
     consecutive = _consecutive(tape, calls, calls.forward)
-    if not consecutive:
-        return None
+    if consecutive:
+        return _consecutive_joined(tape, calls, consecutive)
+    of_small = _members_joined(tape, members(tape, shared=True))
+    return None if of_small is None else of_small.left
+
+
+def _consecutive_joined(tape: Tape, calls: Launching, consecutive: list[Repeat]) -> Tape | None:
+    """The calls of each of these runs as one."""
+    ops = len(tape.row)
     first, others = np.zeros((2, len(calls.node)), bool)
     count = np.ones(len(calls.node), np.int64)
     for run in consecutive:

@@ -41,7 +41,8 @@ FEWEST_OPERATORS = 24
 FEWEST_SIZE_CHANGES = 8
 """Times that the next tensor must have another size than the one before: fewer may be a chain that
 reduces."""
-LONGEST_BODY_OPERATORS = 12  # operators on one tensor at most: an optimizer has no more
+LONGEST_BODY_OPERATORS = 24
+"""Operators on one tensor at most: a LAMB that is written out has 17."""
 ALIKE_SHARE = 0.9
 """Share of the operators that are the same as so many before: weights without a decay, say, may
 have one fewer."""
