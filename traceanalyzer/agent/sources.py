@@ -18,10 +18,10 @@ from traceanalyzer.fleet.digests.files import holds_digests
 from traceanalyzer.fleet.job.open import digests_folder, job_of
 from traceanalyzer.fleet.sources import source_of
 from traceanalyzer.ingest import load
+from traceanalyzer.ingest.cache.beside import ENVIRONMENT
 from traceanalyzer.ingest.flight_recorder.folder import read_flight
 from traceanalyzer.ingest.folders import snapshot_in
 from traceanalyzer.ingest.memory import read_snapshot
-from traceanalyzer.ingest.side_files import ENVIRONMENT
 from traceanalyzer.report.build import report_of
 from traceanalyzer.report.compile.build import compile_report, logs_and_run
 from traceanalyzer.report.compile.strip import CompileReport

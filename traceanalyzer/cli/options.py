@@ -4,7 +4,6 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from functools import cache, reduce, wraps
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -60,7 +59,8 @@ LISTS = regex(r"\n\n([^\n]+:)\n  ")  # a heading and lines below it, which stay 
 def help_of(name: str) -> dict[str, Any]:
     """What `help/NAME.txt` says of a command: the line that lists it, then its `--help`, examples
     line by line."""
-    text = (files("traceanalyzer.cli") / "help" / f"{name}.txt").read_text(encoding="utf-8")
+    file = Path(__file__).parent / "help" / f"{name}.txt"
+    text = file.read_text(encoding="utf-8")
     short, _, rest = text.partition("\n\n")
     return {"short_help": short, "help": LISTS.sub(r"\n\n\b\n\1\n  ", rest)}
 

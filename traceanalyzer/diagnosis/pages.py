@@ -7,7 +7,7 @@ line, as TOML in a comment. Parts between `<!-- ... -->` and `<!-- end -->` are 
 import re
 import tomllib
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, cast
 
 from traceanalyzer.base import dataclass, regex
@@ -15,7 +15,7 @@ from traceanalyzer.diagnosis.finding import BottleneckClass, Words, begins_with_
 
 WORDS = regex(r"\A<!--\n(.*?)-->\n", re.DOTALL)
 MARKS = regex(r"^<!-- .* -->\n", re.MULTILINE)
-_FOLDER = files("traceanalyzer.diagnosis") / "findings"
+_FOLDER = Path(__file__).parent / "findings"
 TITLE = regex(r"^\*\*(.*?)\*\*(?: Class `(\w+)`)?", re.MULTILINE)
 
 

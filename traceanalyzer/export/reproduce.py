@@ -4,8 +4,8 @@ numbers, and times it."""
 import ast
 import json
 from collections.abc import Iterable
-from importlib.resources import files
 from operator import attrgetter
+from pathlib import Path
 from string import Template
 from typing import Any
 
@@ -67,7 +67,7 @@ def reproduction(m: Measurements, operator: str) -> str:
     shapes = (
         plain(str(chosen.shapes)).replace("\\", "/").replace('"', "'")
     )  # stands in a string of the script
-    script = (files("traceanalyzer.export") / "reproduce.py.txt").read_text(encoding="utf-8")
+    script = Path(__file__).with_name("reproduce.py.txt").read_text(encoding="utf-8")
     return Template(script).substitute(
         name=operator,
         calls=f"{chosen.calls:g}",

@@ -18,18 +18,17 @@ from typing import Any
 from traceanalyzer.base import TraceAnalyzerError, regex
 from traceanalyzer.base.files import note_read
 from traceanalyzer.ingest import conditions
-from traceanalyzer.ingest.detect import is_recording
-from traceanalyzer.ingest.side_files import (
+from traceanalyzer.ingest.cache.beside import (
     CAPTURES,
     ENVIRONMENT,
     LIGHT,
     MEMORY,
     NVML,
     UNPROFILED,
-    json_lines,
-    json_object,
     named_like_a_capture,
 )
+from traceanalyzer.ingest.detect import is_recording
+from traceanalyzer.ingest.side_files import json_lines, json_object
 from traceanalyzer.ingest.unprofiled import (
     contradiction,
     light_of,

@@ -21,11 +21,11 @@ from traceanalyzer.base.files import may_read, note_read
 from traceanalyzer.base.parallel import LEAST_BYTES, free_memory_bytes, most_at_once
 from traceanalyzer.base.parallel.children import WorkQueue, children, shared_queue
 from traceanalyzer.base.reading import reading, reading_as
+from traceanalyzer.ingest.cache.beside import ENVIRONMENT
 from traceanalyzer.ingest.cache.models import kept_traces
 from traceanalyzer.ingest.capture import is_neighbour, is_note
 from traceanalyzer.ingest.detect import is_companion, is_recording, is_snapshot
 from traceanalyzer.ingest.foreign import SQLITE_MAGIC
-from traceanalyzer.ingest.side_files import ENVIRONMENT
 from traceanalyzer.ingest.stream import text_bytes
 from traceanalyzer.trace import Trace
 

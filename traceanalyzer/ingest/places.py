@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from traceanalyzer.base import TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.base.extras import how_to_install
 from traceanalyzer.base.files import replacing
+from traceanalyzer.ingest.cache.beside import may_be_beside
 from traceanalyzer.ingest.folders import broken_in, iteration_in, recordings_in
-from traceanalyzer.ingest.side_files import may_be_beside
 from traceanalyzer.ingest.stream import cannot_open
 from traceanalyzer.trace import Failure
 

@@ -2,24 +2,13 @@
 recording."""
 
 import math
-import re
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeGuard
 
 import msgspec
 
-from traceanalyzer.base import UnreadableInputError, regex
+from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.base.files import read_whole
-
-ENVIRONMENT = "environment.json"
-LIGHT = "light"
-UNPROFILED = "unprofiled"
-NVML = "nvml"
-MEMORY = "memory"
-"""The first words of names such as `nvml.rank0.jsonl`."""
-COMPILED = "compile"  # the folder of the logs of torch.compile
-
 
 LARGEST = 1e15
 LEAST = 1e-9
@@ -29,27 +18,6 @@ NOT_JSON = (msgspec.MsgspecError, ValueError, RecursionError, MemoryError)
 """What decoding text that is not JSON may raise: bytes that are not UTF-8, and brackets in
 brackets, too."""
 _ANY = msgspec.json.Decoder(Any)
-
-CAPTURES = "capture_traces"  # a folder of captures beside a recording
-_CAPTURE_NAME = regex(r"(?:^|[^a-z])capture(?![a-z])", re.IGNORECASE)
-
-
-def have_compile_logs(recordings: Iterable[str]) -> bool:
-    """Whether a capture of these recordings has logs of torch.compile. Most have none, and what
-    reads them is large."""
-    return any((Path(recording).parent / COMPILED).is_dir() for recording in recordings)
-
-
-def may_be_beside(name: str) -> bool:
-    """Whether a file of that name may be read with a recording in the same folder."""
-    return name == ENVIRONMENT or name.startswith(
-        tuple(f"{stem}." for stem in (LIGHT, UNPROFILED, NVML, MEMORY))
-    )
-
-
-def named_like_a_capture(name: str) -> bool:
-    """Whether a file of that name may be read as the capture of a recording near it."""
-    return _CAPTURE_NAME.search(name) is not None
 
 
 def mapping(value: object) -> dict[str, Any]:

@@ -6,7 +6,7 @@ made before a stopwatch ran, as conformal quantiles."""
 import math
 import tomllib
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
 from traceanalyzer.base import dataclass
 
@@ -50,7 +50,7 @@ def errors_of(scenario: str) -> Errors | None:
 
 @cache
 def _errors() -> dict[str, Errors]:
-    source = files("traceanalyzer.replay") / "promise_errors.toml"
+    source = Path(__file__).with_name("promise_errors.toml")
     table = tomllib.loads(source.read_text(encoding="utf-8"))
     return {
         remedy: Errors(kind["low"], kind["high"], kind["keeps_device_work"])

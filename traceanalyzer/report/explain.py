@@ -5,7 +5,7 @@ import re
 import textwrap
 import tomllib
 from collections.abc import Iterable, Iterator
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from traceanalyzer.analysis.ranks.pipeline.slowdown import (
@@ -79,9 +79,8 @@ class Explanation:
 def explanations() -> list[Explanation]:
     """All of them: words, changes that `whatif` predicts, figures of the report, columns of the
     tables."""
-    glossary = tomllib.loads(
-        (files("traceanalyzer.report") / "glossary.toml").read_text(encoding="utf-8")
-    )
+    source = Path(__file__).with_name("glossary.toml")
+    glossary = tomllib.loads(source.read_text(encoding="utf-8"))
     known = (*GLOSSARY, *glossary.items(), *OF_COMMUNICATION.items(), *OF_COPIES.items())
     words = [Explanation(word, WORD, "", meaning) for word, meaning in known]
     return [

@@ -33,6 +33,7 @@ class KeptTable(Struct, forbid_unknown_fields=True):
 
     first: Raw  # the first `MOST_ROWS`
     every: Raw  # those without a limit, or `MORE`
+    earliest: Raw  # the one that starts first, of what the moments of other tables count from
 
 
 _DECODER = msgspec.json.Decoder(dict[str, KeptTable])
@@ -64,11 +65,14 @@ def keep_tables(page: CachedPage, measured: "MeasuredRanks") -> None:
 def _kept(measured: "MeasuredRanks", table: TableEntry) -> KeptTable | None:
     """The rows of a table; None where they would not come back as they are."""
     first = measured_rows(measured, table.name, RowFilter(MOST_ROWS + 1))
+    is_origin = table.is_origin
+    origin = measured_rows(measured, table.name, RowFilter(earliest=True)) if is_origin else []
     with suppress(ValueError, TypeError):
+        earliest = _text(table, origin)
         if len(first) > MOST_ROWS:
-            return KeptTable(_text(table, first_of(table, first, MOST_ROWS)), MORE)
+            return KeptTable(_text(table, first_of(table, first, MOST_ROWS)), MORE, earliest)
         every = measured_rows(measured, table.name, RowFilter()) if table.events else first
-        return KeptTable(_text(table, first), _text(table, every))
+        return KeptTable(_text(table, first), _text(table, every), earliest)
     return None
 
 
@@ -109,7 +113,11 @@ def _wanted(
 ) -> list[Any] | None:
     """The wanted rows of a table; None where it is not known which they are."""
     kept = tables.get(table.name)
-    if kept is None or wanted != RowFilter(wanted.top):
+    if kept is None:
+        return None
+    if table.is_origin and wanted == RowFilter(earliest=True):
+        return rows_from(table.name, kept.earliest)
+    if wanted != RowFilter(wanted.top):
         return None
     if kept.every == MORE and (wanted.top is None or wanted.top > MOST_ROWS):
         return None

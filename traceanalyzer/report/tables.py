@@ -47,7 +47,14 @@ def measured_rows(measured_run: "MeasuredRanks", name: str, wanted: RowFilter) -
     rows = each[0] if len(each) == 1 else list(chain.from_iterable(each))
     if table.name == "gaps":
         rows = sorted(rows, key=attrgetter("start_ns"))
+    if wanted.earliest:
+        return earliest(rows)
     return first_of(table, rows, wanted.top)
+
+
+def earliest(rows: Sequence[Any]) -> list[Any]:
+    """The row that starts first; nothing where there are none."""
+    return [min(rows, key=attrgetter("start_ns"))] if rows else []
 
 
 def first_of(table: TableEntry, rows: Sequence[Any], top: int | None) -> list[Any]:

@@ -111,6 +111,22 @@ def test_a_table_that_was_cut_answers_no_more_than_it_has(
         told(*asked[0], trace_file)
 
 
+def test_moments_count_from_the_first_of_more_steps_than_are_kept(
+    cache: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = [
+        ["gaps", "--top", "1", "--columns", "start_ns,duration_ns"],
+        ["steps", "--top", "1", "--columns", "start_ns,duration_ms"],
+    ]
+    without = [told(*words, trace_file, "--no-cache") for words in asked]
+    assert all("from the start of step" in text for text in without)
+    read_with(cache=True)
+    monkeypatch.setattr(kept_tables, "MOST_ROWS", 1)
+    told("analyze", trace_file)
+    refuse(monkeypatch)
+    assert [told(*words, trace_file) for words in asked] == without
+
+
 def test_a_redacted_table_is_worked_out(
     cache: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

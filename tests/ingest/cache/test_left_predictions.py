@@ -11,7 +11,7 @@ import pytest
 from tests.ingest.cache.asked import told
 from tests.ingest.cache.test_kept_tables import LOADED, only_tables, refuse
 from traceanalyzer.base.reading import read_with
-from traceanalyzer.ingest.side_files import ENVIRONMENT
+from traceanalyzer.ingest.cache.beside import ENVIRONMENT
 from traceanalyzer.report.predictions import left  # before a test replaces what it imports
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from traceanalyzer.analysis.tables.syncs import op_path, same_path, steady_lengt
 from traceanalyzer.analysis.time.host_timeline import dominant_nodes
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_US, cut, dataclass, maybe, metric, ms
-from traceanalyzer.trace import I32, I64, Bool, narrowed
+from traceanalyzer.trace import I32, I64, Bool, distinct, narrowed
 
 _CAUSES = [cause.label for cause in IdleCause]
 
@@ -231,7 +231,7 @@ def _calls_before(timed: Timed, start: I64, threads: I64) -> list[str]:
     thread (-1), and where it made none."""
     calls = timed.trace.api_calls
     names = [""] * len(start)
-    for thread in np.unique(threads[threads >= 0]).tolist():
+    for thread in distinct(threads[threads >= 0]).tolist():
         own = np.flatnonzero(calls.thread == thread)
         own = own[np.argsort(calls.start[own], kind="stable")]
         asked = np.flatnonzero(threads == thread)

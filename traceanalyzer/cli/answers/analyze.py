@@ -211,7 +211,7 @@ def _with_logs(
 ) -> "tuple[Run, Sequence[CompileLog]]":
     """The run with its logs of torch.compile, and the logs: those given with it, else those of its
     capture folder. The reader of logs is loaded only where there are some."""
-    from traceanalyzer.ingest.side_files import have_compile_logs
+    from traceanalyzer.ingest.cache.beside import have_compile_logs
 
     given = next((trace.compile_logs for trace in run.traces), ())
     if not all(trace.is_companion for trace in run.traces):

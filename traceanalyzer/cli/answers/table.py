@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -214,11 +213,11 @@ class _Origin(NamedTuple):
     remark: str = ""
 
     @classmethod
-    def of(cls, steps: Sequence[Any], rows: Sequence[Any]) -> "_Origin":
-        """That of rows of a recording with these steps, of which there may be none."""
-        if steps:
-            first = min(steps, key=attrgetter("start_ns"))
-            return cls(first.start_ns, f"start counts from the start of step {first.step}.")
+    def of(cls, first_step: Sequence[Any], rows: Sequence[Any]) -> "_Origin":
+        """That of rows of a recording with this step first; it may have none."""
+        if first_step:
+            step = first_step[0]
+            return cls(step.start_ns, f"start counts from the start of step {step.step}.")
         if rows:
             ns = min(row.start_ns for row in rows)
             return cls(ns, "start counts from the earliest of all rows: there are no steps.")
@@ -226,9 +225,10 @@ class _Origin(NamedTuple):
 
 
 def _beside_moments(table: TableEntry) -> list[tuple[str, RowFilter]]:
-    """The steps, which say what the moments of a table count from; nothing where it has none."""
+    """The first step, which says what the moments of a table count from; nothing where it has
+    none."""
     has_moments = any(field.name == START for field in fields(table.row))
-    return [(STEPS, RowFilter())] if has_moments else []
+    return [(STEPS, RowFilter(earliest=True))] if has_moments else []
 
 
 class _Answer(NamedTuple):

@@ -4,7 +4,6 @@ import os
 import shlex
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -248,6 +247,8 @@ def from_stdin(paths: Sequence[str]) -> Iterator[Sequence[str]]:
         raise click.UsageError(
             "`-` reads standard input, but nothing is piped in: cat trace.json.gz | traceanalyzer -"
         )
+    import tempfile
+
     with tempfile.TemporaryDirectory(prefix="traceanalyzer-") as folder:
         spooled = {path: _spooled(path, Path(folder) / f"piped{i}") for i, path in enumerate(piped)}
         try:

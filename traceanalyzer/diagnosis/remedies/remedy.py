@@ -4,7 +4,7 @@ replay."""
 import tomllib
 from collections.abc import Callable, Mapping
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from traceanalyzer.base import dataclass
@@ -98,9 +98,8 @@ def remedy(
 @cache
 def entries() -> dict[str, dict[str, Any]]:
     """What `remedies.toml` has of each remedy."""
-    return tomllib.loads(
-        (files("traceanalyzer.diagnosis.remedies") / "remedies.toml").read_text(encoding="utf-8")
-    )
+    source = Path(__file__).with_name("remedies.toml")
+    return tomllib.loads(source.read_text(encoding="utf-8"))
 
 
 def text(id_: str, which: str) -> str:

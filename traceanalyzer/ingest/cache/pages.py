@@ -14,9 +14,14 @@ from typing import NamedTuple
 from traceanalyzer.base.files import files_read, note_read
 from traceanalyzer.base.limits import limits
 from traceanalyzer.base.reading import reading
+from traceanalyzer.ingest.cache.beside import (
+    CAPTURES,
+    COMPILED,
+    may_be_beside,
+    named_like_a_capture,
+)
 from traceanalyzer.ingest.cache.identity import as_it_is, content_digest, program_state
 from traceanalyzer.ingest.cache.store import get_text, place, put_text
-from traceanalyzer.ingest.side_files import CAPTURES, COMPILED, may_be_beside, named_like_a_capture
 
 MOST_FILES = 10_000  # that are looked at, and in each folder; a run of so many ranks takes minutes
 MOST_NAMES = 20_000

@@ -4,13 +4,12 @@ and a checksum covers every byte. Together they have a bounded size; what was us
 first."""
 
 import os
-import shutil
 import stat
 import sys
-import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -156,17 +155,23 @@ def put(key: str, kind: str, parts: Iterable[bytes], least_free: int) -> None:
     are whole."""
     with suppress(OSError):
         folder = trusted_place(make=True)
-        handle, unfinished = tempfile.mkstemp(prefix=key, suffix=".part", dir=folder)
+        unfinished = folder / f"{key}{os.urandom(4).hex()}.part"
         try:
-            with os.fdopen(handle, "wb") as file:
-                if shutil.disk_usage(folder).free < least_free:
+            with open(unfinished, "xb", opener=partial(os.open, mode=0o600)) as file:
+                if _free_bytes(folder) < least_free:
                     raise OSError("the disk is nearly full")
                 write_checked(file, key, parts)
-            Path(unfinished).replace(folder / (key + kind))
+            unfinished.replace(folder / (key + kind))
         except BaseException:
-            Path(unfinished).unlink(missing_ok=True)
+            unfinished.unlink(missing_ok=True)
             raise
         make_room(folder)
+
+
+def _free_bytes(folder: Path) -> int:
+    """What the user may still write to the disk of a folder."""
+    about = os.statvfs(folder)
+    return about.f_bavail * about.f_frsize
 
 
 def get_text(key: str) -> bytes | None:

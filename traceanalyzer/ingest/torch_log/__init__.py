@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from traceanalyzer.base import EmptyRecordingError, TraceAnalyzerError, UnreadableInputError, regex
-from traceanalyzer.ingest.side_files import COMPILED
+from traceanalyzer.ingest.cache.beside import COMPILED
 from traceanalyzer.ingest.stream import cannot_open, head_of, open_stream
 from traceanalyzer.ingest.torch_log.fold import WANTED, CompileLogFold
 from traceanalyzer.ingest.torch_log.records import Record, lines, records

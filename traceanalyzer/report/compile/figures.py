@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from traceanalyzer.ingest.side_files import have_compile_logs
+from traceanalyzer.ingest.cache.beside import have_compile_logs
 from traceanalyzer.ingest.torch_log import logs_beside
 from traceanalyzer.replay.compile.measure import measure_logs
 from traceanalyzer.replay.compile.model import CompileStats

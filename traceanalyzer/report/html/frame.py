@@ -3,7 +3,7 @@ does by itself."""
 
 import json
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
 from traceanalyzer.base import regex
 from traceanalyzer.report.html.charts import Chart
@@ -11,6 +11,7 @@ from traceanalyzer.report.html.markup import Markup, join, tag
 from traceanalyzer.report.html.pictures.plot import scale_of
 from traceanalyzer.report.html.pictures.svg import drawn
 
+ASSETS = Path(__file__).parent / "assets"
 SENTENCE = regex(r"(?<=\.) (?=[A-Z])")
 POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
@@ -88,6 +89,4 @@ def page_scripts(*names: str) -> Markup:
 @cache
 def asset(name: str) -> Markup:
     """A file of the page's own."""
-    return Markup(
-        (files("traceanalyzer.report.html") / "assets" / name).read_text(encoding="utf-8")
-    )
+    return Markup((ASSETS / name).read_text(encoding="utf-8"))

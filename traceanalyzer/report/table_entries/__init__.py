@@ -27,6 +27,7 @@ TABLES = (
         "No steps in this recording.",
         of_every_rank=True,
         events="duration_ms",
+        is_origin=True,
         command="steps",
     ),
     TableEntry(

@@ -22,6 +22,7 @@ class RowFilter:
     # the share of guessed tokens that is right, which is asked about
     acceptance: float | None = None
     draft_tokens: int = 4  # guessed tokens a request of that question
+    earliest: bool = False  # the row that starts first alone, of single events
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ class TableEntry:
     """The column by which its rows, single events in time order, are longest; None: rows are in
     order of worth."""
 
+    is_origin: bool = False  # whether the moments of other tables count from its earliest row
     people_by: str = ""
     """The column by which its command shows people the largest rows first; empty: in their own order."""
     remark: str = ""  # what has to be known to read its rows, a sentence

@@ -10,7 +10,7 @@ from traceanalyzer.base import regex
 from traceanalyzer.replay.changes.syncs.syncs import is_read
 from traceanalyzer.replay.patterns.named import operators_named
 from traceanalyzer.replay.tape import Tape
-from traceanalyzer.trace import Bool
+from traceanalyzer.trace import Bool, distinct
 
 NODE = regex(r"^autograd::engine::evaluate_function: (?!torch::autograd::AccumulateGrad)")
 TEST = regex(r"^aten::isnan$")
@@ -24,7 +24,7 @@ def detects_anomalies(tape: Tape) -> bool:
     linked = tape.source.linked
     nodes = operators_named(linked, NODE)
     tests = _called_by_engine(tape, operators_named(linked, TEST))
-    checked = np.unique(linked.tree.parent[np.flatnonzero(tests)])
+    checked = distinct(linked.tree.parent[np.flatnonzero(tests)])
     return len(checked) > 0 and len(checked) >= LEAST_CHECKED * int(nodes.sum())
 
 

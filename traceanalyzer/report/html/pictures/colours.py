@@ -2,11 +2,12 @@
 dark pages."""
 
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
 from traceanalyzer.base import regex
 from traceanalyzer.report.timeline.lanes import Category
 
+ASSETS = Path(__file__).parents[1] / "assets"
 LIGHT = 140  # luma from which a colour asks for dark text
 _DEFINED = regex(r"(?<![\w-])--([\w-]{1,40}+): (#[0-9a-f]{6})")
 
@@ -40,8 +41,6 @@ def on(name: str) -> str:
 @cache
 def palettes() -> tuple[dict[str, str], dict[str, str]]:
     """The values by name, on light pages and on dark ones."""
-    text = (files("traceanalyzer.report.html") / "assets" / "colours.css").read_text(
-        encoding="utf-8"
-    )
+    text = (ASSETS / "colours.css").read_text(encoding="utf-8")
     first, _, second = text.partition("@media")
     return dict(_DEFINED.findall(first)), dict(_DEFINED.findall(second))
