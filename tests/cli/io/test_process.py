@@ -40,7 +40,7 @@ print([name for name in {HEAVY} if name in sys.modules], file=sys.stderr)
 def test_a_short_answer_loads_what_it_has_use_for(tmp_path):
     """Each of these takes as long to load as a small recording takes to read."""
     unused = (
-        *("multiprocessing", "pandas", "secrets", "statistics"),
+        *("multiprocessing", "numpy.ma", "pandas", "secrets", "statistics"),
         *("traceanalyzer.analysis.memory.measure", "traceanalyzer.replay.compile.measure"),
     )
     code = f"""
@@ -54,6 +54,25 @@ print([name for name in {unused} if name in sys.modules], file=sys.stderr)
 """
     done = python(code)
     assert (done.stdout, done.stderr.strip()) == (b"", b"[]")
+
+
+def test_what_was_printed_before_is_printed_without_what_reads_or_measures(tmp_path):
+    unused = ("msgspec", "numpy", "rich", "tempfile", "zipfile")
+    code = f"""
+import sys
+from traceanalyzer.cli import main
+from traceanalyzer.ingest.cache import identity
+identity.SETTLED_S = -1
+try:
+    main(["analyze", {str(SAMPLE)!r}, "--format", "json"])
+except SystemExit:
+    pass
+print([name for name in {unused} if name in sys.modules], file=sys.stderr)
+"""
+    kept = {**os.environ, "TRACEANALYZER_CACHE": str(tmp_path)}
+    first, again = (python(code, env=kept) for _ in range(2))
+    assert again.stdout == first.stdout
+    assert again.stderr.strip() == b"[]"
 
 
 def test_the_module_runs():

@@ -59,7 +59,7 @@ from traceanalyzer.analysis.algebra.nesting import (
     nest,
     subtree_ends,
 )
-from traceanalyzer.analysis.algebra.percentiles import percentiles
+from traceanalyzer.analysis.algebra.percentiles import median_of, percentiles
 
 __all__ = [
     "EMPTY",
@@ -97,6 +97,7 @@ __all__ = [
     "local_searchsorted",
     "look_up",
     "measure",
+    "median_of",
     "nest",
     "overlaps",
     "percentiles",

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from traceanalyzer.analysis.algebra.blocks import AT_ONCE, blocks
+from traceanalyzer.analysis.algebra.percentiles import median_of
 from traceanalyzer.base import regex
 from traceanalyzer.trace import F64, I32, I64, Bool, distinct, is_sorted, near
 
@@ -280,7 +281,7 @@ def stable_order(values: NDArray[Any]) -> I64:
 
 def robust_sigma(values: F64 | I64, centre: float) -> float:
     """Standard deviation from the median distance to the centre; at least one value."""
-    return SIGMA_OF_MAD * float(np.median(np.abs(values - centre)))
+    return SIGMA_OF_MAD * median_of(np.abs(values - centre))
 
 
 one_of = isin_few

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import IntervalSet, measure, percentiles
+from traceanalyzer.analysis.algebra import IntervalSet, measure, median_of, percentiles
 from traceanalyzer.analysis.algebra.lazy_rows import FEW, ColumnRows
 from traceanalyzer.analysis.causes.gaps import Gaps, idle_by_cause
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
@@ -36,7 +36,7 @@ def step_time(steps: Steps) -> StepTime | None:
     return StepTime(
         count=len(times),
         mean=float(times.mean()),
-        median=float(np.median(times)),
+        median=median_of(times),
         std=float(times.std(ddof=1)) if len(times) > 1 else 0.0,
         min=float(times.min()),
         max=float(times.max()),

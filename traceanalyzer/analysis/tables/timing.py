@@ -6,6 +6,7 @@ part of them."""
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra import median_of
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.names.serving import iteration
 from traceanalyzer.analysis.tables.budget import StepBudgets
@@ -114,7 +115,7 @@ def timing_stats(log: StepTimings, of_means: bool = False) -> TimingStats | None
     )
     return TimingStats(
         steps=len(time) or int(steady.sum()),
-        median_ms=ms(np.median(time)) if len(time) else None,
+        median_ms=ms(median_of(time)) if len(time) else None,
         drift_share=stats.drift(time),
         outliers=int(slow.sum()),
         outlier_excess_share=stats.excess_share(time, slow),
@@ -216,8 +217,7 @@ def unprofiled_time(trace: Trace) -> UnprofiledTime | None:
     half = NORMAL_90 / 2 * np.sqrt(len(order))
     low = max(int(middle - half), 0)
     high = min(int(np.ceil(middle + half)), len(order) - 1)
-    median = float(np.median(order))
-    return UnprofiledTime(ms(median), ms(order[low]), ms(order[high]))
+    return UnprofiledTime(ms(median_of(order)), ms(order[low]), ms(order[high]))
 
 
 def by_capture(step_ns: int, stopwatch: Stopwatch | None) -> UnprofiledTime:
@@ -263,7 +263,7 @@ def kinds_of_steps(time_ns: I64) -> StepKinds | None:
         return None
     fast, slow = np.split(order, [int(growth.argmax()) + 1])
     share = len(slow) / len(order)
-    return StepKinds(ms(np.median(fast)), ms(np.median(slow)), share)
+    return StepKinds(ms(median_of(fast)), ms(median_of(slow)), share)
 
 
 def _data_share(log: StepTimings, steady: Bool) -> float | None:
@@ -349,7 +349,7 @@ def latency(timed: Timed) -> Latency | None:
     return Latency(
         requests=len(time),
         mean_ms=float(time.mean()),
-        median_ms=float(np.median(time)),
+        median_ms=median_of(time),
         p95_ms=stats.percentile_of(time, 95),
         p99_ms=stats.percentile_of(time, 99),
         max_ms=float(time.max()),

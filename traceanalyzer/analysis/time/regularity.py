@@ -3,7 +3,7 @@ ones last at most."""
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import percentiles, robust_sigma
+from traceanalyzer.analysis.algebra import median_of, percentiles, robust_sigma
 from traceanalyzer.base import dataclass, metric, ms
 from traceanalyzer.trace import F64, Bool
 
@@ -69,11 +69,7 @@ def regularity(time: F64, busy: F64 | None = None) -> Regularity | None:
     fast = ms(modes[0]) if modes else None
     slower = ms(modes[1]) if modes else None
     share = modes[2] if modes else None
-    changed = (
-        None
-        if busy is None or change is None
-        else change * float(np.median(busy)) / float(np.median(time))
-    )
+    changed = None if busy is None or change is None else change * median_of(busy) / median_of(time)
     return Regularity(
         steps=len(time),
         drift_share=drift(time),
@@ -90,7 +86,7 @@ def excess_share(time: F64, slow: Bool) -> float:
     """Time of the slow ones beyond the median of all, as a share of all time."""
     if not slow.any():
         return 0.0
-    excess = time[slow] - np.median(time)
+    excess = time[slow] - median_of(time)
     return float(excess.sum() / time.sum())
 
 
@@ -106,7 +102,7 @@ def drift(time: F64) -> float | None:
     if len(time) < MIN_STEPS:
         return None
     blocks = np.array(
-        [np.median(block) for block in np.array_split(time, min(DRIFT_BLOCKS, len(time) // 2))]
+        [median_of(block) for block in np.array_split(time, min(DRIFT_BLOCKS, len(time) // 2))]
     )
     early, late = np.triu_indices(len(blocks), 1)
     change = blocks[late] - blocks[early]
@@ -115,8 +111,8 @@ def drift(time: F64) -> float | None:
     score = np.sign(change).sum() / np.sqrt(variance)
     if abs(score) < DRIFT_Z:
         return 0.0
-    middle = float(np.median(time))
-    return float(np.median(change / (late - early)) * (count - 1) / middle) if middle else 0.0
+    middle = median_of(time)
+    return float(median_of(change / (late - early)) * (count - 1) / middle) if middle else 0.0
 
 
 def outliers(time: F64) -> Bool:
@@ -125,7 +121,7 @@ def outliers(time: F64) -> Bool:
         return np.zeros(len(time), bool)
     modes = two_modes(time)
     typical = time if modes is None else time[time > np.sqrt(modes[0] * modes[1])]
-    centre = float(np.median(typical))
+    centre = median_of(typical)
     return time > max(
         OUTLIER_RATIO * centre, centre + OUTLIER_DEVIATIONS * robust_sigma(typical, centre)
     )
@@ -137,7 +133,7 @@ def two_modes(time: F64) -> tuple[float, float, float] | None:
 
     The split is the one with the largest variance between its sides (Otsu); extremes count as the
     1st and 99th percentile, so that a few outliers are not a side."""
-    extreme = time > EXTREME_RATIO * np.median(time) if len(time) else np.zeros(0, bool)
+    extreme = time > EXTREME_RATIO * median_of(time) if len(time) else np.zeros(0, bool)
     if extreme.sum() < MODE_SHARE * len(time):
         time = time[~extreme]
     if len(time) < MIN_STEPS:
@@ -154,15 +150,15 @@ def two_modes(time: F64) -> tuple[float, float, float] | None:
     slow = order[cut:]
     apart = float(slow.mean() - fast.mean())
     spread = float(np.sqrt(fast.var() + slow.var()))
-    if apart * np.sqrt(2) < MODE_SEPARATION * spread or np.median(slow) < MODE_RATIO * np.median(
+    if apart * np.sqrt(2) < MODE_SEPARATION * spread or median_of(slow) < MODE_RATIO * median_of(
         fast
     ):
         return None
-    middle = np.sqrt(np.median(fast) * np.median(slow))
+    middle = np.sqrt(median_of(fast) * median_of(slow))
     if (fast > middle).mean() > BETWEEN or (slow < middle).mean() > BETWEEN:
         return None
     share = len(slow) / len(order)
-    return float(np.median(fast)), float(np.median(slow)), share
+    return median_of(fast), median_of(slow), share
 
 
 def _without_extremes(time: F64) -> F64:

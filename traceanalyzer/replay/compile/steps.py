@@ -10,7 +10,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import EMPTY, IntervalSet, clip, intersect, subtract, union
+from traceanalyzer.analysis.algebra import (
+    EMPTY,
+    IntervalSet,
+    clip,
+    intersect,
+    median_of,
+    subtract,
+    union,
+)
 from traceanalyzer.analysis.groups.first_steps import NEVER, begin_of_first, paid_back
 from traceanalyzer.analysis.time.steps import WARMUP_RATIO
 from traceanalyzer.analysis.time.timed import Timed
@@ -103,7 +111,7 @@ def _first_step(timed: Timed, log: CompileLog | None) -> list[FirstStepPart]:
 def _warms_up(times_ms: F64, first_step: list[FirstStepPart]) -> bool:
     """Whether a long first step is the program's own: most of what it takes more than a steady one
     has a name. The rest may be the recorder's start-up."""
-    if len(times_ms) < 2 or times_ms[0] <= WARMUP_RATIO * float(np.median(times_ms[1:])):
+    if len(times_ms) < 2 or times_ms[0] <= WARMUP_RATIO * median_of(times_ms[1:]):
         return False
     more_ms = {part.what: part.ms - part.steady_ms for part in first_step}
     return more_ms[OTHER] < NAMED_SHARE * sum(more_ms.values())

@@ -9,7 +9,7 @@ only used where nothing beneath them is modelled. An operator around one of its 
 FLOPs (autocast) only converts its inputs: the inner one counts."""
 
 import enum
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterable, Set
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -118,12 +118,12 @@ def apply_models(joined: HostAttribution, models: Models) -> OpWork:
     table = _Table(
         joined.trace, {code: model for code, (model, _) in named.items() if model is not None}
     )
-    modelled = np.isin(ranges.name, list(table.found))
+    modelled = np.isin(ranges.name, _codes(table.found))
     rows = np.flatnonzero((ranges.kind == RangeKind.OP) & modelled)
     table.add(rows)
     of_others = [code for code, (_, is_composite) in named.items() if is_composite]
     composite = np.zeros(len(ranges), np.bool_)
-    composite[rows] = np.isin(ranges.name[rows], of_others)
+    composite[rows] = np.isin(ranges.name[rows], _codes(of_others))
     _fill_lists(joined, table)
     _fill_iterations(joined, table)
     _fill_results(joined, table)
@@ -154,7 +154,7 @@ class _Table:
             for code in self.found
             if strings[code] in names or strings[code].partition("::")[2] in names
         ]
-        return np.flatnonzero(np.isin(self.trace.host_ranges.name, codes))
+        return np.flatnonzero(np.isin(self.trace.host_ranges.name, _codes(codes)))
 
     def without_flops(self, ranges: I64) -> I64:
         """The host ranges among these whose FLOPs are not known."""
@@ -230,6 +230,11 @@ class _Table:
         return (*map(float, figures), largest.dtype.bytes)
 
 
+def _codes(codes: Iterable[int]) -> I32:
+    """Codes of names as a column: numpy takes an empty list for one of floats."""
+    return np.array(list(codes), np.int32)
+
+
 def _fill_lists(joined: HostAttribution, table: _Table) -> None:
     """Model optimizer calls whose lists were left out of the recording with the parameters known
     elsewhere."""
@@ -258,7 +263,7 @@ def _fill_iterations(joined: HostAttribution, table: _Table) -> None:
     if not iterations_by_name:
         return
     names = tree.names(np.arange(len(tree.start)))
-    marked = tree.innermost(np.isin(names, list(iterations_by_name)))
+    marked = tree.innermost(np.isin(names, _codes(iterations_by_name)))
     mark = tree.names(at(marked, tree.node_of_range[rows], -1))
     table.amend(
         rows[mark >= 0],

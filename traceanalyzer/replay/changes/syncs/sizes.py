@@ -39,7 +39,7 @@ def _sizes_read(tape: Tape) -> Bool:
         sized = following is not None and following.named(SIZED)
         if sized and before and _is_counted(before[-1].operator, read.operator):
             gone += [before[-1].node, read.node]
-    return (outer >= 0) & np.isin(outer, gone)
+    return (outer >= 0) & np.isin(outer, np.array(gone, np.int64))
 
 
 def _is_counted(counting: Operator, read: Operator) -> bool:
