@@ -13,11 +13,11 @@ from traceanalyzer.diagnosis.part_of_run import Selection
 from traceanalyzer.ingest.cache.pages import CachedPage, answered_page, keep_page, text_of_page
 from traceanalyzer.report.kept_answers import facts_of, kept_text, rows_from
 from traceanalyzer.report.table_entries import TABLES, table_named
-from traceanalyzer.report.table_entries.kinds import RowFilter, TableEntry, no_summary
+from traceanalyzer.report.table_entries.kinds import RowFilter, TableEntry, TableSummary
 from traceanalyzer.report.tables import first_of, measured_rows
 
 if TYPE_CHECKING:
-    from traceanalyzer.diagnosis.selection import MeasuredRanks
+    from traceanalyzer.diagnosis.question import Query
 
 MOST_ROWS = 300
 """Of a table: more than a screen, a page or most questions show. Of single events the longest."""
@@ -34,6 +34,7 @@ class KeptTable(Struct, forbid_unknown_fields=True):
     first: Raw  # the first `MOST_ROWS`
     every: Raw  # those without a limit, or `MORE`
     earliest: Raw  # the one that starts first, of what the moments of other tables count from
+    remarks: tuple[str, ...] = ()  # sentences below them
 
 
 _DECODER = msgspec.json.Decoder(dict[str, KeptTable])
@@ -49,30 +50,32 @@ def page_of_tables(
     return answered_page(("tables", *facts, tuple(inputs)), inputs)
 
 
-def keep_tables(page: CachedPage, measured: "MeasuredRanks") -> None:
+def keep_tables(page: CachedPage, asked: "Query") -> None:
     """Keep the rows of each table that a report has worked out: not those of ranks that it does not
-    speak of, nor those that come with more than rows."""
-    of_one_rank = len(measured.each) == 1
-    tables = [
-        table
-        for table in TABLES
-        if (of_one_rank or not table.of_every_rank) and table.summary is no_summary
-    ]
-    kept = {table.name: _kept(measured, table) for table in tables}
+    speak of, nor those that come with figures of their own."""
+    of_one_rank = len(asked.measured.each) == 1
+    tables = [table for table in TABLES if of_one_rank or not table.of_every_rank]
+    kept = {table.name: _kept(asked, table) for table in tables}
     keep_page(page, kept_text({name: rows for name, rows in kept.items() if rows is not None}))
 
 
-def _kept(measured: "MeasuredRanks", table: TableEntry) -> KeptTable | None:
-    """The rows of a table; None where they would not come back as they are."""
+def _kept(asked: "Query", table: TableEntry) -> KeptTable | None:
+    """The rows of a table; None where they would not come back as they are, or are not all of it."""
+    measured = asked.measured
     first = measured_rows(measured, table.name, RowFilter(MOST_ROWS + 1))
+    summary = table.summary(asked if first else None, RowFilter())
+    if summary.values:
+        return None
     is_origin = table.is_origin
     origin = measured_rows(measured, table.name, RowFilter(earliest=True)) if is_origin else []
     with suppress(ValueError, TypeError):
         earliest = _text(table, origin)
-        if len(first) > MOST_ROWS:
-            return KeptTable(_text(table, first_of(table, first, MOST_ROWS)), MORE, earliest)
-        every = measured_rows(measured, table.name, RowFilter()) if table.events else first
-        return KeptTable(_text(table, first), _text(table, every), earliest)
+        every = MORE
+        if len(first) <= MOST_ROWS:
+            every_row = measured_rows(measured, table.name, RowFilter()) if table.events else first
+            every = _text(table, every_row)
+        text = _text(table, first_of(table, first, MOST_ROWS))
+        return KeptTable(text, every, earliest, summary.remarks)
     return None
 
 
@@ -94,6 +97,11 @@ def kept_tables(page: CachedPage | None) -> Mapping[str, KeptTable]:
         return _DECODER.decode(text)
     except msgspec.MsgspecError:
         return {}
+
+
+def summary_in(tables: Mapping[str, KeptTable], name: str) -> TableSummary:
+    """What a table has besides its rows."""
+    return TableSummary({}, tables[table_named(name).name].remarks)
 
 
 def rows_in(

@@ -33,7 +33,7 @@ NEAR = 2
 """Values are counted where their range is at most this many times as wide as there are values
 ..."""
 NEAR_AT_LEAST = 1 << 12  # ... or this wide: that takes no longer than to sort even a few
-AT_ONCE = 1 << 14  # values that are counted at once: numpy makes 64-bit places of them
+AT_ONCE = 1 << 16  # values that are counted at once: numpy makes 64-bit places of them
 MOST_COUNTED = 1 << 29  # values; so many places fit 32 bits
 
 

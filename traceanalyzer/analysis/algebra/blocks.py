@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from traceanalyzer.trace import F64, I32
 
 Made = TypeVar("Made")
-AT_ONCE = 1 << 14  # rows that are computed at a time
+AT_ONCE = 1 << 16  # rows that are computed at a time: of fewer the calls cost more than the work
 
 
 def blocks(count: int, at_once: int = 0) -> list[slice]:

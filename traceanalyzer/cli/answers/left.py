@@ -91,7 +91,7 @@ def _leave_answers(paths: Sequence[str], query: "Query") -> None:
         return
     tables = page_of_tables(paths, query.selection, query.knowledge)
     if tables is not None and kept_page(tables) is None:
-        keep_tables(tables, query.measured)
+        keep_tables(tables, query)
     predictions = page_of_predictions(paths, query.selection, query.knowledge)
     if predictions is not None and kept_page(predictions) is None:
         keep_predictions(predictions, query)

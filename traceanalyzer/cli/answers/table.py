@@ -18,7 +18,7 @@ from traceanalyzer.report.table_entries import (
     largest_first,
     table_named,
 )
-from traceanalyzer.report.table_entries.kinds import RowFilter, TableEntry, TableSummary, no_summary
+from traceanalyzer.report.table_entries.kinds import RowFilter, TableEntry, TableSummary
 
 if TYPE_CHECKING:
     from traceanalyzer.report.kept_tables import KeptTable
@@ -252,10 +252,12 @@ def _left_by_report(
     """The answer of rows that are kept; None where they do not tell."""
     if not kept:
         return None
-    from traceanalyzer.report.kept_tables import rows_in
+    from traceanalyzer.report.kept_tables import rows_in, summary_in
 
     found = rows_in(kept, parts)
-    return None if found is None else _Answer(found[0], found[1:], no_summary())
+    if found is None:
+        return None
+    return _Answer(found[0], found[1:], summary_in(kept, parts[0][0]))
 
 
 def _worked_out(run: "Run", scope: Scope, parts: Sequence[tuple[str, RowFilter]]) -> _Answer:
