@@ -8,8 +8,9 @@ from traceanalyzer.analysis.names.kernel_names import briefest_name
 from traceanalyzer.report.format import plain, shorten
 from traceanalyzer.report.names.told_apart import told_apart
 
-LABEL_WIDTH = 40
-"""Characters of a label: a table of kernels has room for it, calls and times in 80 columns."""
+LABEL_WIDTH = 28
+"""Characters of a label: beside it a table of kernels has room for times, SOL and headroom in 80
+columns."""
 
 
 def kernel_labels(names: Iterable[str]) -> Mapping[str, str]:
