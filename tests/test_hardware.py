@@ -3,12 +3,13 @@ all."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from traceanalyzer.base.errors import UnreadableInputError
-from traceanalyzer.trace import Device
+from traceanalyzer.trace import Device, OccupancyLimit
 from traceanalyzer.trace.hardware import PRECISIONS, HardwareTable
 
 if TYPE_CHECKING:
@@ -166,6 +167,22 @@ def test_resident_blocks_are_limited_by_threads_registers_and_shared_memory() ->
     assert h200.resident_blocks(128, 32, 100 * 1024) == 2
     assert h200.resident_blocks(0, 0, 0) is None
     assert set(PRECISIONS) >= set(h200.tensor) | set(h200.vector)
+
+
+def test_an_sm_holds_no_more_blocks_than_its_generation_does() -> None:
+    """Blocks of 4 threads on a GTX 1660 SUPER: 16 of them, each a warp, of 32 warps."""
+    device = Device(
+        0, "NVIDIA GeForce GTX 1660 SUPER", 22, compute_capability=(7, 5), bandwidth=3e11
+    )
+    gpu = TABLE.find(device)
+    assert gpu is not None
+    assert gpu.resident_blocks(4, 26, 0) == 16
+    assert gpu.occupancy_limits(4, 26, 0) is OccupancyLimit.BLOCKS
+    assert gpu.resident_blocks(512, 26, 0) == 2
+    stated = TABLE.find(replace(device, blocks_per_sm=8))
+    assert stated is not None
+    assert stated.resident_blocks(4, 26, 0) == 8
+    assert TABLE.find(Device(0, "NVIDIA H200")).blocks_per_sm is None
 
 
 @pytest.mark.parametrize(

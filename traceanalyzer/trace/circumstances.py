@@ -66,6 +66,7 @@ class Device:
     uid: str | None = None
     bandwidth: float | None = None  # of its memory as the recording states it, bytes/s
     clock_hz: float | None = None  # highest clock of its SMs as the recording states it
+    blocks_per_sm: int | None = None  # most blocks that an SM holds, as the recording states it
 
     @property
     def called(self) -> str:

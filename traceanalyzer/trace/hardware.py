@@ -23,6 +23,7 @@ KIBI = 1 << 10
 REGISTERS_PER_SM = 65_536
 """32-bit registers of an SM, the same for every NVIDIA GPU since Kepler (CUDA C++ programming
 guide)."""
+WARP = 32  # threads that run together; of a smaller block the rest of them do nothing
 ISSUED_PER_CYCLE = 4 * 32
 """Each of the four schedulers of an SM starts one instruction of 32 threads a cycle, since Volta
 (CUDA C++ programming guide, "multiprocessor" of each compute capability)."""
@@ -77,6 +78,7 @@ class Hardware:
     link: float | None = None  # to other GPUs, all links together, each direction, bytes/s
     host: float | None = None  # to the host, each direction, bytes/s
     threads_per_sm: int | None = None
+    blocks_per_sm: int | None = None
     shared_per_sm: int | None = None  # bytes of shared memory of an SM
     fp32_lanes_per_sm: int | None = None  # multiply-adds in fp32 that an SM starts in a cycle
     match_with_sms: tuple[re.Pattern[str], ...] = ()
@@ -123,8 +125,8 @@ class Hardware:
         """Blocks of this shape that one SM holds at a time (0: none fit); None where the limits are
         not known.
 
-        The least of what its threads, registers and shared memory allow (CUDA C++ best practices
-        guide, occupancy)."""
+        The least of what its threads, blocks, registers and shared memory allow (CUDA C++ best
+        practices guide, occupancy)."""
         return min(
             (blocks for blocks, _ in self._block_limits(threads, registers, shared_bytes)),
             default=None,
@@ -143,7 +145,10 @@ class Hardware:
         """How many blocks of this shape each resource of an SM allows."""
         if self.threads_per_sm is None or threads <= 0:
             return []
-        limits = [(self.threads_per_sm // threads, OccupancyLimit.WARPS)]
+        warps = -(-threads // WARP)
+        limits = [(self.threads_per_sm // WARP // warps, OccupancyLimit.WARPS)]
+        if self.blocks_per_sm is not None:
+            limits.append((self.blocks_per_sm, OccupancyLimit.BLOCKS))
         if registers > 0:
             limits.append((REGISTERS_PER_SM // (registers * threads), OccupancyLimit.REGISTERS))
         if shared_bytes > 0 and self.shared_per_sm is not None:
@@ -192,7 +197,8 @@ class HardwareTable:
         found = found or self._by_size(device)
         if found is None:
             return stated_limits(device)
-        return replace(found, sms=device.sm_count) if found.sms is None else found
+        blocks = device.blocks_per_sm or _of_generation(device).get("blocks_per_sm")
+        return replace(found, sms=found.sms or device.sm_count, blocks_per_sm=blocks)
 
     def _by_size(self, device: Device) -> Hardware | None:
         """The GPU with as many SMs, and as much or as fast memory, as a device without a name; of
@@ -215,12 +221,13 @@ def stated_limits(device: Device) -> Hardware | None:
     peak; None where it states no bandwidth. Of tensor cores recordings say nothing."""
     if not device.bandwidth:
         return None
-    generations = tomllib.loads(_texts()[0])["generation"]
-    of_generation = generations.get("{}.{}".format(*device.compute_capability or (0, 0)), {})
-    lanes, threads, shared = (
-        of_generation.get(f"{n}_per_sm") for n in ("fp32_lanes", "threads", "shared_kb")
+    of_generation = _of_generation(device)
+    lanes, threads, shared, blocks = (
+        of_generation.get(f"{n}_per_sm") for n in ("fp32_lanes", "threads", "shared_kb", "blocks")
     )
-    known = lanes and device.sm_count and device.clock_hz
+    rates: dict[str, float] = {}
+    if lanes and device.sm_count and device.clock_hz:
+        rates["fp32"] = 2.0 * lanes * device.sm_count * device.clock_hz
     return Hardware(
         name=device.name or "GPU",
         source="the recording itself",
@@ -228,13 +235,25 @@ def stated_limits(device: Device) -> Hardware | None:
         memory_gb=(),
         bandwidth=device.bandwidth,
         tensor={},
-        vector={"fp32": 2.0 * lanes * device.sm_count * device.clock_hz} if known else {},
+        vector=rates,
         sms=device.sm_count,
         threads_per_sm=threads,
+        blocks_per_sm=device.blocks_per_sm or blocks,
         shared_per_sm=None if shared is None else shared * KIBI,
-        fp32_lanes_per_sm=lanes if known else None,
+        fp32_lanes_per_sm=lanes if rates else None,
         stated=True,
     )
+
+
+def _of_generation(device: Device) -> dict[str, int]:
+    """What all GPUs of a device's compute capability have an SM; empty where that is not known."""
+    capability = "{}.{}".format(*device.compute_capability or (0, 0))
+    return _generations().get(capability, {})
+
+
+@cache
+def _generations() -> dict[str, dict[str, int]]:
+    return tomllib.loads(_texts()[0])["generation"]
 
 
 def _builtin() -> Iterator[Hardware]:

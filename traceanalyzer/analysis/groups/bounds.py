@@ -14,12 +14,12 @@ from traceanalyzer.analysis.roofline.rated import WithRoofline
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import ms, regex
 from traceanalyzer.trace import F64, I32, I64, Bool, distinct, distinct_places
+from traceanalyzer.trace.hardware import WARP
 
 FEW_WAVES = 0.1
 """Of the blocks that the GPU holds at a time: with a tenth of them neither arithmetic nor memory is
 the limit."""
 LONG_NS = 50_000  # a kernel that is shorter has little work, and is not worth spreading out
-WARP = 32  # threads that run together; in a smaller block the rest of them do nothing
 
 
 class Undersized(NamedTuple):

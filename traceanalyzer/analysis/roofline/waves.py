@@ -10,6 +10,7 @@ from traceanalyzer.analysis.algebra import Coded, Groups, dedup_constant, dictio
 from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import F64, I32, I64, U8
+from traceanalyzer.trace.hardware import WARP
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +70,7 @@ def occupancy_of(linked: TraceJoins, rows: I32 | I64) -> F64:
     ops = linked.trace.device_ops
     expected = ops.occupancy[rows]
     launched = ops.blocks[rows]
-    threads = np.maximum(ops.threads[rows], 0)
+    threads = -(-np.maximum(ops.threads[rows], 0) // WARP) * WARP  # of whole warps
     recorded = np.where(expected > 0, expected / 100, np.nan)
     on_each = np.where(launched > 0, launched, np.nan) / linked.limit("sms")[rows]
     held = np.minimum(linked.memo(residence_of).blocks[rows], on_each)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from traceanalyzer.analysis.groups import bounds, passes, products
-from traceanalyzer.analysis.groups.bounds import WARP, undersized_kernels
+from traceanalyzer.analysis.groups.bounds import undersized_kernels
 from traceanalyzer.analysis.groups.depthwise import depthwise_convolutions
 from traceanalyzer.analysis.groups.ops import (
     TOP_KERNELS,
@@ -28,6 +28,7 @@ from traceanalyzer.diagnosis.shares import device_class, step_shares
 from traceanalyzer.replay.changes.precision import wide_matrices
 from traceanalyzer.replay.patterns import small_products as patterns
 from traceanalyzer.trace import Bool
+from traceanalyzer.trace.hardware import WARP
 
 SHAPES = 3  # shapes named in the evidence
 FUSED_PASS_RATIO = 7 / 4

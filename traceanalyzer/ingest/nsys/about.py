@@ -48,6 +48,7 @@ class About:
 
 _GPU = {
     "sm_count": "smCount",
+    "blocks_per_sm": "maxBlocksPerSm",
     "memory_bytes": "totalMemory",
     "bandwidth": "memoryBandwidth",
     "clock_hz": "clockRate",
@@ -59,6 +60,7 @@ _GPU = {
 }
 _OLD_GPU = {
     "sm_count": "numMultiprocessors",
+    "blocks_per_sm": "maxBlocksPerMultiprocessor",
     "memory_bytes": "globalMemorySize",
     "bandwidth": "globalMemoryBandwidth",
     "clock_hz": "coreClockRate",
@@ -190,7 +192,7 @@ def _stated(row: Mapping[str, Any], unit: float = 1.0) -> dict[str, Any]:
     """The fields of a `Device` that a row states; bandwidth and clock are in `unit` bytes/s and
     Hz."""
     found: dict[str, Any] = {
-        name: row[name] for name in ("sm_count", "memory_bytes") if row[name] > 0
+        name: row[name] for name in ("sm_count", "memory_bytes", "blocks_per_sm") if row[name] > 0
     }
     found |= {name: row[name] * unit for name in ("bandwidth", "clock_hz") if row[name] > 0}
     found |= {"compute_capability": (row["major"], row["minor"])} if row["major"] > 0 else {}
