@@ -10,12 +10,17 @@ import pytest
 from tests.analysis.ranks.test_compare import rank_trace
 from tests.recorded import recording
 from traceanalyzer.analysis.ranks.digested import digest_of
-from traceanalyzer.analysis.ranks.one_run import refuse_apart, refuse_other_jobs
+from traceanalyzer.analysis.ranks.one_run import (
+    refuse_apart,
+    refuse_other_jobs,
+    refuse_several_runs,
+)
 from traceanalyzer.analysis.ranks.rank_clocks import Clocks
 from traceanalyzer.base.errors import SeveralRunsError
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.diagnosis.selection import measured
 from traceanalyzer.ingest import load
+from traceanalyzer.trace import Device
 
 
 def named(rank, **values):
@@ -65,3 +70,20 @@ def test_a_file_given_twice_is_refused(tmp_path):
     run = load([tmp_path / "a.json.gz", tmp_path / "b.json.gz"])
     with pytest.raises(SeveralRunsError, match=r"b\.json\.gz is a copy of .*a\.json\.gz"):
         measured(run)
+
+
+def numbered(path, clock, uid, host="node1"):
+    """A recording of nsys, which knows no rank, of one GPU."""
+    trace = replace(rank_trace(0, compute=300, clock=clock), path=path)
+    process = replace(trace.process, rank=0 if path == "a" else 1, world_size=None, host=host)
+    gpu = Device(0, "GPU", uid=uid)
+    return replace(trace, process=replace(process, numbered=True), devices=(gpu,))
+
+
+def test_sessions_on_one_gpu_one_after_the_other_are_two_runs():
+    first = numbered("a", 0.0, "GPU-1")
+    with pytest.raises(SeveralRunsError, match="the same GPU ran them one after the other"):
+        refuse_several_runs([first, numbered("b", 1_000_000.0, "GPU-1")])
+    refuse_several_runs([first, numbered("b", 1_000_000.0, "GPU-2")])
+    refuse_several_runs([first, numbered("b", 1_000_000.0, "GPU-1", host="node2")])
+    refuse_several_runs([first, numbered("b", 10.0, "GPU-1")])

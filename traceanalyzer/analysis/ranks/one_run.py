@@ -10,12 +10,12 @@ import numpy as np
 from traceanalyzer.analysis.algebra import isin_few
 from traceanalyzer.analysis.ranks.compare import why_not_one_run
 from traceanalyzer.analysis.ranks.copied import a_copy, copies
-from traceanalyzer.analysis.ranks.digest import SENDS, RankDigest
+from traceanalyzer.analysis.ranks.digest import SENDS, RankDigest, RunClaim
 from traceanalyzer.analysis.ranks.digested import claim_of
 from traceanalyzer.analysis.ranks.rank_clocks import Clocks
 from traceanalyzer.base import NS_PER_MS, regex
 from traceanalyzer.base.errors import SeveralRunsError
-from traceanalyzer.trace import I64, Trace
+from traceanalyzer.trace import I64, Trace, distinct
 
 _OF_A_RANK = regex(
     r"\.(?:part|pid)\d+"
@@ -38,7 +38,8 @@ def refuse_several_runs(traces: Sequence[Trace]) -> None:
     if copied is not None:
         first, second = copied
         raise a_copy(first.path, second.path)
-    doubt = why_not_one_run([claim_of(trace) for trace in traces]) or _unranked(traces)
+    claims = [claim_of(trace) for trace in traces]
+    doubt = why_not_one_run(claims) or _unranked(traces) or _on_one_gpu(traces, claims)
     if doubt:
         raise _refusal(traces, doubt)
 
@@ -149,3 +150,27 @@ def _unranked(traces: Sequence[Trace]) -> str:
     return (
         "neither says its rank, and they were recorded one after the other" if begin > end else ""
     )
+
+
+def _on_one_gpu(traces: Sequence[Trace], claims: Sequence[RunClaim]) -> str:
+    """What tells that processes which were numbered, because none says its rank, are no processes of
+    one run: the same GPU ran them one after the other."""
+    last: dict[tuple[str | None, str], tuple[Trace, RunClaim]] = {}
+    in_time = sorted(zip(traces, claims, strict=True), key=lambda one: one[1].start_ns)
+    for trace, claim in in_time:
+        for gpu in _gpus_of(trace):
+            before = last.get(gpu)
+            if before and before[0].path != trace.path and before[1].end_ns < claim.start_ns:
+                return "none says its rank, and the same GPU ran them one after the other"
+            last[gpu] = trace, claim
+    return ""
+
+
+def _gpus_of(trace: Trace) -> list[tuple[str | None, str]]:
+    """Host and identity of the GPUs on which a process worked whose rank is not its own; empty of
+    others."""
+    if not trace.process.numbered:
+        return []
+    used = set(distinct(trace.device_ops.device).tolist())
+    known = [device for device in trace.devices if device.id in used]
+    return [(trace.process.host, device.uid) for device in known if device.uid]
