@@ -235,6 +235,22 @@ def test_a_trace_of_nsys_as_csv_is_summed_by_name(tmp_path):
     assert (row.name, row.calls, row.self_device_ms) == ("gemm", 3, pytest.approx(1.2))
 
 
+def test_ranges_of_nsys_stats_come_before_calls_of_the_system(tmp_path):
+    """`poll` of a helper thread is nobody's bottleneck; no table of the text is left out."""
+    times = "Time (%)  Total Time (ns)  {}    Avg (ns)   Name".format
+    trace = read(
+        tmp_path,
+        f" ** OS Runtime Summary (osrt_sum):\n\n {times('Num Calls')}\n"
+        "    80.0      11303000000        120   94191666.6   poll\n\n"
+        f" ** NVTX Range Summary (nvtx_sum):\n\n {times('Instances')[:-4]}Range\n"
+        "    71.2       7120000000        100   71200000.0   dataload\n"
+        "    28.8       2880000000        100   28800000.0   train_step\n",
+    )
+    assert "NVTX Range Summary" in trace.pasted.what
+    assert trace.pasted.tells.startswith("dataload 7,120 ms (100 times, 71.2 ms each); train_step")
+    assert trace.pasted.notes[0].startswith("OS Runtime Summary: poll 11,303 ms (120 times")
+
+
 def test_a_table_of_key_averages_that_is_cut_at_the_right(tmp_path):
     trace = read(
         tmp_path,

@@ -45,6 +45,7 @@ QUOTED_MFU = 0.01  # below, matmuls are not what the program is about
 FIRST_EVIDENCE = 3  # figures of a finding where there is little room
 SEVERITY_STYLES = {"high": "bold red", "medium": "yellow", "info": "dim"}
 NO_METRICS = "Nothing was measured: the recording has no steps and no GPU work."
+ONLY_SUMS = "Sums by name were measured, no steps: the profiler's table below lists them."
 NO_RECORDING = "No recording was read."
 NO_FINDING = "No finding: the recording supports none."
 

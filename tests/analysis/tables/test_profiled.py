@@ -62,3 +62,23 @@ def test_of_an_unknown_gpu_only_the_rates_are_known() -> None:
 def test_time_of_the_cpu_with_what_is_called() -> None:
     assert row(cpu_total_ms=3.0).cpu_total_ms == pytest.approx(3.0)
     assert row().cpu_total_ms is None
+
+
+def test_copies_are_no_kernels() -> None:
+    """Names as nsys, nvprof and torch.profiler print them."""
+    copies = (
+        "[CUDA memcpy Host-to-Device]",
+        "[CUDA memcpy HtoD]",
+        "Memcpy DtoH (Device -> Pinned)",
+    )
+    rows = [ProfilerRow(name, 1.0, self_device_ms=30.0) for name in copies]
+    found = profiled(
+        [ProfilerRow("saxpy(int, float*)", 1.0, self_device_ms=10.0), *rows],
+        KernelClasses.load(),
+        {},
+    )
+    assert found is not None
+    assert found.device_ms == pytest.approx(100.0)
+    assert found.copies_ms == pytest.approx(90.0)
+    assert [row.kind for row in found.rows] == ["copy", "copy", "copy", "kernel"]
+    assert [share for share, _ in found.classes] == [pytest.approx(1.0)]

@@ -1,18 +1,22 @@
 """What a printed table of `key_averages()` tells: sums by name. It has no times of single events,
 so no idle time."""
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import filterfalse
 
 from traceanalyzer.analysis.names.kernel_classes import KernelClasses
 from traceanalyzer.analysis.names.pytorch import PROFILER_STEP
-from traceanalyzer.base import MS_PER_S, dataclass, maybe, metric, ratio
+from traceanalyzer.base import MS_PER_S, dataclass, maybe, metric, ratio, regex
 from traceanalyzer.trace import ProfilerRow
 from traceanalyzer.trace.hardware import GIGA, TERA, Hardware
 
+DEVICE = ("kernel", "copy")
+"""Kinds of work on the device."""
 API = ("cuda", "hip", "cu")
-DEVICE = ("Memcpy", "Memset")
+_COPIES = regex(r"^\[?(?:CUDA |HIP )?mem(?:cpy|set)\b", re.IGNORECASE)
+"""Names of copies and memsets: `Memcpy HtoD (Pageable -> Device)`, `[CUDA memcpy HtoD]`."""
 WIDTHS = {
     "8": ("fp8", "int8"),
     "16": ("fp16", "bf16"),
@@ -30,7 +34,8 @@ class ProfiledRow:
 
     name: str = metric("operator, kernel, API call or range, as the table cut it")
     kind: str = metric(
-        "`kernel` for work on the device, `api` for calls of the runtime, else `op`", text="own"
+        "`kernel` or `copy` (memsets, too) for work on the device, `api` for calls of the runtime, else `op`",
+        text="own",
     )
     cls: str | None = metric(
         "class of work of a kernel, from its name; null for others", text="own"
@@ -49,7 +54,7 @@ class ProfiledRow:
     )
     device_total_ms: float | None = metric("device time with what it calls, likewise; null without")
     share_of_device: float | None = metric(
-        "a kernel's part of all device time; null for others", "share"
+        "a kernel's or a copy's part of all device time; null for others", "share"
     )
     shapes: str | None = metric("input shapes; null where the table is not grouped by them")
     device: int | None = maybe("GPU of a kernel; null where the table does not say")
@@ -69,9 +74,14 @@ class Profiled:
 
     steps: int | None
     step_ms: float | None  # host time of a ProfilerStep
-    device_ms: float  # sum of the kernels' times: they may run side by side
+    device_ms: float  # sum of the times of kernels and copies: they may run side by side
     cpu_ms: float
     rows: list[ProfiledRow]  # by device time, then host time
+
+    @property
+    def copies_ms(self) -> float:
+        """Time of copies, of the device's time."""
+        return float(sum(row.self_device_ms or 0.0 for row in self.rows if row.kind == "copy"))
 
     @property
     def classes(self) -> list[tuple[float, str]]:
@@ -79,9 +89,10 @@ class Profiled:
         found: dict[str, float] = defaultdict(float)
         for row in self.rows:
             if row.cls is not None:
-                share = row.share_of_device or 0.0
-                found[row.cls] += share
-        shares = [(share, cls) for cls, share in found.items()]
+                time_ms = row.self_device_ms or 0.0
+                found[row.cls] += time_ms
+        total = sum(found.values())
+        shares = [(time / total, cls) for cls, time in found.items() if time]
         return sorted(shares, key=lambda one: -one[0])
 
 
@@ -98,7 +109,7 @@ def profiled(
     marks = [row for row in rows if PROFILER_STEP.match(row.name)]
     steps = _total(marks, "calls")
     each = steps or 1.0
-    device = _total([row for row in rows if _kind(row) == "kernel"] or rows, "self_device_ms")
+    device = _total([row for row in rows if _kind(row) in DEVICE] or rows, "self_device_ms")
     result = [
         _row(row, each, device, classes, gpus) for row in filterfalse(marks.__contains__, rows)
     ]
@@ -149,7 +160,7 @@ def _row(
         cpu_total_ms=ratio(row.cpu_total_ms, steps),
         self_device_ms=ratio(own, steps),
         device_total_ms=ratio(row.device_total_ms, steps),
-        share_of_device=ratio(own, device_ms) if kind == "kernel" else None,
+        share_of_device=ratio(own, device_ms) if kind in DEVICE else None,
         shapes=row.shapes,
         device=row.device,
         **_rates(row, gpus.get(-1 if row.device is None else row.device)),
@@ -182,7 +193,9 @@ def _least_s(row: ProfilerRow, gpu: Hardware) -> float:
 
 
 def _kind(row: ProfilerRow) -> str:
-    """A kernel has device time of its own and none on the host."""
-    if (row.self_device_ms and not _on_host(row)) or row.name.startswith(DEVICE):
+    """A kernel or a copy has device time of its own and none on the host."""
+    if _COPIES.match(row.name):
+        return "copy"
+    if row.self_device_ms and not _on_host(row):
         return "kernel"
     return "api" if row.name.startswith(API) and "::" not in row.name else "op"

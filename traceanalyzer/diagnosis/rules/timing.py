@@ -72,7 +72,10 @@ SHOWN_STEPS = 5  # slow steps that are named
 def profiled_summary(table: Profiled, source: str) -> Summary:
     """The verdict: always inconclusive, because sums do not tell what waits for what."""
     unit = "a step" if table.steps else "the profile"
-    spent = [f"kernels take {digits(table.device_ms)} ms of GPU time"] if table.device_ms else []
+    kernels_ms = table.device_ms - table.copies_ms
+    on_gpu = [("kernels", kernels_ms), ("copies", table.copies_ms)]
+    times = [f"{what} take {digits(time)} ms" for what, time in on_gpu if time > 0]
+    spent = [f"{' and '.join(times)} of GPU time"] if times else []
     if table.cpu_ms:
         takes = "" if spent else "take "
         spent.append(f"operators and calls {takes}{digits(table.cpu_ms)} ms of CPU time")
@@ -94,16 +97,39 @@ def profiled_notes(table: Profiled) -> Iterator[str]:
         share = table.device_ms / table.step_ms
         step = f"A step takes {digits(table.step_ms)} ms on the CPU"
         yield f"{step}, with the profiler; GPU work is {share:.0%} of that at most."
+    yield from _largest_copy(table)
     for share, cls in table.classes[:1]:
         if cls == UNNAMED:
             continue
         yield f"{share:.0%} of the kernels' time is in {cls} kernels."
+    yield from _largest_call(table, each)
     for row in table.rows:
         if row.name in SPENT_IN and row.calls and row.self_cpu_ms:
             yield (
                 f"{row.name}: {digits(row.calls)} call{'' if row.calls == 1 else 's'}{each}, "
                 f"{SPENT_IN[row.name].format(digits(row.self_cpu_ms))}."
             )
+
+
+def _largest_copy(table: Profiled) -> Iterator[str]:
+    """The copies that take most, where copies take most of the GPU's time."""
+    largest = next((row for row in table.rows if row.kind == "copy"), None)
+    if largest is not None and 2 * table.copies_ms >= table.device_ms:
+        share = largest.share_of_device or 0.0
+        yield f"{share:.0%} of the GPU's time is in {largest.name.strip('[]')}."
+
+
+def _largest_call(table: Profiled, each: str) -> Iterator[str]:
+    """The call that takes most of the time of all calls, unless it is one that is named anyway."""
+    calls = [row for row in table.rows if row.kind == "api" and row.self_cpu_ms]
+    total_ms = sum(row.self_cpu_ms or 0.0 for row in calls)
+    largest = max(calls, key=lambda row: row.self_cpu_ms or 0.0, default=None)
+    if largest is None or largest.name in SPENT_IN:
+        return
+    spent_ms = largest.self_cpu_ms or 0.0
+    if 2 * spent_ms >= total_ms:
+        share = f"{spent_ms / total_ms:.0%} of the time in all calls"
+        yield f"{largest.name}: {digits(spent_ms)} ms of CPU time{each}, {share}."
 
 
 def timing_summary(m: Measurements) -> Summary:

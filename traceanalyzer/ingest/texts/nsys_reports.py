@@ -25,6 +25,7 @@ _MS = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3}
 _ASIDE = regex(r"\s{0,40}\([^()]*\)")
 _UNIT = regex(r"\((ns|us|ms|s|KB|MB|GB)\)")
 SHOWN = 4
+NO_TOTAL = "Ranges stand within each other, and waits beside work: their sum is no total."
 MOST_ROWS = 100_000
 RECORD = (
     "To see what waits for what: export the recording itself (nsys export -t sqlite FILE.nsys-rep) and "
@@ -91,24 +92,34 @@ def trace_rows(text: str) -> list[ProfilerRow]:
 
 
 def summarise(text: str, path: Path) -> PastedText | None:
-    """What ranges, calls of the operating system, copies or launches come to."""
-    heads = [pattern.search(text) for pattern in (_BYTES, _LAUNCHES, _SUMS)]
-    head = next(filter(None, heads), None)
-    table = _table(text, head.start()) if head is not None else None
-    if table is None or not table.rows:
+    """What ranges, calls of the operating system, copies or launches come to, each report of the
+    text: the program's own ranges first."""
+    tables = [*_tables(text)]
+    told = [(title, says) for title, table in tables for says in _said(table)]
+    if not told:
         return None
-    title = _TITLE.search(text)
-    says = next(iter(_said(table)), "")
-    if not says:
-        return None
+    title, says = told[0]
+    are_times = any("Total Time" in table.titles for _, table in tables)
+    others = [f"{title or 'Another table'}: {says}" for title, says in told[1:]]
     return PastedText(
-        what=f"A report of nsys stats ({title[1] if title else 'one table'})",
+        what=f"A report of nsys stats ({title or 'one table'})",
         tells=says,
         record=RECORD,
-        notes=("Ranges stand within each other, and waits beside work: their sum is no total.",)
-        if "Total Time" in table.titles
-        else (),
+        notes=(*others, *((NO_TOTAL,) if are_times else ())),
     )
+
+
+def _tables(text: str) -> list[tuple[str, _Table]]:
+    """The tables of a text with their titles, those of ranges first."""
+    titles = [(found.start(), found[1]) for found in _TITLE.finditer(text)]
+    heads = [found.start() for one in (_BYTES, _LAUNCHES, _SUMS) for found in one.finditer(text)]
+    found: list[tuple[str, _Table]] = []
+    for head in sorted(heads):
+        table = _table(text, head)
+        if table is not None and table.rows:
+            title = next((title for at, title in reversed(titles) if at < head), "")
+            found.append((title, table))
+    return sorted(found, key=lambda one: one[1].column("Range") is None)
 
 
 def _said(table: _Table) -> Iterator[str]:

@@ -307,4 +307,5 @@ def _metrics(report: Report) -> list[Section]:
         *whole.tables_with_rows(report, KEY_TABLES),
         *environment(report),
     ]
-    return [Section("Metrics", [] if key else [whole.NO_METRICS]), *key]
+    nothing = whole.ONLY_SUMS if report.tables.get("profiled") else whole.NO_METRICS
+    return [Section("Metrics", [] if key else [nothing]), *key]
