@@ -269,6 +269,16 @@ def test_a_rank_that_loads_itself_while_workers_load_for_the_others_is_to_be_fix
     assert each[0].replay.step_under_ms(offer.scenario) == pytest.approx(0.36, rel=0.25)
 
 
+def test_a_rank_that_loads_itself_gets_workers_where_it_is_reported_alone() -> None:
+    """The one that waits for it, and has workers, gets no advice on its loader."""
+    each = together(Rank(loads=30.0, has_workers=True), Rank(loads=900.0))
+    alone = [replace(m, ranks=compare_ranks([m.timed.memo(digest_of)], (), None)) for m in each]
+    waits, loads = map(data_loader_workers.offer, alone)
+    assert waits is None
+    assert loads is not None
+    assert "num_workers=" in loads.action.pytorch
+
+
 def test_ranks_that_load_alike_are_no_stragglers_by_their_loaders() -> None:
     for has_workers in (True, False):
         rank = Rank(loads=900.0, has_workers=has_workers)

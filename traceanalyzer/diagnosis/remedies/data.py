@@ -99,9 +99,11 @@ def data_loader_workers(m: Measurements) -> Offer | None:
     # All ranks load what they learn from: what one alone works, and nothing names as loading, is
     # something else.
     least = LOAD_OF_OTHERS * loading_ns(tape)
-    # That one is late: `fix_straggler`, where it is reported with the others.
-    with_others = m.ranks is not None and len(m.ranks.rows) > 1
-    if with_others and rank_that_loads_itself(replay.typical) is not None:
+    loads_itself = rank_that_loads_itself(replay.typical)
+    # That one is late: `fix_straggler`, where it is reported with the others. Reported alone it
+    # needs workers itself, and the ranks that wait for it need nothing.
+    alone = m.ranks is not None and len(m.ranks.rows) == 1
+    if loads_itself is not None and not (alone and loads_itself == 0):
         return None
     if m.peers and not may_load(m) and all(loading_ns(one) < least for one in tapes_of_others(m)):
         return None
