@@ -42,8 +42,8 @@ def run(step_ms, hosts, *parts, bound=1.0):
         made.metrics.budget_ms,
         made.metrics.idle_ms,
         None,
-        bound,
-        bound,
+        if_host_slower=bound,
+        if_host_faster=bound,
     )
     metrics = replace(
         made.metrics, unprofiled=of, unprofiled_step_time_ms=step_ms, unprofiled_source="estimated"

@@ -156,12 +156,19 @@ def _from_to(group: LinkGroup, kind: str, each: str) -> str:
     if kind == "other_types":
         return f" ({_sides(largest, 'dtypes')})"
     if kind == "other_kernels" and largest.a and largest.b:
-        longest = [max(side, key=lambda p: p.ms) for side in (largest.a, largest.b)]
-        kernels = [part.kernel or "?" for part in longest]
-        labels = kernel_labels(kernels)
-        names = [labels[kernel] for kernel in kernels]
-        return f" ({' → '.join(names)})"
+        return f" ({' → '.join(_longest_kernels(largest))})"
     return ""
+
+
+def _longest_kernels(link: Link) -> list[str]:
+    """How the kernel of each side with most time is called; copies are no kernels, and keep their
+    names."""
+    longest = [max(side, key=lambda p: p.ms) for side in (link.a, link.b)]
+    kernels = [part.kernel or "?" for part in longest]
+    if longest[0].part == "exposed_copy":
+        return kernels
+    labels = kernel_labels(kernels)
+    return [labels[kernel] for kernel in kernels]
 
 
 def _names(parts: Iterable[StepPart]) -> str:

@@ -18,8 +18,8 @@ from traceanalyzer.report.json import RENAMED, dump, dump_pieces, plain_columns
 
 WIDTH = 100  # columns in a notebook
 SCREEN_LINES = 24
-"""Of a terminal."""
-LEAST_ROWS = 3  # are shown, however much that is
+"""Of a terminal; so few rows are shown in any case, where nothing above sums them up."""
+LEAST_ROWS = 3
 FULL_ROWS = 100
 """Of a table of a job of many ranks, where all of a result was asked for."""
 # What a text begins with that spreadsheets run as a formula
@@ -186,9 +186,10 @@ class PrintedRows(Result):
         """The table, without definitions: `explain` has them."""
         text = self.printed.terminal(width, colour)
         over = text.count("\n") - SCREEN_LINES
-        if not self.fits or over <= 0 or len(self.rows) <= LEAST_ROWS:
+        least = 1 if self.totals else LEAST_ROWS
+        if not self.fits or over <= 0 or len(self.rows) <= least:
             return text
-        rows = self.rows[: max(LEAST_ROWS, len(self.rows) - (over + 1) // 2)]
+        rows = self.rows[: max(least, len(self.rows) - (over + 1) // 2)]
         return dataclasses.replace(self, rows=rows, cut=self.cut or "first").terminal(width, colour)
 
     def json(self) -> str:

@@ -71,7 +71,7 @@ MICRO_GAP_US = 10
 ran dry."""
 
 
-LONGEST_NAME = 120  # characters of an op's name in a sentence, as of a kernel in any table
+LONGEST_NAME = 60  # characters of an op's name in a sentence
 NOWHERE = "(launch not recorded)"
 OUTSIDE = "(outside operators and calls)"
 NO_GAP = "(in no recorded gap)"
