@@ -147,7 +147,7 @@ def test_standard_input_is_read(here, run, monkeypatch):
     piped(SAMPLE.read_bytes())
     status, out, err = run("analyze", "-")
     assert (status, err) == (0, "")
-    assert "Next: traceanalyzer show syncs -\n" in out
+    assert "Next: traceanalyzer show syncs PATH\n" in out
     piped(b"")
     assert (
         run("analyze", "-")[2]

@@ -147,12 +147,18 @@ def test_parts_of_a_table_that_are_searched_one_by_one_are_copied_ahead() -> Non
     assert step_us(m, "copy_ahead") == pytest.approx(copies_at_the_link_us, rel=0.02)
 
 
+def results_worked_on_by_host(p: Program) -> None:
+    """The host works on results, and copies a little back."""
+    p.launch(GEMM, 50)
+    copy(p, 100, CopyKind.DEVICE_TO_HOST, 1 << 21, MemoryKind.PAGEABLE).sync()
+    copy(p.spend(4000), 5, CopyKind.HOST_TO_DEVICE, 256, MemoryKind.PAGEABLE).sync()
+    p.launch(GEMM, 50)
+
+
 def test_what_the_host_does_with_results_can_be_done_on_the_device() -> None:
     def step(p: Program) -> None:
-        p.launch(GEMM, 50)
-        copy(p, 100, CopyKind.DEVICE_TO_HOST, 1 << 21, MemoryKind.PAGEABLE).sync()
-        copy(p.spend(4000), 5, CopyKind.HOST_TO_DEVICE, 256, MemoryKind.PAGEABLE).sync()
-        p.launch(GEMM, 50)
+        within(p, "aten::zero_", lambda p: p.launch(GEMM, 1))
+        results_worked_on_by_host(p)
 
     m = program(step)
     offer = move_host_work.offer(m)
@@ -163,6 +169,17 @@ def test_what_the_host_does_with_results_can_be_done_on_the_device() -> None:
     left = step_us(m, "move_host_work")
     assert left is not None
     assert left < 150
+
+
+def test_results_may_be_needed_on_the_host_where_no_operators_say_what_for() -> None:
+    """As where they go to another process (MPI): the copies stay."""
+    m = program(results_worked_on_by_host)
+    offer = move_host_work.offer(m)
+    assert offer is not None
+    assert offer.action == words("move_host_work", "elsewhere")
+    left = step_us(m, "move_host_work")
+    assert left is not None
+    assert left > 200
 
 
 def test_work_of_the_host_on_nothing_of_the_device_is_only_moved() -> None:

@@ -444,6 +444,7 @@ def tables() -> dict[str, list[object]]:
                 idle_ms=0.91,
                 launch_ms=0.9,
                 sync_ms=0.0,
+                host_ms=0.0,
                 other_ms=0.01,
             ),
             GapHistogramRow(
@@ -453,6 +454,7 @@ def tables() -> dict[str, list[object]]:
                 idle_ms=5.92,
                 launch_ms=0.1,
                 sync_ms=5.8,
+                host_ms=0.0,
                 other_ms=0.02,
             ),
         ],

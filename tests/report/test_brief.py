@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from traceanalyzer.report.brief import brief, in_few_words
+from traceanalyzer.report.brief import brief, in_few_words, shown_path
 
 
 @pytest.mark.parametrize(
@@ -36,3 +36,9 @@ def test_what_ends_within_a_clause_says_so(text: str, shown: str) -> None:
 )
 def test_a_change_is_named_by_its_first_clause(action: str, named: str) -> None:
     assert in_few_words(action) == named
+
+
+def test_standard_input_cannot_be_typed_again() -> None:
+    assert shown_path("a b.json", "PATH") == "'a b.json'"
+    for none in ("", "-", "x" * 200):
+        assert shown_path(none, "PATH") == "PATH"

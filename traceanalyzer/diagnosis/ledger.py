@@ -6,6 +6,7 @@ where there is one. Verdict, culprit, findings, tables and other commands take t
 none derives its own."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -15,15 +16,15 @@ from traceanalyzer.analysis.causes.causes import Causes
 from traceanalyzer.analysis.causes.details import IdleDetail
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.causes.idle_left import IdleLeft, Place
-from traceanalyzer.analysis.tables.gap_rows import place_codes_all, place_names
+from traceanalyzer.analysis.tables.gap_rows import parts_of_gaps, place_names
 from traceanalyzer.analysis.tables.path_rows import NodeNames
 from traceanalyzer.analysis.tables.step_figures import Budget, Idle
 from traceanalyzer.analysis.tables.step_parts import StepPart
 from traceanalyzer.analysis.tables.syncs import steady_lengths
-from traceanalyzer.base import dataclass, maybe, metric
+from traceanalyzer.base import NS_PER_MS, dataclass, maybe, metric
 from traceanalyzer.replay.idle_pieces import IdlePieces
 from traceanalyzer.replay.unprofiled import StepWithoutProfiler
-from traceanalyzer.trace import F64, I64
+from traceanalyzer.trace import F64, I64, distinct
 
 Kind = Literal["compute", "communication", "waiting", "copy", "idle"]
 Basis = Literal["recorded", "replayed", "measured"]
@@ -271,10 +272,41 @@ def idle_left(causes: Causes, pieces: IdlePieces) -> IdleLeft:
     np.add.at(of_gap, pieces.gap[kept], pieces.ms[kept])
     new = np.ones(len(pieces), bool)
     new[kept] = False
-    elsewhere = _where_launched(causes, pieces.take(new))
+    filled, left = _in_gaps_off_the_tape(causes, of_gap, pieces.take(new))
+    elsewhere = _where_launched(causes, left)
     for place, time_ms in spread.elsewhere.items():
         elsewhere[place] = elsewhere.get(place, 0.0) + time_ms
-    return IdleLeft(of_gap + spread.of_gap, elsewhere)
+    return IdleLeft(filled + spread.of_gap, elsewhere)
+
+
+def _in_gaps_off_the_tape(causes: Causes, of_gap: F64, new: IdlePieces) -> tuple[F64, IdlePieces]:
+    """Idle time by recorded gap with what of the `new` pieces is of gaps that no op of a tape ends:
+    the replay has their time elsewhere. And what is left of the pieces."""
+    missing = _missing_off_the_tape(causes, of_gap)
+    if not missing.any() or not len(new):
+        return of_gap, new
+    filled = of_gap.copy()
+    left = new.ms.copy()
+    for cause in distinct(new.cause).tolist():
+        room = np.where(causes.gaps.cause == cause, missing, 0.0)
+        room_ms = float(room.sum())
+        is_named = new.cause == cause
+        new_ms = float(new.ms[is_named].sum())
+        moved_ms = min(room_ms, new_ms)
+        if moved_ms > 0:
+            filled += room * (moved_ms / room_ms)
+            left[is_named] *= 1.0 - moved_ms / new_ms
+    return filled, replace(new, ms=left)
+
+
+def _missing_off_the_tape(causes: Causes, of_gap: F64) -> F64:
+    """What of each recorded gap is not in `of_gap`, of those that end with work which no call
+    launched, ms a step."""
+    gaps = causes.gaps
+    steps = causes.timed.steps.steady_count
+    recorded = steady_lengths(causes.timed, gaps) / NS_PER_MS / steps
+    launched = at(causes.timed.linked.launch, gaps.next_op, 0) >= 0
+    return np.where(launched, 0.0, np.maximum(recorded - of_gap, 0.0))
 
 
 def _spread(causes: Causes, pieces: IdlePieces) -> IdleLeft:
@@ -309,17 +341,19 @@ def _where_launched(causes: Causes, pieces: IdlePieces) -> dict[Place, float]:
 def _add(result: dict[_IdlePlace, float], causes: Causes, gap: I64, time: F64) -> None:
     """Adds time of recorded gaps (rows) to their causes and places."""
     gaps = causes.gaps
-    timed = causes.timed
-    names = place_names(timed)
-    code = causes.memo(place_codes_all)[gap].astype(np.int32)
-    alike = Groups.of(gaps.cause[gap], code, gaps.detail[gap])
-    first = gap[alike.first]
-    places = code[alike.first]
-    kinds = (gaps.cause[first], places, gaps.detail[first], alike.sum(time))
-    rows = zip(*(column.tolist() for column in kinds), strict=True)
-    for cause, place, detail, spent in rows:
-        key = (_CAUSES[cause], names[place], _DETAILS[detail])
-        result[key] = result.get(key, 0.0) + spent
+    names = place_names(causes.timed)
+    parts = parts_of_gaps(causes, gap)
+    of_part = gap[parts.index]
+    alike = Groups.of(gaps.cause[of_part], parts.name, gaps.detail[of_part])
+    spent = alike.sum(parts.of(time)).tolist()
+    for part, time_ms in zip(alike.first.tolist(), spent, strict=True):
+        row = of_part[part]
+        kind = (
+            _CAUSES[int(gaps.cause[row])],
+            names[parts.name[part]],
+            _DETAILS[int(gaps.detail[row])],
+        )
+        result[kind] = result.get(kind, 0.0) + time_ms
 
 
 def _longest(entries: list[_Spent]) -> list[LedgerEntry]:

@@ -49,11 +49,12 @@ from traceanalyzer.analysis.tables.throughput import throughput, utilisation
 from traceanalyzer.analysis.time.coverage import concurrent_kernel_share, coverage
 from traceanalyzer.analysis.time.repeats import repeats
 from traceanalyzer.analysis.time.timed import HasTimed, Timed
-from traceanalyzer.base import NS_PER_MS, dataclass
+from traceanalyzer.base import NS_PER_MS, EmptyRecordingError, dataclass
 from traceanalyzer.diagnosis.ledger import Basis, Ledger, idle_left, make_ledger
 from traceanalyzer.ingest.unprofiled import contradiction, only_unsteady
 from traceanalyzer.replay.host_parts import HostPart, host_parts
 from traceanalyzer.replay.iterations import Served
+from traceanalyzer.replay.recorded import waits_for_unlaunched
 from traceanalyzer.replay.replayed_path import replayed_path_time
 from traceanalyzer.replay.unprofiled import (
     RecordedStep,
@@ -78,6 +79,10 @@ FAR_OFF = 2.0
 """How many times as long as an estimate the median of unsteady steps is, or the other way round,
 before a report says both: hosts differ by less (`unprofiled` spreads)."""
 Made = TypeVar("Made")
+
+MIGRATES = (
+    "page migrations, which no call launches, end much of its idle time and cannot be replayed"
+)
 
 
 def measure(
@@ -233,6 +238,17 @@ class Measurements(HasTimed):
     """The steady steps ready to be replayed; None without steps, launches or device work."""
     doubt = lazy(lambda m: doubt(m.started, m.clocks_apart_ns))
     """Why the recording cannot tell what the GPU waited for; empty where nothing says so."""
+
+    @property
+    def why_not_replayed(self) -> str:
+        """Why the recording cannot be replayed; empty where it can."""
+        if self.replay is not None:
+            return ""
+        if waits_for_unlaunched(self.rated):
+            return MIGRATES
+        if (self.linked.launch >= 0).any():
+            return "its steps are too unlike each other to be replayed"
+        return "launches were not recorded"
 
     @cached_property
     def faithful_replay(self) -> Replay | None:
@@ -514,3 +530,11 @@ class Measurements(HasTimed):
 
     phase_times = lazy(lambda m: phase_times(m.timed, m.phases))
     """The step by what its work is for; None where nothing tells."""
+
+
+def nothing_to_replay(m: Measurements) -> EmptyRecordingError:
+    """The error of a recording that cannot be replayed."""
+    if m.why_not_replayed == MIGRATES:
+        return EmptyRecordingError(f"{m.trace.path}: nothing to replay: {MIGRATES}")
+    need = "it needs API calls and the device work that they launch; record CPU and CUDA activities"
+    return EmptyRecordingError(f"{m.trace.path}: nothing to replay: {need}")

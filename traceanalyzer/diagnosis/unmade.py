@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.analysis.tables.throughput import mfu_is_least
-from traceanalyzer.base import EmptyRecordingError
-from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.diagnosis.measurements import Measurements, nothing_to_replay
 from traceanalyzer.diagnosis.part_of_run import Selection
 from traceanalyzer.diagnosis.selection import measured
 from traceanalyzer.replay.unmade.answer import Known, Unmade, predicted
@@ -13,17 +12,12 @@ from traceanalyzer.replay.unmade.memory import levels_of
 from traceanalyzer.replay.unmade.question import Question
 from traceanalyzer.trace import Run
 
-NOTHING = (
-    "{path}: nothing to replay: it needs API calls and the device work that they launch; record CPU "
-    "and CUDA activities"
-)
-
 
 def known_of(m: Measurements) -> Known:
     """The replay, memory and use of the GPU of a recording. Raises EmptyRecordingError where it
     cannot be replayed."""
     if m.replay is None:
-        raise EmptyRecordingError(NOTHING.format(path=m.trace.path))
+        raise nothing_to_replay(m)
     used = m.utilisation
     program = m.program
     worked = m.throughput

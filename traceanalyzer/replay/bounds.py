@@ -15,13 +15,17 @@ from traceanalyzer.replay.changes.fusion import LEAST_KERNEL_NS
 from traceanalyzer.replay.changes.kernels import in_graph
 from traceanalyzer.replay.changes.warmup import user_host_work
 from traceanalyzer.replay.patterns.named import launched_within, nodes_named, texts
-from traceanalyzer.replay.recorded import calling
+from traceanalyzer.replay.recorded import calling, unlaunched_share
 from traceanalyzer.replay.tape import Tape, parametric
 from traceanalyzer.replay.together import without_meetings
 
 COUNTS = regex(
     "^aten::nonzero$"
 )  # operators that cannot go on before the host has read how much they found
+
+
+UNREPLAYED_SHARE = 0.01
+"""Share of the steps. Less host work that is not on a tape does not change what is predicted."""
 
 
 def no_host_syncs(tape: Tape) -> Tape:
@@ -48,8 +52,11 @@ def input_ready(tape: Tape) -> Tape:
     return replace(tape, loading=np.zeros_like(tape.loading), tail=tape.tail._replace(loading=0))
 
 
-def no_host_work(tape: Tape) -> Tape:
-    """No long stretches of host work between launches."""
+def no_host_work(tape: Tape) -> Tape | None:
+    """No long stretches of host work between launches; None where much of it lies before work that
+    no call launched, which is not on the tape."""
+    if unlaunched_share(tape.source) > UNREPLAYED_SHARE:
+        return None
     return replace(tape, work=np.zeros_like(tape.work), tail=tape.tail._replace(work=0))
 
 

@@ -10,13 +10,16 @@ from dataclasses import replace
 import numpy as np
 
 from traceanalyzer.analysis.algebra import IntervalSet, at, where_changed
+from traceanalyzer.analysis.causes.causes import Causes
 from traceanalyzer.analysis.causes.draining import (
     REFILL_LAUNCHES,
     could_be_ahead,
     keeps_waiting,
     only_searches,
 )
+from traceanalyzer.analysis.causes.gaps import Gaps
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
+from traceanalyzer.analysis.tables.syncs import steady_lengths
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
 from traceanalyzer.base import NS_PER_MS, dataclass
 from traceanalyzer.replay.replayed_path import HostClock
@@ -27,6 +30,9 @@ from traceanalyzer.trace import F64, I64, U8, Bool, Table, column
 IdleTimes = dict[IdleCause, float]
 """Idle time by cause, ms a step."""
 NO_GAP = -1
+MOST_STRETCHED = 1.5
+"""Replayed idle time is scaled so far to a step that is longer. A replay that is faithful is off by
+less, unless it lacks gaps, such as those before work that no call launched."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +57,23 @@ class IdlePieces(Table):
             return replace(self, ms=self.ms * (idle_ms / total))
         return without_gaps({IdleCause.OTHER: idle_ms})
 
+    def filled_to(self, idle_ms: float, recorded: "IdlePieces") -> "IdlePieces":
+        """The pieces scaled to this, none beyond `MOST_STRETCHED`. What is then missing is idle time
+        that the replay does not have: of the `recorded` gaps, as far as they are not among these
+        pieces."""
+        total = float(self.ms.sum())
+        missing_ms = idle_ms - MOST_STRETCHED * total
+        if missing_ms <= 0:
+            return self.scaled_to(idle_ms)
+        of_gap = np.zeros(int(recorded.gap.max(initial=NO_GAP)) + 1)
+        known = self.gap < len(of_gap)
+        known &= self.gap >= 0
+        np.add.at(of_gap, self.gap[known], self.ms[known])
+        left = replace(recorded, ms=np.maximum(recorded.ms - of_gap[recorded.gap], 0.0))
+        if not left.ms.sum() > 0:
+            return self.scaled_to(idle_ms)
+        return self.scaled_to(idle_ms - missing_ms).followed_by(left.scaled_to(missing_ms))
+
     def followed_by(self, other: "IdlePieces") -> "IdlePieces":
         """These pieces and those."""
         names = ("ms", "cause", "gap", "op")
@@ -68,6 +91,20 @@ def without_gaps(times: IdleTimes) -> IdlePieces:
         cause=np.array(known, np.uint8),
         gap=none,
         op=none,
+    )
+
+
+def recorded_pieces(causes: Causes) -> IdlePieces:
+    """The recorded gaps of a mean steady step, without the profiler's."""
+    gaps = causes.gaps
+    length = steady_lengths(causes.timed, gaps)
+    rows = np.flatnonzero((length > 0) & (gaps.cause != IdleCause.PROFILER))
+    steps = causes.timed.steps.steady_count
+    return IdlePieces(
+        length[rows] / NS_PER_MS / steps,
+        gaps.cause[rows],
+        rows.astype(np.int64),
+        gaps.next_op[rows].astype(np.int64),
     )
 
 
@@ -122,15 +159,30 @@ def _gap_before(tape: Tape, device: int) -> I64:
     last = np.searchsorted(gaps.start[of_device], begins, side="left") - 1
     gap = at(of_device, last, NO_GAP)
     is_before = (gap >= 0) & (begins <= at(gaps.end, gap, 0))
-    return np.append(np.where(is_before, gap, NO_GAP), longest)
+    main = at(_main_pieces(gaps, of_device), last, NO_GAP)
+    return np.append(np.where(is_before, main, NO_GAP), longest)
+
+
+def _main_pieces(gaps: Gaps, of_device: I64) -> I64:
+    """For each of these gaps of a device itself or, where it is a piece of one that was cut, the
+    longest of its pieces that is not the profiler's."""
+    start = gaps.start[of_device]
+    end = gaps.end[of_device]
+    is_apart = np.append(True, start[1:] != end[:-1])
+    number = np.cumsum(is_apart[: len(start)])
+    own = gaps.cause[of_device] != IdleCause.PROFILER
+    order = np.lexsort((end - start, own, number))
+    last = np.searchsorted(number[order], number, side="right") - 1
+    return of_device[order[last]]
 
 
 def _behind_the_last(tape: Tape, device: int) -> int:
-    """The recorded gap of known cause behind the last op of the device, which no op ends; -1:
-    none."""
+    """The recorded gap of known cause behind the last op of the device in the steps; -1: none."""
     gaps = tape.source.causes.gaps
+    steps_end = int(tape.source.timed.steps.end[-1])
     known = (gaps.cause != IdleCause.OTHER) & (gaps.cause != IdleCause.PROFILER)
-    rows = np.flatnonzero((gaps.next_op < 0) & (gaps.device == device) & (gaps.step >= 0) & known)
+    behind = ((gaps.next_op < 0) | (gaps.end >= steps_end)) & (gaps.start < steps_end)
+    rows = np.flatnonzero(behind & (gaps.device == device) & (gaps.step >= 0) & known)
     return int(rows[gaps.duration[rows].argmax()]) if len(rows) else NO_GAP
 
 
@@ -141,7 +193,9 @@ def _kept_at_end(
     before the next repetition, ns."""
     if at_end < 0:
         return np.zeros(len(op), np.int64)
-    recorded = int(tape.source.causes.gaps.duration[at_end])
+    recorded_gaps = tape.source.causes.gaps
+    until = min(int(recorded_gaps.end[at_end]), int(tape.source.timed.steps.end[-1]))
+    recorded = until - int(recorded_gaps.start[at_end])
     return np.where(_before_next(times, gaps, op), np.minimum(left, recorded), 0)
 
 

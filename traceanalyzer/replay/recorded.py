@@ -62,7 +62,7 @@ def make_tape(rated: Rated, typical: Bool | None = None) -> Tape | None:
     launch = rated.linked.launch
     launching = rated.joined.blocks.copy()
     chosen = np.flatnonzero(rated.timed.steady_ops & (launch >= 0))
-    if not len(chosen) or _waits_for_unlaunched(rated):
+    if not len(chosen) or waits_for_unlaunched(rated):
         return None
     typical = typical_steps(rated.causes) if typical is None else typical
     kept, windows = _host_windows(rated.timed, typical)
@@ -80,17 +80,22 @@ def make_tape(rated: Rated, typical: Bool | None = None) -> Tape | None:
     )
 
 
-def _waits_for_unlaunched(rated: Rated) -> bool:
+def waits_for_unlaunched(rated: Rated) -> bool:
     """Whether much of the steps is idle time that ends with work which no call launched, such as
     migrations of managed memory: what that waits for is not on a tape."""
+    return unlaunched_share(rated) > UNLAUNCHED_SHARE
+
+
+def unlaunched_share(rated: Rated) -> float:
+    """Share of the steps that is idle time of the host's which ends with work that no call
+    launched."""
     gaps = rated.causes.gaps
     steps = rated.timed.steps
     ended = np.flatnonzero((gaps.next_op >= 0) & (gaps.cause == IdleCause.HOST))
     following = gaps.next_op[ended]
     ended = ended[(rated.linked.launch[following] < 0) & rated.timed.steady_ops[following]]
-    return int((gaps.end[ended] - gaps.start[ended]).sum()) > UNLAUNCHED_SHARE * int(
-        steps.duration[steps.steady].sum()
-    )
+    lasted = int(steps.duration[steps.steady].sum())
+    return float((gaps.end[ended] - gaps.start[ended]).sum()) / lasted if lasted else 0.0
 
 
 def _tape(

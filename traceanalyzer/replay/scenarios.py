@@ -78,6 +78,7 @@ NO_HOST_WORK = Scenario(
     "no_host_work",
     no_host_work,
     "no host work between launches but dispatch",
+    missing="CPU work before page migrations, which no call launches, cannot be replayed",
     kind="ideal",
     nearest="move_host_work",
 )

@@ -11,7 +11,7 @@ from traceanalyzer.analysis.algebra import complement
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.tables.step_figures import Budget, Idle, Waiting
 from traceanalyzer.base import dataclass, ms, ratio
-from traceanalyzer.replay.idle_pieces import IdlePieces, idle_pieces, without_gaps
+from traceanalyzer.replay.idle_pieces import IdlePieces, idle_pieces, recorded_pieces, without_gaps
 from traceanalyzer.replay.scenarios import INPUT_READY, LAUNCHES_FREE, NO_HOST_SYNCS, NO_HOST_WORK
 from traceanalyzer.replay.simulate import repetitions, run
 from traceanalyzer.replay.waiting import DeviceWork, Waited, waited_for_ranks, work_of
@@ -81,7 +81,8 @@ def replayed_step(replay: Replay, recorded: RecordedStep, device: int) -> StepWi
         float(idle.ms.sum()),
     )
     budget = fitted_to(replayed, replay.base_ms, _most_idle_ms(idle, recorded, replay.base_ms))
-    alone = StepWithoutProfiler(budget, idle.scaled_to(budget.idle))
+    idle = idle.filled_to(budget.idle, recorded_pieces(tape.source.causes))
+    alone = StepWithoutProfiler(budget, idle)
     return alone if len(tapes) < 2 else _with_waiting(alone, replayed, waited, as_idle)
 
 

@@ -25,6 +25,8 @@ LONGEST_OF_MORE = 150
 LONGEST_HEADLINE = 320
 FOLDERS = regex(r"^\S*/(?=\S+:\d+: )")  # of the place that a change begins with
 LONGEST_PATH = 160
+STDIN = "-"
+"""Standard input has been read, and cannot be typed again."""
 NEXT = "Next:"
 PROGRAM = "traceanalyzer"
 LONGEST_NAME = 70  # of a change where it is only named
@@ -68,7 +70,8 @@ def next_lines(commands: Sequence[str]) -> list[str]:
 def shown_path(path: str, instead: str) -> str:
     """A path to type, or a word in its place where there is none, or it is no line to read."""
     path = plain(path)
-    return shlex.quote(path) if 0 < len(path) <= LONGEST_PATH else instead
+    can_be_typed = 0 < len(path) <= LONGEST_PATH and path != STDIN
+    return shlex.quote(path) if can_be_typed else instead
 
 
 def brief(text: str, longest: int = LONGEST) -> str:

@@ -495,11 +495,7 @@ def _source_of_step(m: Measurements) -> Iterator[str]:
     if known is None and m.timed.device is not None:
         if m.doubt:
             return
-        timed = (
-            "launches were not recorded"
-            if m.replay is None
-            else "it was not timed, and the replay is too far off"
-        )
+        timed = m.why_not_replayed or "it was not timed, and the replay is too far off"
         yield (
             f"The {unit} without the profiler, which slows the host, is not known: {timed}. Summary and findings speak "
             f"of the {'recorded step' if m.timed.steps.found else 'recording'}."

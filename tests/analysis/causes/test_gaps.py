@@ -438,7 +438,9 @@ def test_the_histogram_says_what_its_gaps_were_for() -> None:
     steps = ctx.timed.steps.steady_count
     idle = gaps.duration / 1e6
     for row in gap_histogram(ctx.timed, gaps):
-        assert row.idle_ms == pytest.approx(row.launch_ms + row.sync_ms + row.other_ms)
+        assert row.idle_ms == pytest.approx(
+            row.launch_ms + row.sync_ms + row.host_ms + row.other_ms
+        )
     by_cause = {cause: idle[gaps.cause == cause].sum() / steps for cause in IdleCause}
     rows = gap_histogram(ctx.timed, gaps)
     assert sum(row.sync_ms for row in rows) == pytest.approx(by_cause[IdleCause.SYNC])
@@ -446,9 +448,10 @@ def test_the_histogram_says_what_its_gaps_were_for() -> None:
     rest = sum(
         spent
         for cause, spent in by_cause.items()
-        if cause not in (IdleCause.SYNC, IdleCause.LAUNCH)
+        if cause not in (IdleCause.SYNC, IdleCause.LAUNCH, IdleCause.HOST)
     )
-    assert rest > 0.1
+    assert sum(row.host_ms for row in rows) == pytest.approx(by_cause[IdleCause.HOST])
+    assert by_cause[IdleCause.HOST] > 0.1
     assert sum(row.other_ms for row in rows) == pytest.approx(rest)
 
 

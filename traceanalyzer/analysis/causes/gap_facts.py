@@ -4,7 +4,7 @@ from functools import cached_property
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import at, local_searchsorted, measure
+from traceanalyzer.analysis.algebra import IntervalSet, at, local_searchsorted, measure, union
 from traceanalyzer.analysis.causes.details import host_details, migrates
 from traceanalyzer.analysis.causes.doubts import outlasting_waits
 from traceanalyzer.analysis.causes.draining import (
@@ -15,6 +15,7 @@ from traceanalyzer.analysis.causes.draining import (
 )
 from traceanalyzer.analysis.causes.started import LaunchEdges
 from traceanalyzer.analysis.causes.turns import others_work
+from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.joined.launched import last_launch, lost_launches
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.time.host_timeline import HostState
@@ -165,6 +166,11 @@ class GapFacts:
         return ~self.late & ~self.queued & ~self.stuck & migrates(self.started.timed, self.next_op)
 
     @cached_property
+    def in_calls_ns(self) -> I64:
+        """Time in API calls that do not wait for the device."""
+        return measure(self.started.joined.memo(working_calls), self.start, self.end)
+
+    @cached_property
     def lost(self) -> Bool:
         """Whether kernels were launched meanwhile that are not in the recording: the device may
         have run them."""
@@ -173,3 +179,10 @@ class GapFacts:
         lost = lost[: np.searchsorted(lost, last, side="right")]
         before = np.searchsorted(lost, self.start, side="left")
         return np.searchsorted(lost, self.arrival, side="left") > before
+
+
+def working_calls(joined: Joined) -> IntervalSet:
+    """When the host was in API calls that do not wait for the device."""
+    calls = joined.trace.api_calls
+    rows = np.flatnonzero(~joined.blocks)
+    return union(calls.start[rows], calls.end[rows])

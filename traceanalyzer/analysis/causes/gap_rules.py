@@ -37,6 +37,12 @@ def waits_for_missing_work(f: GapFacts) -> Bool:
     return f.outlasting_ns >= DOMINANT * np.maximum(f.duration, 1)
 
 
+def moves_pages_by_call(f: GapFacts) -> Bool:
+    """A long pause before managed memory moves, which the host spends in calls such as
+    `cudaMemPrefetchAsync`."""
+    return f.migrates & (f.duration > LOOP_NS) & (f.in_calls_ns >= DOMINANT * f.duration)
+
+
 def migrates_in_a_loop(f: GapFacts) -> Bool:
     """A long pause before managed memory moves: the CPU works on the pages that it has."""
     return f.migrates & (f.duration > LOOP_NS)
@@ -122,6 +128,7 @@ def rules() -> tuple[Rule, ...]:
     """In the order of priority; what none explains has the cause OTHER."""
     return (
         Rule(IdleCause.OTHER, waits_for_missing_work, IdleDetail.MISSING),
+        Rule(IdleCause.HOST, moves_pages_by_call),
         Rule(IdleCause.HOST, migrates_in_a_loop, IdleDetail.MANAGED_LOOP),
         Rule(IdleCause.HOST, migrates_pages, IdleDetail.PAGE_MIGRATION),
         Rule(IdleCause.OTHER, waits_for_its_turn, IdleDetail.NEIGHBOUR),

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from traceanalyzer.analysis.algebra import (
+    IntervalSet,
     at,
     blockwise,
     complement,
@@ -34,7 +35,7 @@ from traceanalyzer.analysis.causes.unwaited import gaps_without_waits
 from traceanalyzer.analysis.joined.blocking import searching_calls
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import dataclass
-from traceanalyzer.trace import I32, I64, U8, Table, column, constant_column
+from traceanalyzer.trace import I32, I64, U8, Table, column, constant_column, distinct
 
 
 class GapSide(enum.IntEnum):
@@ -45,6 +46,9 @@ class GapSide(enum.IntEnum):
     AFTER = 2
 
 
+LONG_PROFILER_NS = 1_000_000
+"""A gap is cut where the profiler works for so long: its start-up and its flushes take milliseconds,
+what it does for each call microseconds."""
 AT_ONCE = 1 << 16  # gaps that are explained at once: a hundred columns are made on the way
 
 
@@ -117,7 +121,7 @@ def _gaps_of_device(timed: Timed, device: int) -> dict[str, NDArray[Any]]:
     steps = timed.steps
     ops = timed.trace.device_ops
     window = (min(activity.span[0], int(steps.start[0])), max(activity.span[1], int(steps.end[-1])))
-    gaps = complement(window, activity.busy)
+    gaps = _cut_at(timed.memo(long_profiler_work), complement(window, activity.busy))
     rows = np.flatnonzero(ops.device == device).astype(np.int32)
     started = ops.start if len(rows) == len(ops) else ops.start[rows]
     next_op = np.append(rows, np.int32(-1))[local_searchsorted(started, gaps.end, side="left")]
@@ -126,6 +130,25 @@ def _gaps_of_device(timed: Timed, device: int) -> dict[str, NDArray[Any]]:
     side[next_op < 0] = GapSide.AFTER
     alone = constant_column(device, len(next_op), np.int32)
     return {"start": gaps.start, "end": gaps.end, "device": alone, "next_op": next_op, "side": side}
+
+
+def long_profiler_work(timed: Timed) -> IntervalSet:
+    """When the profiler itself worked for long."""
+    work = timed.timeline.profiler
+    return work.select(work.end - work.start >= LONG_PROFILER_NS)
+
+
+def _cut_at(inside: IntervalSet, gaps: IntervalSet) -> IntervalSet:
+    """The gaps cut where they enter and leave these intervals: what is the profiler's of a gap, and
+    what is the program's, has a cause of its own."""
+    if not len(inside.start) or not len(gaps.start):
+        return gaps
+    edges = distinct(np.concatenate((inside.start, inside.end)))
+    around = local_searchsorted(gaps.start, edges, side="left") - 1
+    within = (around >= 0) & (edges < at(gaps.end, around, 0))
+    edges = edges[within]
+    start, end = (distinct(np.concatenate((ends, edges))) for ends in (gaps.start, gaps.end))
+    return IntervalSet(start, end)
 
 
 def _causes(

@@ -2,9 +2,10 @@
 operator or line of the program stands behind them)."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from traceanalyzer.analysis.algebra import (
     flatnonzero32,
     isin_few,
     largest,
+    look_up,
 )
 from traceanalyzer.analysis.algebra.lazy_rows import lazy_rows
 from traceanalyzer.analysis.causes.asleep import asleep_in
@@ -26,13 +28,22 @@ from traceanalyzer.analysis.causes.gaps import Gaps, GapSide
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.causes.idle_left import IdleLeft, Place
 from traceanalyzer.analysis.names.kernel_names import short_name
-from traceanalyzer.analysis.tables.path_rows import NodeNames, is_named, within
+from traceanalyzer.analysis.tables.path_rows import (
+    LEAST_SPLIT_NS,
+    NodeNames,
+    codes_of,
+    is_named,
+    main_nodes,
+    outside,
+    place_times,
+    within,
+)
 from traceanalyzer.analysis.tables.step_figures import Idle
 from traceanalyzer.analysis.tables.syncs import op_path, same_path, steady_lengths
 from traceanalyzer.analysis.time.host_timeline import dominant_nodes
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base import NS_PER_US, cut, dataclass, maybe, metric, ms
-from traceanalyzer.trace import I32, I64, Bool, distinct, narrowed
+from traceanalyzer.base import NS_PER_US, cut, dataclass, digits, maybe, metric, ms
+from traceanalyzer.trace import F64, I32, I64, Bool, distinct, narrowed
 
 _CAUSES = [cause.label for cause in IdleCause]
 
@@ -62,6 +73,7 @@ class GapHistogramRow:
     idle_ms: float = metric("idle time a step in them")
     launch_ms: float = metric("part of it caused by launching")
     sync_ms: float = metric("part of it caused by waits for the device")
+    host_ms: float = metric("part of it caused by other CPU work")
     other_ms: float = metric("part of it with any other cause")
 
 
@@ -71,6 +83,12 @@ MICRO_GAP_US = 10
 ran dry."""
 
 
+IN_COLUMNS = (IdleCause.LAUNCH, IdleCause.SYNC, IdleCause.HOST)
+"""Causes with a column of their own in the histogram."""
+PART_OF_GAP = 0.01
+"""What takes less of a gap counts to where the host was for longest in it ..."""
+TOLD_PART = 0.1
+"""... and what takes less than this is not in the gap's sentence."""
 LONGEST_NAME = 60  # characters of an op's name in a sentence
 NOWHERE = "(launch not recorded)"
 OUTSIDE = "(outside operators and calls)"
@@ -95,14 +113,16 @@ def gap_rows(timed: Timed, gaps: Gaps, chosen: I64) -> list[GapRow]:
 
 
 def longest_gaps(explained: Causes, top: int | None, min_us: float) -> list[GapRow]:
-    """Rows of the gaps of at least that length, in time order; of all, or of the `top` longest. Of
-    the longest ones those are listed, too, that a step begins or ends with: they are part of its
-    idle time."""
+    """Rows of the gaps of at least that length, in time order; of all, or of the `top` longest that
+    reach into the steady steps. Of the longest ones those are listed, too, that a step begins or ends
+    with: they are part of its idle time."""
     gaps = explained.gaps
     steps = explained.timed.steps
     listed = gaps.side == GapSide.INSIDE
     if top is not None and steps.found:
         listed = listed | (gaps.step >= 0)
+        listed &= gaps.end > steps.start[steps.warmup]
+        listed &= gaps.start < steps.end[-1]
     chosen = listed & (gaps.duration >= min_us * NS_PER_US)
     if explained.timed.only_step is not None:
         chosen &= (gaps.end > steps.start[0]) & (gaps.start < steps.end[-1])
@@ -118,16 +138,12 @@ def gap_histogram(timed: Timed, gaps: Gaps) -> list[GapHistogramRow]:
     rows = []
     for length, cause, low, high in _by_length(timed, gaps):
         total = ms(length.sum() / steps)
-        launch, sync = (
-            ms(length[cause == one].sum() / steps) for one in (IdleCause.LAUNCH, IdleCause.SYNC)
-        )
+        launch, sync, host = (ms(length[cause == one].sum() / steps) for one in IN_COLUMNS)
         scale = "micro" if high <= MICRO_GAP_US * NS_PER_US else "macro"
-        other = max(total - launch - sync, 0.0)
-        rows.append(
-            GapHistogramRow(
-                _range(low, high), scale, len(length) / steps, total, launch, sync, other
-            )
-        )
+        other = max(total - launch - sync - host, 0.0)
+        count = len(length) / steps
+        name = _range(low, high)
+        rows.append(GapHistogramRow(name, scale, count, total, launch, sync, host, other))
     return rows
 
 
@@ -170,7 +186,8 @@ def gap_details(timed: Timed, gaps: Gaps, chosen: I64) -> list[str]:
     on_host = (
         (some.cause != IdleCause.SYNC) & ~isin_few(some.detail, OF_NO_CALL) & (some.queued == 0)
     )
-    on_host &= ~followed | (launched >= 0)
+    on_host &= (some.cause == IdleCause.HOST) | ~followed | (launched >= 0)
+    launched = np.where(launched >= 0, launched, some.end)
     host = _host_activities(timed, some.take(on_host), launched[on_host])
 
     @cache
@@ -213,17 +230,50 @@ def _other_cause(timed: Timed, gaps: Gaps, i: int) -> str:
 
 def _host_activities(timed: Timed, gaps: Gaps, launched: I64) -> Iterator[str]:
     """What the host did for the longest time between the start of each gap and the launch."""
-    until = np.maximum(launched, gaps.start + 1)
+    until = np.clip(launched, gaps.start + 1, gaps.end)
     launch = at(timed.linked.launch, gaps.next_op, -1)
     launching_thread = at(timed.trace.api_calls.thread, launch, -1)
-    nodes, threads = dominant_nodes(timed.timeline, gaps.start, until, launching_thread)
-    columns = (threads, gaps.start, until)
-    stretches = zip(*(column.tolist() for column in columns), strict=True)
+    nodes, threads = main_nodes(timed, gaps.start, until, launching_thread)
+    stretches = _Stretches(gaps.start, until, nodes, threads)
     before = _calls_before(timed, gaps.start, np.where(nodes < 0, threads, -1))
     texts = _in_words(timed, gaps, nodes, threads)
-    for text, stretch, call in zip(texts, stretches, before, strict=True):
+    more = zip(texts, _other_parts(timed, stretches), before, strict=True)
+    for (text, parts, call), stretch in zip(more, stretches.extents(), strict=True):
         where = python_frames(timed, *stretch) or asleep_in(timed, *stretch)
-        yield text + (f" after {call}" if call else "") + (f" at {where}" if where else "")
+        told = text + (f" with {parts}" if parts else "") + (f" after {call}" if call else "")
+        yield told + (f" at {where}" if where else "")
+
+
+class _Stretches(NamedTuple):
+    """Stretches of time, each with the node of the host tree and the thread that it is told of."""
+
+    start: I64
+    end: I64
+    node: I64
+    thread: I64
+
+    def extents(self) -> Iterator[tuple[int, int, int]]:
+        """Thread, start and end of each."""
+        columns = (self.thread, self.start, self.end)
+        return zip(*(column.tolist() for column in columns), strict=True)
+
+
+def _other_parts(timed: Timed, stretches: _Stretches) -> list[str]:
+    """Places, other than those of their nodes, that take much of these stretches, each with its
+    time; empty without."""
+    start, end, nodes, threads = stretches
+    long = np.flatnonzero(end - start >= LEAST_SPLIT_NS)
+    places = place_times(timed, start[long], end[long], threads[long])
+    stretch = long[places.stretch]
+    known = codes_of(timed, nodes)
+    is_told = places.spent >= TOLD_PART * (end - start)[stretch]
+    is_told &= (places.name != known[stretch]) & (places.name != outside(timed))
+    rows = np.flatnonzero(is_told)
+    found: list[list[str]] = [[] for _ in start]
+    for row in rows[np.argsort(-places.spent[rows], kind="stable")].tolist():
+        name = cut(timed.trace.strings[places.name[row]], LONGEST_NAME)
+        found[stretch[row]].append(f"{name} {digits(ms(places.spent[row]))} ms")
+    return [", ".join(parts) for parts in found]
 
 
 def _calls_before(timed: Timed, start: I64, threads: I64) -> list[str]:
@@ -296,12 +346,12 @@ class GapPlaceRow:
     python: str | None = metric(
         "function of the program at the longest of them, with the line of its `def`, where stacks were recorded"
     )
-    gaps: float = metric("gaps a step")
-    idle_ms: float = metric("idle time a step in them")
+    gaps: float = metric("gaps a step of which it has the most")
+    idle_ms: float = metric("idle time a step that it has, of these and of other gaps")
     share_of_idle: float = metric(
         "that time as a share of the device's idle time: the rows sum to 1", "share"
     )
-    longest_us: float = metric("the longest of them")
+    longest_us: float = metric("the longest time that it has of a gap")
     unprofiled_idle_ms: float | None = maybe(
         "idle time there of the step without the profiler; null where that is not known, and of "
         "ranks that the report does not speak of"
@@ -346,28 +396,29 @@ def _recorded_places(causes: Causes, min_us: float, left: IdleLeft | None) -> Se
     chosen, length = _steady_gaps(timed, gaps, min_us)
     if not len(chosen):
         return []
-    node = causes.memo(nodes_behind_all)[chosen]
-    name = causes.memo(place_codes_all)[chosen].astype(np.int32)
-    groups = Groups.of(name, gaps.cause[chosen])
-    total = groups.sum(length)
+    parts = parts_of_gaps(causes, chosen)
+    spent = parts.of(length)
+    groups = Groups.of(parts.name, gaps.cause[chosen][parts.index])
+    total = groups.sum(spent)
     idle = total.sum()
-    longest = _last_longest(groups, length)
+    counted = groups.sum(parts.is_main)
+    longest = _last_longest(groups, spent)
     names = place_names(timed)
     outermost = timed.linked.tree.outermost(is_named(timed))
-    left_ms = None if left is None else groups.sum(left.of_gap[chosen])
+    left_ms = None if left is None else groups.sum(parts.of(left.of_gap[chosen]))
 
     def row(group: int) -> GapPlaceRow:
-        gap = int(longest[group])
+        gap = int(longest[group])  # a part
         return GapPlaceRow(
             rank=timed.trace.rank,
-            cause=_CAUSES[int(gaps.cause[chosen[gap]])],
-            name=names[name[gap]],
-            within=within(timed.linked, outermost, int(node[gap])),
-            python=_source_line(timed, int(node[gap])),
-            gaps=float(groups.count[group]) / timed.steps.steady_count,
+            cause=_CAUSES[int(gaps.cause[chosen[parts.index[gap]]])],
+            name=names[parts.name[gap]],
+            within=within(timed.linked, outermost, int(parts.node[gap])),
+            python=_source_line(timed, int(parts.node[gap])),
+            gaps=float(counted[group]) / timed.steps.steady_count,
             idle_ms=ms(total[group] / timed.steps.steady_count),
             share_of_idle=float(total[group] / idle),
-            longest_us=float(length[gap]) / NS_PER_US,
+            longest_us=float(spent[gap]) / NS_PER_US,
             unprofiled_idle_ms=None if left_ms is None else float(left_ms[group]),
         )
 
@@ -382,7 +433,90 @@ def _steady_gaps(timed: Timed, gaps: Gaps, min_us: float) -> tuple[I32, I32 | I6
     return chosen, compact(length[chosen])
 
 
-def _last_longest(groups: Groups, length: I32 | I64) -> I64:
+@dataclass(frozen=True, eq=False)
+class GapParts:
+    """Gaps in parts, by where the host was: those of a gap make it up."""
+
+    index: I64  # of the gap, among those asked for
+    node: I32  # node of the host tree behind the part, -1: none
+    name: I32  # code of its place, among `place_names`
+    share: F64  # of the gap
+    is_main: Bool  # whether it is the place where the host was longest
+
+    def take(self, rows: I64) -> "GapParts":
+        """Some of the parts."""
+        return GapParts(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
+
+    def followed_by(self, other: "GapParts") -> "GapParts":
+        """These parts and those."""
+        names = [f.name for f in fields(self)]
+        pairs = ((getattr(self, name), getattr(other, name)) for name in names)
+        return GapParts(**dict(zip(names, map(np.concatenate, pairs), strict=True)))
+
+    def of(self, values: I32 | I64 | F64) -> F64:
+        """What each part has of a value of its gap."""
+        return values[self.index] * self.share
+
+
+def parts_of_gaps(causes: Causes, chosen: I32 | I64) -> GapParts:
+    """These gaps (rows, ascending) in parts: those in which the host worked by what it was in and
+    for how long, the others whole."""
+    split = causes.memo(_worked_parts)
+    place = look_up(chosen, split.index)
+    known = np.flatnonzero(place >= 0)
+    is_whole = np.ones(len(chosen), bool)
+    is_whole[place[known]] = False
+    index = np.flatnonzero(is_whole)
+    rows = chosen[index]
+    node = causes.memo(nodes_behind_all)[rows]
+    name = causes.memo(place_codes_all)[rows].astype(np.int32)
+    all_of_it = np.ones(len(rows))
+    undivided = GapParts(index, node, name, all_of_it, all_of_it > 0)
+    return undivided.followed_by(replace(split.take(known), index=place[known]))
+
+
+def _worked_parts(causes: Causes) -> GapParts:
+    """The parts of the gaps (rows) in which the host worked, in more than one place. What takes
+    little of a gap is counted to its main place, where the host was longest."""
+    timed = causes.timed
+    gaps = causes.gaps
+    rows, threads = _worked_gaps(causes)
+    places = place_times(timed, gaps.start[rows], gaps.end[rows], threads)
+    name = causes.memo(place_codes_all)[rows].astype(np.int32)
+    share = places.spent / gaps.duration[rows][places.stretch]
+    is_other = _codes(timed, places.name) != name[places.stretch]
+    others = np.flatnonzero(is_other & (share >= PART_OF_GAP))
+    left = np.ones(len(rows))
+    np.subtract.at(left, places.stretch[others], share[others])
+    node = causes.memo(nodes_behind_all)[rows]
+    main = GapParts(rows, node, name, left, np.ones(len(rows), bool))
+    main = main.take(np.flatnonzero(left < 1.0))
+    other = GapParts(
+        rows[places.stretch[others]],
+        places.node[others],
+        _codes(timed, places.name[others]),
+        share[others],
+        np.zeros(len(others), bool),
+    )
+    return main.followed_by(other)
+
+
+def _worked_gaps(causes: Causes) -> tuple[I64, I64]:
+    """The long gaps (rows) in which the host worked in calls and ranges, and the thread that did."""
+    timed = causes.timed
+    gaps = causes.gaps
+    rows = np.flatnonzero((gaps.cause == IdleCause.HOST) & (gaps.duration >= LEAST_SPLIT_NS))
+    rows = rows[~isin_few(gaps.detail[rows], OF_NO_CALL)]
+    rows = rows[on_host(timed, gaps, rows)]
+    return rows, dominant_nodes(timed.timeline, *_until_launched(timed, gaps, rows))[1]
+
+
+def _codes(timed: Timed, name: I32) -> I32:
+    """The codes, among `place_names`, of places where the host worked."""
+    return np.where(name == outside(timed), name + 1, name).astype(np.int32)
+
+
+def _last_longest(groups: Groups, length: I32 | I64 | F64) -> I64:
     """The row of the longest of each group, of several the last one."""
     most = np.zeros(len(groups), length.dtype)
     np.maximum.at(most, groups.index, length)
@@ -443,17 +577,22 @@ def nodes_behind(timed: Timed, gaps: Gaps, chosen: I32 | I64) -> I32:
         call = timed.linked.launch[gaps.next_op[gap[launching]]]
         node[launching] = timed.linked.tree.node_of_call[call]
         host = on_host(timed, gaps, gap)
-        some = gaps.take(gap[host].astype(np.int64))
-        issued = np.where(
-            some.next_op >= 0, timed.linked.launch_times_of(np.maximum(some.next_op, 0)), some.end
-        )
-        call = at(timed.linked.launch, some.next_op, -1)
-        until = np.maximum(issued, some.start + 1)
-        thread = at(timed.trace.api_calls.thread, call, -1)
-        node[host] = dominant_nodes(timed.timeline, some.start, until, thread)[0]
+        asked = _until_launched(timed, gaps, gap[host])
+        node[host] = main_nodes(timed, *asked)[0]
         return node
 
     return blockwise(behind, chosen)
+
+
+def _until_launched(timed: Timed, gaps: Gaps, rows: I32 | I64) -> tuple[I64, I64, I64]:
+    """Of these gaps what lies before the launch that ends them, start and end; and the thread that
+    launches, -1 where that is not known."""
+    some = gaps.take(rows.astype(np.int64))
+    issued = timed.linked.launch_times_of(np.maximum(some.next_op, 0))
+    issued = np.where((some.next_op >= 0) & (issued >= 0), issued, some.end)
+    call = at(timed.linked.launch, some.next_op, -1)
+    thread = at(timed.trace.api_calls.thread, call, -1)
+    return some.start, np.clip(issued, some.start + 1, some.end), thread
 
 
 def nodes_behind_all(causes: Causes) -> I32:
@@ -467,5 +606,7 @@ def on_host(timed: Timed, gaps: Gaps, rows: I32 | I64) -> Bool:
     cause = gaps.cause[rows]
     next_op = gaps.next_op[rows]
     known = (next_op < 0) | (timed.linked.launch_times_of(np.maximum(next_op, 0)) >= 0)
+    # What no call launches are migrations; some of them a call has moved.
+    known |= (cause == IdleCause.HOST) & ~isin_few(gaps.detail[rows], OF_NO_CALL)
     other = ~isin_few(cause, (IdleCause.LAUNCH, IdleCause.SYNC)) & (gaps.queued[rows] == 0)
     return other & known & (gaps.sync[rows] < 0)

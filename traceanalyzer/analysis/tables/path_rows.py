@@ -2,17 +2,27 @@
 most of it."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import Column, at, blockwise, isin_few, run_lengths, texts_where
+from traceanalyzer.analysis.algebra import (
+    Column,
+    Groups,
+    at,
+    blockwise,
+    isin_few,
+    run_lengths,
+    texts_where,
+)
 from traceanalyzer.analysis.algebra.lazy_rows import lazy_rows
 from traceanalyzer.analysis.causes.critical_path import CriticalPath, PathKind, SegmentPart
 from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.names.kernel_names import short_name
+from traceanalyzer.analysis.time.host_timeline import LONG_STRETCH_NS, dominant_nodes, node_times
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import dataclass, metric, ms
-from traceanalyzer.trace import I32, I64, Bool, RangeKind
+from traceanalyzer.trace import F64, I32, I64, Bool, RangeKind
 
 PART_NAMES = {
     SegmentPart.LATENCY: "from launch to start",
@@ -21,6 +31,8 @@ PART_NAMES = {
     SegmentPart.HOST: "outside operators and calls",
 }
 """Names of segments that no kernel, operator or call gives one."""
+LEAST_SPLIT_NS = LONG_STRETCH_NS
+"""Shorter stretches are dispatch, and are whole."""
 _KINDS = [kind.label for kind in PathKind]
 
 
@@ -252,3 +264,55 @@ def is_named(timed: Timed) -> Bool:
     result = isin_few(tree.kind, (RangeKind.OP, RangeKind.ANNOTATION))
     result[result] = ~of_step[ranges.name[tree.row[result]]]
     return result
+
+
+@dataclass(frozen=True, eq=False)
+class PlaceTimes:
+    """Time of stretches in places, a row each."""
+
+    stretch: I64
+    name: I32  # code of the place's name, `outside` of none
+    node: I32  # node of the host tree in which it was longest, -1: none
+    spent: F64  # ns
+
+    def take(self, rows: I64 | Bool) -> "PlaceTimes":
+        """Some of the rows."""
+        return PlaceTimes(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
+
+
+def outside(timed: Timed) -> int:
+    """The code of what lies outside operators, ranges and calls."""
+    return len(timed.trace.strings)
+
+
+def codes_of(timed: Timed, node: I32 | I64) -> I32:
+    """The code of the place of each of these nodes."""
+    return NodeNames.of(timed).at(node.astype(np.int32), outside(timed))
+
+
+def place_times(timed: Timed, start: I64, end: I64, thread: I64) -> PlaceTimes:
+    """Where a thread was in each stretch [start, end), for how long."""
+    times = node_times(timed.timeline, start, end, thread)
+    longest_first = np.argsort(-times.spent, kind="stable")
+    stretch = times.stretch[longest_first]
+    node = times.node[longest_first].astype(np.int32)
+    name = codes_of(timed, node)
+    alike = Groups.of(stretch, name)
+    first = alike.first
+    spent = alike.sum(times.spent[longest_first])
+    return PlaceTimes(stretch[first], name[first], node[first], spent)
+
+
+def main_nodes(timed: Timed, start: I64, end: I64, thread: I64) -> tuple[I64, I64]:
+    """For each stretch the node in which the host was longest, -1 outside all, and its thread
+    (`dominant_nodes`). Of a long stretch it is the longest node of the place that has most of it:
+    many short calls of a name are one place."""
+    nodes, threads = dominant_nodes(timed.timeline, start, end, thread)
+    nodes = nodes.copy()
+    long = np.flatnonzero((end - start >= LEAST_SPLIT_NS) & (threads >= 0))
+    places = place_times(timed, start[long], end[long], threads[long])
+    order = np.lexsort((places.spent, places.stretch))
+    is_last = np.append(np.diff(places.stretch[order]) > 0, True)[: len(order)]
+    best = order[is_last]
+    nodes[long[places.stretch[best]]] = places.node[best]
+    return nodes, threads

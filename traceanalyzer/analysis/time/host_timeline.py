@@ -6,6 +6,7 @@ that waits for the autograd thread does not count while that one dispatches."""
 
 import enum
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -292,8 +293,37 @@ class _Shares(NamedTuple):
     inside: I64  # time in any node, ns
 
 
+class NodeTimes(NamedTuple):
+    """Time of stretches in nodes of the host tree, a row each."""
+
+    stretch: I64
+    node: I64  # the innermost, -1 outside all
+    spent: I64  # ns
+
+
+def node_times(timeline: HostTimeline, start: I64, end: I64, thread: I64) -> NodeTimes:
+    """Where a thread was in each stretch [start, end), for how long; nothing of threads that launch
+    nothing."""
+    parts = [NodeTimes(*(np.empty(0, np.int64) for _ in NodeTimes._fields))]
+    for launching in timeline.threads:
+        rows = np.flatnonzero(thread == launching.thread)
+        for chosen, cut, low, count in _cuts(launching.pieces, start[rows], end[rows]):
+            asked = rows[chosen]
+            found = _times_in(cut, low, count, start[asked], end[asked])
+            parts.append(found._replace(stretch=asked[found.stretch]))
+    return NodeTimes(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
 def _shares(tree: HostTree, pieces: HostPieces, start: I64, end: I64) -> _Shares:
     result = _Shares(*(np.full(len(start), NOTHING, np.int64) for _ in _Shares._fields))
+    for rows, cut, low, count in _cuts(pieces, start, end):
+        _add_shares(result, rows, tree, _times_in(cut, low, count, start[rows], end[rows]))
+    return result
+
+
+def _cuts(pieces: HostPieces, start: I64, end: I64) -> Iterator[tuple[I64, Cut, I64, I64]]:
+    """Stretches in which a thread has pieces, some at a time (rows); the pieces, and for each
+    stretch the first of its own and how many these are."""
     block = pieces.block_of(start)
     for rows in _runs(np.argsort(block, kind="stable"), np.sort(block)):
         cut = pieces.within(int(start[rows].min()), int(end[rows].max()))
@@ -304,11 +334,7 @@ def _shares(tree: HostTree, pieces: HostPieces, start: I64, end: I64) -> _Shares
         low = low[known]
         count = count[known]
         for some in _runs(np.arange(len(rows)), np.cumsum(count) // PIECES_AT_ONCE):
-            chosen = rows[some]
-            _add_shares(
-                result, chosen, tree, cut, low[some], count[some], start[chosen], end[chosen]
-            )
-    return result
+            yield rows[some], cut, low[some], count[some]
 
 
 def _runs(rows: I64, number: I64) -> list[I64]:
@@ -316,22 +342,24 @@ def _runs(rows: I64, number: I64) -> list[I64]:
     return np.split(rows, np.flatnonzero(np.diff(number)) + 1) if len(rows) else []
 
 
-def _add_shares(
-    shares: _Shares, rows: I64, tree: HostTree, cut: Cut, low: I64, count: I64, start: I64, end: I64
-) -> None:
-    """Write down what was done in these stretches (rows): each has `count` pieces, from the one at
-    `low` on."""
-    stretch = np.repeat(np.arange(len(rows)), count)
+def _times_in(cut: Cut, low: I64, count: I64, start: I64, end: I64) -> NodeTimes:
+    """Time of each of these stretches in each node, in the order of stretches and of nodes; each has
+    `count` pieces, from the one at `low` on."""
+    stretch = np.repeat(np.arange(len(start)), count)
     piece = np.arange(len(stretch)) + np.repeat(low - np.cumsum(count) + count, count)
     spent = np.minimum(cut.end[piece], end[stretch]) - np.maximum(cut.start[piece], start[stretch])
-    # pieces of one node are put together, in the order of stretches and of nodes
     least = int(cut.node[piece].min())
     most = int(cut.node[piece].max())
     width = most - least + 1
     keys, which = distinct_places(stretch * width + (cut.node[piece] - least))
-    stretch = keys // width
-    node = keys % width + least
-    spent = np.bincount(which, spent).astype(np.int64)
+    return NodeTimes(
+        keys // width, keys % width + least, np.bincount(which, spent).astype(np.int64)
+    )
+
+
+def _add_shares(shares: _Shares, rows: I64, tree: HostTree, times: NodeTimes) -> None:
+    """Write down what was done in these stretches (rows)."""
+    stretch, node, spent = times
     first = np.searchsorted(stretch, np.arange(len(rows)))
     longest = np.flatnonzero(spent == np.maximum.reduceat(spent, first)[stretch])
     shares.node[rows] = node[longest[np.searchsorted(longest, first)]]

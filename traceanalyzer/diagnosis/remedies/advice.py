@@ -7,8 +7,8 @@ from dataclasses import replace
 from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.analysis.joined.launched import is_start_up
 from traceanalyzer.analysis.tables.throughput import mfu_is_least
-from traceanalyzer.base import EmptyRecordingError, dataclass
-from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.base import dataclass
+from traceanalyzer.diagnosis.measurements import Measurements, nothing_to_replay
 from traceanalyzer.diagnosis.outside import IDLE_CLASSES, outside_cause
 from traceanalyzer.diagnosis.part_of_run import Selection
 from traceanalyzer.diagnosis.remedies import REMEDIES
@@ -54,11 +54,7 @@ def predictions_of(
     stand for becomes that many times faster; `bucket_mb` are sizes of gradient buckets. Raises
     EmptyRecordingError where the recording has no launches or device work to replay."""
     if m.replay is None:
-        need = (
-            "it needs API calls and the device work that they launch; record CPU and CUDA "
-            "activities"
-        )
-        raise EmptyRecordingError(f"{m.trace.path}: nothing to replay: {need}")
+        raise nothing_to_replay(m)
     why = m.memo(outside_cause)
     advised = [one for one in m.memo(advise) if not why or one.remedy.cls not in IDLE_CLASSES]
     more = [

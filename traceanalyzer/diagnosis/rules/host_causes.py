@@ -4,12 +4,14 @@ migration, changing shapes; and on kernels that the recording has lost."""
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from traceanalyzer.analysis.causes.causes import Causes
 from traceanalyzer.analysis.causes.details import IdleDetail
-from traceanalyzer.analysis.groups.idle import detail_ms, longest_gaps_of
+from traceanalyzer.analysis.groups.idle import MANAGED, detail_ms, longest_gaps_of
 from traceanalyzer.analysis.tables.shape_rows import shape_changes as find_new_shapes
 from traceanalyzer.base import ms
 from traceanalyzer.diagnosis.draft import Draft, Proposal, finding, share
 from traceanalyzer.diagnosis.finding import Evidence
+from traceanalyzer.diagnosis.ledger import Ledger
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.pages import said
 from traceanalyzer.diagnosis.remedies.host import PREPARED, PREPARED_BEFORE
@@ -73,19 +75,26 @@ CAUSES = {
 
 def host_causes(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Idle time of host work that has a name of its own."""
-    if m.idle is None or m.step.idle is None or m.idle.host <= 0:
+    if m.ledger is None or m.step.idle is None:
         return
     for detail, cause in CAUSES.items():
-        recorded = detail_ms(m.causes, detail)
-        if recorded <= 0:
+        idle = min(_of_step_ms(m.causes, m.ledger, detail), m.step.idle.host)
+        if idle <= 0:
             continue
-        # Without the profiler host work is as long as recorded in proportion to all of it.
-        idle = min(recorded / m.idle.host, 1.0) * m.step.idle.host
         evidence = [share(m, idle, cause.what), *_longest(m, detail)]
         scenario = SCENARIOS.get(detail)
         alone = detail in SCENARIOS
         remedy = Proposal(said(cause.id), cause.basis, scenario, name=cause.remedy, alone=alone)
         yield finding(cause.id, "idle.host", idle, evidence, [remedy])
+
+
+def _of_step_ms(causes: Causes, ledger: Ledger, detail: IdleDetail) -> float:
+    """Idle time of a kind of host work in the step that the report speaks of. Of a pause before a
+    migration the fault is migration, in the proportions of the recording."""
+    kinds = MANAGED if detail in MANAGED else (detail,)
+    recorded = sum(detail_ms(causes, kind) for kind in kinds)
+    now = sum(ledger.detail_ms(kind) for kind in kinds)
+    return detail_ms(causes, detail) * now / recorded if recorded else 0.0
 
 
 def counted_allocations(m: Measurements, _free: Bool) -> Iterator[Draft]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from traceanalyzer.analysis.causes.details import IdleDetail
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
-from traceanalyzer.analysis.groups.idle import longest_gaps_of, named_host_share, queued_idle_ms
+from traceanalyzer.analysis.groups.idle import longest_gaps_of, queued_idle_ms
 from traceanalyzer.analysis.tables.syncs import SyncRow
 from traceanalyzer.diagnosis import loader_advice
 from traceanalyzer.diagnosis.draft import Draft, Proposal, finding, share
@@ -124,9 +124,10 @@ def input_wait(m: Measurements, _free: Bool) -> Iterator[Draft]:
 def host_work(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """The device ran dry during long stretches of other host work."""
     idle = m.step.idle
-    if idle is None or idle.host <= 0:
+    if idle is None or idle.host <= 0 or m.ledger is None:
         return
-    left = idle.host * (1.0 - named_host_share(m.causes))
+    unnamed = [one for one in m.ledger.of("idle", "host") if one.detail is None]
+    left = float(sum(one.ms for one in unnamed))
     if left <= 0:
         return
     evidence = [share(m, left, "idle during other CPU work between launches")]

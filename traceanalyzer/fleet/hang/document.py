@@ -239,7 +239,9 @@ def _screen(hang: Hang) -> list[Section]:
     standing = [group for group in hang.groups if group.stands_at]
     waiting = [_who_waits(group) for group in standing[:SHOWN_GROUPS]]
     if len(standing) > len(waiting):
-        waiting.append(f"{len(standing) - len(waiting):,} more groups wait (--full, -o hang.html).")
+        waiting.append(
+            f"{len(standing) - len(waiting):,} more groups wait (analyze --full lists them)."
+        )
     sections = [Section(TITLE, answer_parts(hang), untitled=True)]
     if len(hang.culprits) > 1:
         each = [_culprit(hang, one) for one in hang.culprits[:SHOWN_CULPRITS]]

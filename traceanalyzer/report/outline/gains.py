@@ -437,7 +437,7 @@ def _gain(report: Report, advice: Recommendation) -> str:
     if both is not None:
         return _arrow(report, both.likely_ms, _with_others(both), both.speedup)
     if advice.predicted_step_ms is None:
-        return "gain unknown" if advice.at_start is None else _of_start(advice.at_start)
+        return _unknown(report, advice) if advice.at_start is None else _of_start(advice.at_start)
     likely = (advice.predicted_step_ms, advice.low_ms, advice.high_ms)
     unit = figure_unit(report)
     each = f"per {unit}" if unit != "recording" else "for the recording"
@@ -463,6 +463,13 @@ def _with_others(both: AfterOthers) -> str:
     """With which other changes, and the step that these lead to by themselves."""
     alone = "" if both.first_ms is None else f" ({step_figure(both.first_ms)} by itself)"
     return f"with {' and '.join(both.remedies)}{alone}"
+
+
+def _unknown(report: Report, advice: Recommendation) -> str:
+    """What is known of a gain that is not predicted: no more than what its finding costs."""
+    costs = (one.headroom_ms for one in report.findings if one.id == advice.id)
+    most_ms = next(costs, None)
+    return f"gain unknown, at most {figure(most_ms, 'ms')}" if most_ms else "gain unknown"
 
 
 def is_only_step(report: Report) -> bool:

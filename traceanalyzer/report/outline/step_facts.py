@@ -106,6 +106,8 @@ GLOSSARY = (
 )
 STEPS_FOR_P95 = 20  # of fewer a percentile is the slowest step in other words, and not shown
 STEPS_FOR_P99 = 100
+NONE_OF = {"communication": "none on the GPU in the measured steps"}
+"""What is said of groups of figures that are all zero, where the host may have some."""
 
 
 def shown_step_time(time: StepTime) -> Any:
@@ -163,7 +165,7 @@ def _group(f: dataclasses.Field[Any], value: Any) -> list[Fact]:
         facts = facts_of(value, without=QUOTED)
         return [fact for fact in facts if not fact.value.startswith(NOT_AVAILABLE)]
     if not any(filter(is_figure, vars(value).values())):
-        return [Fact(label(f.name), "none in the measured steps")]
+        return [Fact(label(f.name), NONE_OF.get(f.name, "none in the measured steps"))]
     return facts_of(value)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from traceanalyzer.analysis.groups.seen_conditions import PRODUCT_FORMATS
 from traceanalyzer.base import dataclass, regex
+from traceanalyzer.report.brief import STDIN
 from traceanalyzer.report.document import Fact, Facts, Paragraph, Section, TextTable, Weight
 from traceanalyzer.report.format import figure, plain, shorten
 from traceanalyzer.report.model import Report
@@ -204,8 +205,9 @@ def how_to_reproduce(report: Report) -> list[Section]:
         facts.append(Fact("recording", f"{item.path} ({item.kind}){hashed}"))
     if len(report.inputs) > NAMED_RECORDINGS:
         facts.append(Fact("recordings", f"{len(report.inputs) - NAMED_RECORDINGS} more"))
-    paths = [shlex.quote(item.path) for item in report.inputs]
-    given = " ".join(paths) if 0 < len(paths) <= NAMED_RECORDINGS else "PATH..."
+    paths = [*dict.fromkeys(item.path for item in report.inputs)]
+    can_be_typed = 0 < len(paths) <= NAMED_RECORDINGS and STDIN not in paths
+    given = " ".join(map(shlex.quote, paths)) if can_be_typed else "PATH..."
     run = given if len(paths) == 1 else "DIR"
     facts += [
         Fact("made by", f"{report.tool.name} {report.tool.version}"),

@@ -448,7 +448,10 @@ def results_worked_on(tape: Tape) -> Bool:
 
 def done_on_device(tape: Tape) -> Tape | None:
     """What the host does with results of the device, and what else it does of its own, is gone from
-    the step, with the copies that only bring it those results."""
+    the step, with the copies that only bring it those results. None where no operators were
+    recorded: nothing then tells whether the host, or another process, needs the results."""
+    if not tape.source.linked.tree.has_operators:
+        return None
     results = tape.memo(results_worked_on)
     away = tape.memo(away_from_device)
     if not (results | away).any():
