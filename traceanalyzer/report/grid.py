@@ -21,7 +21,7 @@ from traceanalyzer.report.format import (
     scale_for,
     scaled,
 )
-from traceanalyzer.report.names.kernel_labels import kernel_labels
+from traceanalyzer.report.names.kernel_labels import LABEL_WIDTH, kernel_labels
 
 TIMESTAMPS = (
     "start_ns",
@@ -140,10 +140,12 @@ def make_grid(
     chosen: Sequence[str] | None = None,
     *,
     folded_from: int = 1,
+    width_of_labels: int = LABEL_WIDTH,
 ) -> Grid:
     """The table of some rows (instances of one dataclass; at least one). `origin_ns`: what moments
     count from; `chosen`: names of the fields to show, in order. What is the same in every row is no
-    column from `folded_from` rows on."""
+    column from `folded_from` rows on. Kernels are called by labels of `width_of_labels`
+    characters."""
     fields = _fields(rows, chosen)
     moments = [value for f in fields if f.is_moment for value in filter(is_figure, f.values)]
     scales = _scales(fields)
@@ -160,7 +162,9 @@ def make_grid(
         else:
             column = f.column(scales, origin)
             if f.name == "name" and hasattr(rows[0], FULL_NAME):
-                column = dataclasses.replace(column, labels=kernel_labels(column.cells))
+                column = dataclasses.replace(
+                    column, labels=kernel_labels(column.cells, width_of_labels)
+                )
             grid.columns.append(column)
     return grid
 

@@ -24,7 +24,10 @@ def test_no_two_kernels_have_one_label() -> None:
     labels = kernel_labels(names)
     assert len(set(labels.values())) == len(names)
     assert max(map(len, labels.values())) <= LABEL_WIDTH
-    assert labels[TILES[0]] == "sm80_xmma…tilesize64x64x8_s…"
+    narrow = kernel_labels(names, 28)
+    assert len(set(narrow.values())) == len(names)
+    assert max(map(len, narrow.values())) <= 28
+    assert labels[TILES[0]] == "sm80_xmma_gem…tilesize64x64x8_stage3_ff…"
     assert labels["vectorized<Gelu>"] == "vectorized<Gelu>"
 
 

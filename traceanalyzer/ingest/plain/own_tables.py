@@ -10,6 +10,7 @@ from traceanalyzer.base import regex
 
 LEAST_COLUMNS = 5
 """Columns that have to be a table's, all of them: logs of trainers share one or two names with it."""
+LONGEST_HEADER = 10_000  # characters; a cell of more than 131,072 is an error of the csv module
 OF_STEPS = "steps"
 """The table whose rows are steps: as the profiler made them, not as the program runs."""
 _KEY = regex(r'"(\w++)"\s*+:')
@@ -27,7 +28,7 @@ def table_written(head: bytes) -> str | None:
     if text.startswith(("|", "Rank ", "###")):
         headers = (line for line in lines if line.startswith("|"))
         return _of_markdown(next(headers, ""))
-    return _of_columns(next(csv.reader(lines[:1]), []))
+    return _of_columns(next(csv.reader(line[:LONGEST_HEADER] for line in lines[:1]), []))
 
 
 def refusal_of_table(name: str) -> str:

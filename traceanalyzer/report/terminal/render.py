@@ -7,6 +7,7 @@ from typing import Any
 from traceanalyzer.report import document as doc
 from traceanalyzer.report.format import DEFAULT_WIDTH
 from traceanalyzer.report.grid import make_grid
+from traceanalyzer.report.names.kernel_labels import label_width
 from traceanalyzer.report.terminal.drawing import INDENT, TerminalPage
 
 
@@ -91,7 +92,8 @@ def _items(page: TerminalPage, part: doc.Items, _: int) -> None:
 def _table(page: TerminalPage, table: doc.Table, _: int) -> None:
     if not table.rows:
         return
-    grid = make_grid(table.rows, table.origin_ns, table.chosen)
+    width_of_labels = label_width(page.width)
+    grid = make_grid(table.rows, table.origin_ns, table.chosen, width_of_labels=width_of_labels)
     every_column = f"--format {table.every_column_in}"
     if table.command:
         every_column = f"traceanalyzer show {table.command} --format csv"

@@ -30,7 +30,7 @@ from traceanalyzer.report.document import (
 from traceanalyzer.report.figures import step_times
 from traceanalyzer.report.format import DEFAULT_WIDTH, figure, number, scale_for, scaled, with_unit
 from traceanalyzer.report.model import Report
-from traceanalyzer.report.names.kernel_labels import kernel_labels
+from traceanalyzer.report.names.kernel_labels import kernel_labels, label_width
 from traceanalyzer.report.outline import breakdown, gains, opening, step_facts
 from traceanalyzer.report.parts.in_brief import KEY_TABLES, environment, how_to_reproduce
 from traceanalyzer.report.terminal import render
@@ -254,8 +254,9 @@ def render_terminal(
     head.heading("Summary")
     screen = render_screen(report, width, colour, next_step=False)
     kernels = [row.name for row in report.tables.get("kernels", [])]
+    labels = kernel_labels(kernels, label_width(width))
     below = render.document_terminal(
-        Document("", sections_below(report, of_compile)), width, colour, kernel_labels(kernels)
+        Document("", sections_below(report, of_compile)), width, colour, labels
     )
     return f"{head.text().strip()}\n{screen}\n{below}"
 
