@@ -104,6 +104,7 @@ CLIENT_SECRET=hunter2zz
 PASSPHRASE=hunter2zz
 CREDENTIALS=hunter2zz
 TOKEN=hunter2zz
+ended by TOKEN=hunter2zz
 --Token=hunter2zz
 Cookie: sid=hunter2zz
 COOKIE=hunter2zz

@@ -184,7 +184,9 @@ def _is_secret(before: str, word: str, after: str, value: str) -> bool:
     if stem and (before + word).isupper() and "_" in before:
         return True
     if kind == "token":
-        return after.lower() != "s" and _NO_TOKENS.search(stem) is None
+        is_variable = word.isupper() and before.endswith(" ")  # behind a sentence's word
+        is_of_text = _NO_TOKENS.search(stem) is not None and not is_variable
+        return after.lower() != "s" and not is_of_text
     if kind == "key":
         return _KEYS.search(stem) is not None or (word == "KEY" and not stem)
     if kind == "pass":
