@@ -55,9 +55,9 @@ WAYS_TO_FIT = (
     _Way(SHOWN_CHANGES, 2, 2),
     _Way(SHOWN_CHANGES, 1, 2),
     _Way(SHOWN_CHANGES, 1, 1),
-    _Way(SHOWN_CHANGES, 0, 1),
 )
-"""The fullest first: the first that fits the screen is taken, else the last."""
+"""The fullest first: the first that fits the screen is taken, else the last: what to do first is
+said in full, be it a line or two more."""
 SCREEN_LINES = 24  # of a terminal; of more a pager would show the end alone
 SHOWN_CAVEATS = 2
 BAR_WIDTH = 40
@@ -191,7 +191,7 @@ def _changes(page: TerminalPage, report: Report, way: _Way, *, next_step: bool) 
         if advice.instead and (is_told or position == 1):
             page.line(advice.instead, "dim", indent=INDENT)
     order = gains.rule_of_order(advised)
-    if order:
+    if order and way.told >= len(advised):
         page.line(order, "dim", indent=1)
 
 
