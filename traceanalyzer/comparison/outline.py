@@ -163,7 +163,7 @@ class ConditionRow:
     effect: str = metric("what that does to the comparison")
 
 
-LONGEST_NAME = 36  # characters of a path: both sides have a line each
+LONGEST_NAME = 32  # characters of a path: each side has a line, with two causes in 80 columns
 
 
 def sections(comparison: Comparison) -> list[Section]:
