@@ -9,6 +9,7 @@ from typing import Any
 from traceanalyzer.analysis.memory.measure import MemoryOfDevice, measured_memory
 from traceanalyzer.base import MEMORY, TraceAnalyzerError, dataclass, metric
 from traceanalyzer.comparison.outline import FigureRow
+from traceanalyzer.diagnosis.memory import GROWTHS
 from traceanalyzer.ingest.memory import read_snapshot
 from traceanalyzer.ingest.stream import head_of
 from traceanalyzer.ingest.torch_log import is_log, read_logs
@@ -25,7 +26,6 @@ LEAST_SHARE = 0.01  # a peak that differs by less is the same
 SHOWN = 15
 COUNTED = {"graphs": "graphs", "graph_breaks": "graph breaks", "recompiles": "recompilations"}
 PHASES = ("forward", "backward", "optimizer")
-GROWTHS = ("leak", "growth")  # verdicts on memory that never ends growing
 
 
 @dataclass(frozen=True)

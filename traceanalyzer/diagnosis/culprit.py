@@ -14,7 +14,6 @@ from traceanalyzer.analysis.roofline.op_models.tensors import Precision
 from traceanalyzer.analysis.tables.modules import OUTSIDE
 from traceanalyzer.analysis.tables.phases import PhaseStats
 from traceanalyzer.analysis.tables.syncs import SyncRow
-from traceanalyzer.analysis.tables.throughput import mfu_is_least
 from traceanalyzer.base import regex
 from traceanalyzer.diagnosis.finding import BottleneckClass
 from traceanalyzer.diagnosis.ledger import Ledger, LedgerEntry
@@ -82,8 +81,7 @@ def _at_mfu(m: Measurements, who: str | None) -> str | None:
         if most and work[most] > ONE_FORMAT * work.sum()
         else ""
     )
-    is_given = m.throughput is not None and m.throughput.is_given
-    least = "at least " if mfu_is_least(m.roofline_step, is_given=is_given) else ""
+    least = "at least " if m.mfu_is_least else ""
     reached = f"the step's MFU is {least}{used.mfu:.0%}{peak}"
     return f"{who}; {reached}" if who else f"T{reached[1:]}"
 

@@ -45,7 +45,7 @@ from traceanalyzer.analysis.tables.shape_rows import shape_rows
 from traceanalyzer.analysis.tables.step_figures import Step, Unprofiled
 from traceanalyzer.analysis.tables.step_parts import step_parts
 from traceanalyzer.analysis.tables.syncs import sync_rows
-from traceanalyzer.analysis.tables.throughput import throughput, utilisation
+from traceanalyzer.analysis.tables.throughput import mfu_is_least, throughput, utilisation
 from traceanalyzer.analysis.time.coverage import concurrent_kernel_share, coverage
 from traceanalyzer.analysis.time.repeats import repeats
 from traceanalyzer.analysis.time.timed import HasTimed, Timed
@@ -238,6 +238,13 @@ class Measurements(HasTimed):
     """The steady steps ready to be replayed; None without steps, launches or device work."""
     doubt = lazy(lambda m: doubt(m.started, m.clocks_apart_ns))
     """Why the recording cannot tell what the GPU waited for; empty where nothing says so."""
+
+    @property
+    def mfu_is_least(self) -> bool:
+        """Whether the MFU is a lower bound: kernels without a model do operations that are not
+        counted."""
+        is_given = self.throughput is not None and self.throughput.is_given
+        return mfu_is_least(self.roofline_step, is_given=is_given)
 
     @property
     def why_not_replayed(self) -> str:

@@ -1,7 +1,6 @@
 """The step taken apart: its budget, idle time by cause, compute by what usually limits the
 kernels."""
 
-from dataclasses import fields, replace
 from typing import Literal
 
 from traceanalyzer.analysis.groups.bounds import memory_bound_share, small_share, unknown_share
@@ -117,7 +116,7 @@ def waits_by_cause(m: Measurements) -> Waiting:
     waits = m.step.waited
     if m.ranks is not None and len(m.ranks.rows) > 1:
         return waits
-    return replace(Waiting(*[0.0] * len(fields(Waiting))), transfer=waits.total)
+    return Waiting.of({"transfer": waits.total})
 
 
 def copied_within_gpu_ms(m: Measurements) -> float:

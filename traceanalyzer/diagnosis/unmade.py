@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from traceanalyzer.analysis.joined.knowledge import Knowledge
-from traceanalyzer.analysis.tables.throughput import mfu_is_least
 from traceanalyzer.diagnosis.measurements import Measurements, nothing_to_replay
 from traceanalyzer.diagnosis.part_of_run import Selection
 from traceanalyzer.diagnosis.selection import measured
@@ -21,11 +20,10 @@ def known_of(m: Measurements) -> Known:
     used = m.utilisation
     program = m.program
     worked = m.throughput
-    is_least = mfu_is_least(m.roofline_step, is_given=worked is not None and worked.is_given)
     return Known(
         replay=m.replay,
         levels=levels_of(m.timed, m.memory),
-        mfu=None if used is None or is_least else used.mfu,
+        mfu=None if used is None or m.mfu_is_least else used.mfu,
         samples=None if worked is None else worked.samples,
         micro_steps=1.0 if program is None or not program.micro_steps else program.micro_steps,
     )

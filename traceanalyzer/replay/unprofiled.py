@@ -5,7 +5,7 @@ without the profiler leaves of the recorded gaps, and what the replay alone has 
 Where a stopwatch says that the step is longer than the recorded one, clocks or data differed: the
 device's work is stretched, and no idle time is added."""
 
-from dataclasses import fields, replace
+from dataclasses import replace
 
 from traceanalyzer.analysis.algebra import complement
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
@@ -182,7 +182,7 @@ def _own_part(waited: Waited, idle: IdlePieces, recorded: Idle) -> dict[IdleCaus
 
 def _waiting(waited: Waited, longer: float | None) -> Waiting:
     """Waiting in a fitted step, where it is so many times as long."""
-    names = {str(getattr(part, "label", part)): time for part, time in waited.items()}
-    none = dict.fromkeys((one.name for one in fields(Waiting)), 0.0)
     scale = 1.0 if longer is None else longer
-    return Waiting(**{name: time * scale for name, time in (none | names).items()})
+    return Waiting.of(
+        {str(getattr(part, "label", part)): time * scale for part, time in waited.items()}
+    )

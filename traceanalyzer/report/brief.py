@@ -27,6 +27,7 @@ FOLDERS = regex(r"^\S*/(?=\S+:\d+: )")  # of the place that a change begins with
 LONGEST_PATH = 160
 STDIN = "-"
 """Standard input has been read, and cannot be typed again."""
+CHANGES = "What to change"
 NEXT = "Next:"
 PROGRAM = "traceanalyzer"
 LONGEST_NAME = 70  # of a change where it is only named
@@ -58,7 +59,7 @@ def what_to_change(advice: Sequence[str]) -> list[Part]:
         return []
     shown = [Item(brief(text, LONGEST_CHANGE)) for text in advice[:SHOWN_CHANGES]]
     counted = f" ({len(shown)} of {len(advice)})" if len(shown) < len(advice) else ""
-    return [Paragraph(f"What to change{counted}", "bold"), Items(shown)]
+    return [Paragraph(f"{CHANGES}{counted}", "bold"), Items(shown)]
 
 
 def next_lines(commands: Sequence[str]) -> list[str]:

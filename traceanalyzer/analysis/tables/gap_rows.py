@@ -187,8 +187,7 @@ def gap_details(timed: Timed, gaps: Gaps, chosen: I64) -> list[str]:
         (some.cause != IdleCause.SYNC) & ~isin_few(some.detail, OF_NO_CALL) & (some.queued == 0)
     )
     on_host &= (some.cause == IdleCause.HOST) | ~followed | (launched >= 0)
-    launched = np.where(launched >= 0, launched, some.end)
-    host = _host_activities(timed, some.take(on_host), launched[on_host])
+    host = _host_activities(timed, some.take(on_host))
 
     @cache
     def ended_by(code: int, is_kernel: bool) -> str:
@@ -228,14 +227,12 @@ def _other_cause(timed: Timed, gaps: Gaps, i: int) -> str:
     return "the launch of the next op was not recorded"
 
 
-def _host_activities(timed: Timed, gaps: Gaps, launched: I64) -> Iterator[str]:
+def _host_activities(timed: Timed, gaps: Gaps) -> Iterator[str]:
     """What the host did for the longest time between the start of each gap and the launch."""
-    until = np.clip(launched, gaps.start + 1, gaps.end)
-    launch = at(timed.linked.launch, gaps.next_op, -1)
-    launching_thread = at(timed.trace.api_calls.thread, launch, -1)
-    nodes, threads = main_nodes(timed, gaps.start, until, launching_thread)
-    stretches = _Stretches(gaps.start, until, nodes, threads)
-    before = _calls_before(timed, gaps.start, np.where(nodes < 0, threads, -1))
+    start, until, launching_thread = _until_launched(timed, gaps)
+    nodes, threads = main_nodes(timed, start, until, launching_thread)
+    stretches = _Stretches(start, until, nodes, threads)
+    before = _calls_before(timed, start, np.where(nodes < 0, threads, -1))
     texts = _in_words(timed, gaps, nodes, threads)
     more = zip(texts, _other_parts(timed, stretches), before, strict=True)
     for (text, parts, call), stretch in zip(more, stretches.extents(), strict=True):
@@ -508,7 +505,7 @@ def _worked_gaps(causes: Causes) -> tuple[I64, I64]:
     rows = np.flatnonzero((gaps.cause == IdleCause.HOST) & (gaps.duration >= LEAST_SPLIT_NS))
     rows = rows[~isin_few(gaps.detail[rows], OF_NO_CALL)]
     rows = rows[on_host(timed, gaps, rows)]
-    return rows, dominant_nodes(timed.timeline, *_until_launched(timed, gaps, rows))[1]
+    return rows, dominant_nodes(timed.timeline, *_until_launched(timed, gaps.take(rows)))[1]
 
 
 def _codes(timed: Timed, name: I32) -> I32:
@@ -577,22 +574,21 @@ def nodes_behind(timed: Timed, gaps: Gaps, chosen: I32 | I64) -> I32:
         call = timed.linked.launch[gaps.next_op[gap[launching]]]
         node[launching] = timed.linked.tree.node_of_call[call]
         host = on_host(timed, gaps, gap)
-        asked = _until_launched(timed, gaps, gap[host])
+        asked = _until_launched(timed, gaps.take(gap[host].astype(np.int64)))
         node[host] = main_nodes(timed, *asked)[0]
         return node
 
     return blockwise(behind, chosen)
 
 
-def _until_launched(timed: Timed, gaps: Gaps, rows: I32 | I64) -> tuple[I64, I64, I64]:
-    """Of these gaps what lies before the launch that ends them, start and end; and the thread that
+def _until_launched(timed: Timed, gaps: Gaps) -> tuple[I64, I64, I64]:
+    """What lies of each gap before the launch that ends it, start and end; and the thread that
     launches, -1 where that is not known."""
-    some = gaps.take(rows.astype(np.int64))
-    issued = timed.linked.launch_times_of(np.maximum(some.next_op, 0))
-    issued = np.where((some.next_op >= 0) & (issued >= 0), issued, some.end)
-    call = at(timed.linked.launch, some.next_op, -1)
+    issued = timed.linked.launch_times_of(np.maximum(gaps.next_op, 0))
+    issued = np.where((gaps.next_op >= 0) & (issued >= 0), issued, gaps.end)
+    call = at(timed.linked.launch, gaps.next_op, -1)
     thread = at(timed.trace.api_calls.thread, call, -1)
-    return some.start, np.clip(issued, some.start + 1, some.end), thread
+    return gaps.start, np.clip(issued, gaps.start + 1, gaps.end), thread
 
 
 def nodes_behind_all(causes: Causes) -> I32:

@@ -2,7 +2,6 @@
 most of it."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
 
 import numpy as np
 
@@ -274,10 +273,6 @@ class PlaceTimes:
     name: I32  # code of the place's name, `outside` of none
     node: I32  # node of the host tree in which it was longest, -1: none
     spent: F64  # ns
-
-    def take(self, rows: I64 | Bool) -> "PlaceTimes":
-        """Some of the rows."""
-        return PlaceTimes(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
 
 
 def outside(timed: Timed) -> int:

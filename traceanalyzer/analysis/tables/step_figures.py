@@ -1,5 +1,6 @@
 """The step in figures: its time, what the device did in it, and what it waited for."""
 
+from collections.abc import Mapping
 from dataclasses import astuple, fields
 from typing import Literal
 
@@ -85,6 +86,11 @@ class Waiting:
         """All of it."""
         return float(sum(astuple(self)))
 
+    @classmethod
+    def of(cls, times_ms: Mapping[str, float]) -> "Waiting":
+        """Waiting of these causes; none of the others."""
+        return cls(**{one.name: times_ms.get(one.name, 0.0) for one in fields(cls)})
+
     def __add__(self, other: "Waiting") -> "Waiting":
         return Waiting(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
@@ -135,5 +141,5 @@ class Step:
     @property
     def waited(self) -> Waiting:
         """All waiting for other ranks."""
-        none = Waiting(*[0.0] * len(fields(Waiting)))
+        none = Waiting.of({})
         return (self.waiting or none) + (self.idle_waiting or none)

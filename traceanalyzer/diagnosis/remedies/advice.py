@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.analysis.joined.launched import is_start_up
-from traceanalyzer.analysis.tables.throughput import mfu_is_least
 from traceanalyzer.base import dataclass
 from traceanalyzer.diagnosis.measurements import Measurements, nothing_to_replay
 from traceanalyzer.diagnosis.outside import IDLE_CLASSES, outside_cause
@@ -73,10 +72,7 @@ def _mfu(m: Measurements, scenario: Prediction) -> float | None:
     or of another number format."""
     used = m.utilisation
     same = {"tf32", "low_precision"}.isdisjoint(scenario.id.split("+"))
-    is_given = m.throughput is not None and m.throughput.is_given
-    if mfu_is_least(m.roofline_step, is_given=is_given):
-        return None
-    if used is None or not used.mfu or not scenario.step_ms or not same:
+    if m.mfu_is_least or used is None or not used.mfu or not scenario.step_ms or not same:
         return None
     mfu = used.mfu * m.step.step_ms / scenario.step_ms
     return mfu if mfu <= 1.0 else None

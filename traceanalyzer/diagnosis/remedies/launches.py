@@ -34,7 +34,7 @@ from traceanalyzer.replay.changes.recompute import recomputed
 from traceanalyzer.replay.changes.syncs.syncs import follows_pageable_copy, is_read
 from traceanalyzer.replay.changes.unsorted_gradients import sorted_gradients
 from traceanalyzer.replay.tape import Tape
-from traceanalyzer.replay.unmade.larger_batch import with_larger_batch
+from traceanalyzer.replay.unmade.larger_batch import larger_batch_scenario
 from traceanalyzer.trace import I32, I64, Bool, distinct
 
 CAPTURED = scenario_of("cuda_graph", captured, pessimistic=captured_but_work)
@@ -78,13 +78,8 @@ ENLARGED = scenario_of(
 )
 DOUBLE = 2
 BY_SHAPES = {
-    times: scenario_of(
-        "larger_batch",
-        with_larger_batch(times),
-        "assumes_by_shapes",
-        {"times": times},
-        pessimistic=with_larger_batch(times, full_cost=True),
-        least=1.0 / times,
+    times: larger_batch_scenario(
+        times, text("larger_batch", "assumes_by_shapes").format(times=times)
     )
     for times in (GREATER_BATCH, DOUBLE)
 }

@@ -19,7 +19,7 @@ from traceanalyzer.fleet.job.model import (
     ends_of,
 )
 from traceanalyzer.fleet.pipeline.document import slowdown_facts
-from traceanalyzer.report.brief import LONGEST, LONGEST_OF_MORE, brief
+from traceanalyzer.report.brief import CHANGES, LONGEST, LONGEST_OF_MORE, brief
 from traceanalyzer.report.document import (
     Bullets,
     Document,
@@ -34,7 +34,7 @@ from traceanalyzer.report.document import (
     Verdict,
 )
 from traceanalyzer.report.format import shorten
-from traceanalyzer.report.outline.gains import CHANGES, NO_SUM
+from traceanalyzer.report.outline.gains import NO_SUM
 from traceanalyzer.report.printed import Printed
 
 TITLE = "Fleet"

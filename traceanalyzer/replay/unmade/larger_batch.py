@@ -7,6 +7,7 @@ import numpy as np
 
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.replay.changes.loops.repetition import per_sample
+from traceanalyzer.replay.scenario import Scenario
 from traceanalyzer.replay.tape import Tape, parametric
 from traceanalyzer.replay.unmade.dimensions import Dimensions, dimensions_of
 from traceanalyzer.replay.unmade.made import PlannedTape, RunPlan, planned
@@ -31,6 +32,17 @@ def with_larger_batch(tape: Tape, times: int, *, full_cost: bool = False) -> Tap
     loading = np.rint(larger.loading / times).astype(np.int64)
     tail = larger.tail._replace(loading=round(larger.tail.loading / times))
     return per_sample(replace(larger, loading=loading, tail=tail), times)
+
+
+def larger_batch_scenario(times: int, assumes: str = "") -> Scenario:
+    """A batch so many times as large, as a scenario that says what it assumes."""
+    return Scenario(
+        "larger_batch",
+        with_larger_batch(times),
+        assumes,
+        pessimistic=with_larger_batch(times, full_cost=True),
+        least=1.0 / times,
+    )
 
 
 class _Planned(dict[int, PlannedTape | None]):

@@ -3,13 +3,14 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
 from traceanalyzer.replay.bounds import less_compute
 from traceanalyzer.replay.host_speed import replay_step_ms
 from traceanalyzer.replay.limits import LIMITED_DUTY, PESSIMISTIC_DUTY, duties, slowed
-from traceanalyzer.replay.scenario import Scenario, combined
+from traceanalyzer.replay.scenario import combined
 from traceanalyzer.replay.scenarios import (
     INPUT_READY,
     LAUNCHES_FREE,
@@ -20,7 +21,7 @@ from traceanalyzer.replay.simulate import step_times_ns
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.replay.unmade.dimensions import Dimensions
 from traceanalyzer.replay.unmade.formats import AS_ADVISED
-from traceanalyzer.replay.unmade.larger_batch import with_larger_batch
+from traceanalyzer.replay.unmade.larger_batch import larger_batch_scenario
 from traceanalyzer.replay.unmade.made import (
     HIDDEN_APART,
     HOST_APART,
@@ -110,15 +111,7 @@ class UnmadeRun:
         times, rest = divmod(sizes.batch, sizes.now.batch)
         if rest or times < 2 or sizes.length_ratio != 1.0 or self.plan.precision is not None:
             return None
-        advised = self.replay.predict(
-            Scenario(
-                "larger_batch",
-                with_larger_batch(times),
-                "",
-                pessimistic=with_larger_batch(times, full_cost=True),
-                least=1.0 / times,
-            )
-        )
+        advised = self.replay.predict(larger_batch_scenario(times))
         if advised.step_ms is None or advised.low_ms is None or advised.high_ms is None:
             return None
         larger = step / advised.step_ms
@@ -129,10 +122,10 @@ class UnmadeRun:
     def _beyond_ms(self) -> float:
         return max(part.beyond_ms for part in self.parts)
 
-    @property
+    @cached_property
     def gpu_ms(self) -> float:
         """The step where the host takes no time."""
-        return self._without_host_ms()
+        return self._under(WITHOUT_HOST, [part.tape for part in self.parts]) + self._beyond_ms
 
     def gpu_share(self, step: float) -> float:
         """Share of the step that is left where the host takes no time."""
@@ -154,9 +147,6 @@ class UnmadeRun:
         tapes = [part.tape for part in self.parts]
         left = {name: self._under(change, tapes) for name, change in without.items()}
         return min(left, key=lambda name: left[name])
-
-    def _without_host_ms(self) -> float:
-        return self._under(WITHOUT_HOST, [part.tape for part in self.parts]) + self._beyond_ms
 
     def _under(self, change: Callable[[Tape], Tape | None], tapes: Sequence[Tape]) -> float:
         changed = [change(tape) or tape for tape in tapes]

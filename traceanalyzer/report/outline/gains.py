@@ -27,7 +27,7 @@ from traceanalyzer.diagnosis.finding import (
 from traceanalyzer.diagnosis.memory import MemoryRecommendation
 from traceanalyzer.diagnosis.ranking import answering, is_for_first_screen
 from traceanalyzer.replay.prediction import assumptions
-from traceanalyzer.report.brief import shown_path
+from traceanalyzer.report.brief import CHANGES, shown_path
 from traceanalyzer.report.figures.step_times import figure_unit, recorded_ms, step_ms
 from traceanalyzer.report.format import (
     becomes,
@@ -70,7 +70,6 @@ OF_THE_STEP = "of the step"
 """What evidence on a cause says that is a share of the step that the report speaks of."""
 ROUNDING = 0.001
 """Share of the step by which a headroom may exceed its cause before words say so."""
-CHANGES = "What to change"
 NO_SUM = "gains do not add up"
 INTERPRETER = "python"
 """Names of processes that begin so are Python's: which script they ran is not recorded."""
