@@ -20,8 +20,8 @@ from traceanalyzer.replay.changes.fusion import Reading
 from traceanalyzer.replay.changes.loops.joined_calls import (
     calls_joined,
     ensembles_joined,
+    ensembles_of,
     lookups_joined,
-    members,
     rows_joined,
 )
 from traceanalyzer.replay.changes.loops.repetition import batched
@@ -157,7 +157,7 @@ def test_members_of_an_ensemble_are_one_network(many: int, activation: str) -> N
         p.spend(20).launch(GEMM, 30)
 
     tape = tape_of(step)
-    found = members(tape, shared=False)
+    found = ensembles_of(tape).own_weights
     joined = ensembles_joined(tape)
     assert found is not None
     assert joined is not None

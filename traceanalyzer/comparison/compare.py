@@ -7,6 +7,7 @@ from traceanalyzer.analysis.memory.measure import Site
 from traceanalyzer.base import MEMORY
 from traceanalyzer.comparison.changes import changes_between, step_change
 from traceanalyzer.comparison.conditions import (
+    INPUT_SHAPES,
     RANK,
     are_unlike,
     conditions_between,
@@ -156,8 +157,11 @@ def _lost_loss(a: Report, b: Report) -> str:
 def _by_batch(a: Report, b: Report, found: Comparison, judged: Judged) -> str:
     """What a sample takes if the one factor between the sizes is the batch's; empty where shapes
     are alike, steps have as many samples, or the two are of other kinds, too."""
+    is_known = any(condition.name == INPUT_SHAPES for condition in found.conditions)
+    if not is_known or are_unlike(found.conditions) or has_equal_amounts(a, b):
+        return ""
     shapes = other_shapes(a, b)
-    if shapes is None or are_unlike(found.conditions) or has_equal_amounts(a, b):
+    if shapes is None:
         return ""
     if shapes.factor is None:
         return "Steps of other shapes: --samples A,B or --tokens A,B compares samples or tokens."

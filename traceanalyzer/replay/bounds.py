@@ -55,7 +55,7 @@ def input_ready(tape: Tape) -> Tape:
 def no_host_work(tape: Tape) -> Tape | None:
     """No long stretches of host work between launches; None where much of it lies before work that
     no call launched, which is not on the tape."""
-    if unlaunched_share(tape.source) > UNREPLAYED_SHARE:
+    if tape.source.memo(unlaunched_share) > UNREPLAYED_SHARE:
         return None
     return replace(tape, work=np.zeros_like(tape.work), tail=tape.tail._replace(work=0))
 

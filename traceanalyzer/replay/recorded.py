@@ -83,7 +83,7 @@ def make_tape(rated: Rated, typical: Bool | None = None) -> Tape | None:
 def waits_for_unlaunched(rated: Rated) -> bool:
     """Whether much of the steps is idle time that ends with work which no call launched, such as
     migrations of managed memory: what that waits for is not on a tape."""
-    return unlaunched_share(rated) > UNLAUNCHED_SHARE
+    return rated.memo(unlaunched_share) > UNLAUNCHED_SHARE
 
 
 def unlaunched_share(rated: Rated) -> float:

@@ -18,7 +18,7 @@ from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.phases.roles import Phases
 from traceanalyzer.analysis.time.timed import DeviceActivity, Timed
 from traceanalyzer.base import dataclass, maybe, metric, ms, span
-from traceanalyzer.trace import F64, I32, I64, RangeKind
+from traceanalyzer.trace import F64, I32, I64, RangeKind, distinct
 
 BENIGN_IDLE_SHARE = 0.001
 """Waits from one place that cost the device less than this share of the step are called benign."""
@@ -168,7 +168,9 @@ def _one_of_each_step(timed: Timed, rows: I64, places: "list[Place]", place: I64
     that differ in the phase alone, and that not every step has, the one with most calls."""
     calls = timed.trace.api_calls
     step = np.searchsorted(timed.steps.start, calls.start[rows], "right")
-    steps = [len(np.unique(step[place == i])) for i in range(len(places))]
+    numbers = len(timed.steps.start) + 1
+    place_and_step = distinct(place * numbers + step)
+    steps = np.bincount(place_and_step // numbers, minlength=len(places))
     now_and_then: dict[tuple[str | None, ...], list[int]] = {}
     for i, (*same, _) in enumerate(places):
         if steps[i] < timed.steps.steady_count:

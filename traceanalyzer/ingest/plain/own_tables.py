@@ -4,7 +4,7 @@ would take a column in ms for the times of steps."""
 import csv
 import functools
 import tomllib
-from importlib.resources import files
+from pathlib import Path
 
 from traceanalyzer.base import regex
 
@@ -43,7 +43,7 @@ def refusal_of_table(name: str) -> str:
 @functools.cache
 def columns_of_tables() -> dict[str, list[str]]:
     """The columns of each table, in order."""
-    known = files("traceanalyzer.ingest.plain").joinpath("own_tables.toml").read_text("utf-8")
+    known = Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
     return {name: columns.split() for name, columns in tomllib.loads(known).items()}
 
 

@@ -19,7 +19,7 @@ from traceanalyzer.replay.changes.warmup import OWN_WORK_NS, prepared_before
 from traceanalyzer.replay.patterns.named import kernels_named, launched_within
 from traceanalyzer.replay.patterns.operators import JOINING, Operator, operators
 from traceanalyzer.replay.patterns.repeats import after_each, every
-from traceanalyzer.replay.patterns.small_products import small_product_runs
+from traceanalyzer.replay.patterns.small_products import every_small_product
 from traceanalyzer.replay.patterns.tokens import tokens_turned
 from traceanalyzer.replay.tape import Tape, parametric
 from traceanalyzer.trace import F64, I64, Bool
@@ -156,7 +156,7 @@ def products_batched(tape: Tape) -> Tape | None:
     """Runs of small products of one shape as one batched product each, whose operands nobody takes
     apart and whose results nobody puts together, and what they give rise to in the backward pass;
     None without any."""
-    runs = small_product_runs(tape.source, _all(tape.source.timed))
+    runs = tape.source.memo(every_small_product)
     if runs is None:
         return None
     small = runs.kernels.rows[tape.row]
@@ -182,7 +182,7 @@ def products_batched(tape: Tape) -> Tape | None:
 
 def makes_heads(tape: Tape) -> bool:
     """Whether most such products are layers that make queries, keys and values."""
-    runs = small_product_runs(tape.source, _all(tape.source.timed))
+    runs = tape.source.memo(every_small_product)
     return runs is not None and runs.turned_share > MOSTLY
 
 

@@ -56,6 +56,11 @@ class SmallProducts:
     and value."""
 
 
+def every_small_product(rated: Rated) -> SmallProducts | None:
+    """The runs of such products of all ops; None without any."""
+    return small_product_runs(rated, np.ones(len(rated.timed.trace.device_ops), bool))
+
+
 def small_product_runs(rated: Rated, free: Bool) -> SmallProducts | None:
     """Such runs, of ops that are `free`; None without any."""
     roofline = rated.roofline
@@ -88,7 +93,7 @@ def small_product_runs(rated: Rated, free: Bool) -> SmallProducts | None:
         ops.group(rated.timed, rows),
         len(run) / len(batched),
         ops.per_step(rated.timed, batched),
-        _turned_share(rated, known, independent),
+        _turned_share(rated, known, set(independent)),
     )
 
 
@@ -157,7 +162,7 @@ def _independent(rated: Rated, known: Sequence[_Run]) -> list[int]:
     return sorted(found | {one.number for one in unsure[True] if learned[one.nodes].all()})
 
 
-def _turned_share(rated: Rated, known: Sequence[_Run], chosen: Sequence[int]) -> float:
+def _turned_share(rated: Rated, known: Sequence[_Run], chosen: set[int]) -> float:
     """How many of the chosen runs outside of the backward pass are layers whose results are turned, as
     a share."""
     forward = [

@@ -7,7 +7,7 @@ gives; layers repeat alike, too, but each needs what the one before it found. An
 called several times in a row, each on inputs of its own (`patterns.independent`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -190,17 +190,27 @@ def _runs(tape: Tape, call: I32 | I64, work: I64 | None = None) -> tuple[Bool, B
 
 
 class Members(NamedTuple):
-    """Ensembles of the steps of a tape."""
+    """The ensembles of the steps of a tape whose members have weights of their own, or share
+    them."""
 
     first: Bool  # nodes of the host tree that are operators of the first member of each
     others: Bool  # those of the others
     number: float  # members of each, in the mean
 
 
+class Ensembles(NamedTuple):
+    """All ensembles of the steps of a tape; None without any."""
+
+    own_weights: Members | None
+    """Or such of which nothing tells whose the weights are."""
+    shared_weights: Members | None
+    """Calls of one network."""
+
+
 def ensembles_joined(tape: Tape) -> Tape | None:
     """Each ensemble is one network with batched products, forward and backward; None without
     any."""
-    found = _members_joined(tape, members(tape, shared=False))
+    found = _members_joined(tape, tape.memo(ensembles_of).own_weights)
     if found is None:
         return None
     # The optimizer goes through the weights of one member instead of all, as far as these are the
@@ -258,30 +268,37 @@ def _left_of_optimizer(tape: Tape, fewer: float) -> F64:
     return np.where(stepping, max(1.0 - fewer, least), 1.0)
 
 
-def members(tape: Tape, *, shared: bool) -> Members | None:
+def ensembles_of(tape: Tape) -> Ensembles:
     """The ensembles of the steps on a tape: at least a handful of members of the same operators and
     shapes in a row. Where gradients tell that all of them share their weights they are calls of one
-    network: these, or those of which that is not known."""
+    network."""
     tree = tape.source.linked.tree
     steps = tape.source.timed.steps
     ranges = tape.source.trace.host_ranges
     outer = tape.forward_operators
     known = operators(tape.source.linked)
-    counts = list[int]()
+    found: dict[bool, list[tuple[I64, Repeat]]] = {False: [], True: []}
     code = codes(ranges.name[tree.row[outer]], ranges.shapes[tree.row[outer]])
-    first, others = np.zeros((2, len(tree.start)), bool)
     for step in distinct(steps.of_op[tape.row]).tolist():
         begin = steps.host_start[step]
         end = steps.host_end[step]
         in_step = np.flatnonzero((tree.start[outer] >= begin) & (tree.start[outer] < end))
-        for run in ENSEMBLE.find(tape, outer[in_step], code[in_step])[:MOST_ENSEMBLES]:
-            turn = known.of_nodes(outer[in_step[run.first : run.first + run.period]])
-            if share_weights(tape, turn, run.times) != shared:
-                continue
-            first[outer[in_step[run.first : run.first + run.period]]] = True
-            others[outer[in_step[run.first + run.period : run.stop]]] = True
-            counts.append(run.times)
-    return Members(first, others, float(np.mean(counts))) if counts else None
+        nodes = outer[in_step]
+        for run in ENSEMBLE.find(tape, nodes, code[in_step])[:MOST_ENSEMBLES]:
+            turn = known.of_nodes(nodes[run.first : run.first + run.period])
+            found[share_weights(tape, turn, run.times)].append((nodes, run))
+    return Ensembles(*(_members_of(tape, found[shared]) for shared in (False, True)))
+
+
+def _members_of(tape: Tape, runs: Sequence[tuple[I64, Repeat]]) -> Members | None:
+    """The members of these runs of operators; None without any."""
+    if not runs:
+        return None
+    first, others = np.zeros((2, len(tape.source.linked.tree.start)), bool)
+    for nodes, run in runs:
+        first[nodes[run.first : run.first + run.period]] = True
+        others[nodes[run.first + run.period : run.stop]] = True
+    return Members(first, others, float(np.mean([run.times for _, run in runs])))
 
 
 def calls_joined(tape: Tape) -> Tape | None:
@@ -291,7 +308,7 @@ def calls_joined(tape: Tape) -> Tape | None:
     consecutive = _consecutive(tape, calls, calls.forward)
     if consecutive:
         return _consecutive_joined(tape, calls, consecutive)
-    of_small = _members_joined(tape, members(tape, shared=True))
+    of_small = _members_joined(tape, tape.memo(ensembles_of).shared_weights)
     return None if of_small is None else of_small.left
 
 
