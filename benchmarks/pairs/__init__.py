@@ -7,7 +7,7 @@ runs a set (`sets/`):
 
 - `first`: programs of well-known libraries; `alike`, `seventh`, `eighth`, `ninth`, `tenth`,
   `eleventh`, `twelfth`, `thirteenth`, `fourteenth`, `fifteenth`, `sixteenth`, `seventeenth`,
-  `eighteenth`, `nineteenth`, `twentieth`: written blind;
+  `eighteenth`, `nineteenth`, `twentieth`, `twentyfirst`, `twentyfirst_rest`: written blind;
 - `ranks`, `ranks_more`, `ranks_third`, `ranks_fourth`, `ranks_fifth`: of two ranks, for two GPUs; all but the first
   written blind;
 - `twenty`, `ablations`, `ranks_ablations`: small programs that differ from their twin in one thing.
