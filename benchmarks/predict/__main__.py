@@ -5,7 +5,8 @@ settings, writes the predictions down with their hash, and then times these. Eac
 processes of its own; all load first and then take turns. OUT gets a line in `results.jsonl` for each
 program as soon as it is timed, the hashes with their time in `sealed.txt`, and the recordings,
 packed. `--part 1/2` and `--part 2/2`, beside each other with the same OUT, share the programs, the
-GPUs and the cores; `--set asked` takes programs of other models, at settings that people ask about;
+GPUs and the cores; `--set asked` takes programs of other models, at settings that people ask about,
+`--set formats` others again, asked for the number format first;
 `--together` takes the programs of two ranks, on two GPUs. `--device cpu --quick` tries the programs
 in small. `score` prints how far predictions are off, next to naive ones, of one
 or several OUTs (of two GPUs: each program's base there is a target here). `rows` prints the cases as

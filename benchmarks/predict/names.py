@@ -6,7 +6,9 @@ from pathlib import Path
 FILES = ("language.py", "others.py", "large.py")
 ASKED = ("asked.py", "asked_pictures.py")
 """Programs of other models, at settings that people ask about."""
-SETS = {"first": FILES, "asked": ASKED}
+FORMATS = ("formats.py", "formats_pictures.py")
+"""Again other models, asked for the number format first."""
+SETS = {"first": FILES, "asked": ASKED, "formats": FORMATS}
 TOGETHER = ("together.py",)
 """Programs of two ranks, and the same on one."""
 

@@ -49,6 +49,7 @@ SETTINGS_S = 1e3 if QUICK else 40.0
 ISSUED = 1 if QUICK else 5  # steps whose launches are timed alone
 LARGE_MODELS = ("bert", "gpt2", "llama", "t5", "whisper")
 ASKED_MODELS = ("deberta_v2", "mistral", "qwen2", "wav2vec2", "xlm_roberta")
+FORMATS_MODELS = ("bart", "electra", "gpt_bigcode")
 LIBRARIES = {
     "benchmarks.predict.language": [
         f"transformers.models.{name}.modeling_{name}" for name in ("bert", "gpt2", "llama", "t5")
@@ -65,6 +66,13 @@ LIBRARIES = {
     "benchmarks.predict.asked_pictures": [
         "transformers.models.clip.modeling_clip",
         "transformers.models.segformer.modeling_segformer",
+        "torchvision",
+    ],
+    "benchmarks.predict.formats": [
+        f"transformers.models.{name}.modeling_{name}" for name in FORMATS_MODELS
+    ],
+    "benchmarks.predict.formats_pictures": [
+        "transformers.models.videomae.modeling_videomae",
         "torchvision",
     ],
     "benchmarks.predict.together": [
@@ -390,6 +398,8 @@ def main() -> None:
     """Load, wait, run."""
     from benchmarks.predict.asked import PROGRAMS as ASKED
     from benchmarks.predict.asked_pictures import PROGRAMS as ASKED_PICTURES
+    from benchmarks.predict.formats import PROGRAMS as FORMATS
+    from benchmarks.predict.formats_pictures import PROGRAMS as FORMATS_PICTURES
     from benchmarks.predict.language import PROGRAMS as LANGUAGE
     from benchmarks.predict.large import PROGRAMS as LARGE
     from benchmarks.predict.others import PROGRAMS as OTHERS
@@ -397,7 +407,8 @@ def main() -> None:
 
     part, name = sys.argv[1:3]
     folder = Path(sys.argv[3])
-    every = (*LANGUAGE, *OTHERS, *LARGE, *ASKED, *ASKED_PICTURES, *TOGETHER)
+    asked = (*ASKED, *ASKED_PICTURES, *FORMATS, *FORMATS_PICTURES)
+    every = (*LANGUAGE, *OTHERS, *LARGE, *asked, *TOGETHER)
     program = next(one for one in every if one.name == name)
     for library in LIBRARIES[program.make.__module__]:
         with suppress(Exception):
