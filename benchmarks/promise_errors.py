@@ -2,13 +2,15 @@
 [--write]`.
 
 `benchmarks/promises.csv` has every promise that was made before a stopwatch ran: the set, the
-program, its remedy, the report's step, the promised one and the one timed (ms; of programs of which
-ratios alone are kept, in hundredths of the step). Of each the error is the logarithm of timed over
+program, its remedy, the report's step, the promised one, the one timed, and how long the GPU
+computes in the report's step, where the sealed report is kept (ms; of programs of which ratios alone
+are kept, in hundredths of the step). Of each the error is the logarithm of timed over
 promised. It depends on the kind of remedy, and it grows with the gain (`by_gain`): seven in ten are
 off by up to 0.16 where a promise gains a tenth to a half of the step, and by up to 0.33 where it
-gains more. So each error is counted in units of its kind's spread at its gain, and a range reaches
-from quantile to quantile of all errors in these units (normalised conformal prediction: Lei,
-G'Sell, Rinaldo, Tibshirani, Wasserman 2018).
+gains more. And it depends on who sets the pace of the promised step (`paced_by_device`): where that is
+the GPU, promises are off two thirds as far as where it is the host. So each error is counted in units
+of its kind's spread at its gain and pace, and a range reaches from quantile to quantile of all errors
+in these units (normalised conformal prediction: Lei, G'Sell, Rinaldo, Tibshirani, Wasserman 2018).
 One promise that was far off then widens all ranges a little, and not those of its kind alone.
 Printed is how many ranges hold, each made from the other sets alone, and how wide they are.
 `--write` puts the ends into `traceanalyzer/replay/promise_errors.toml`.
@@ -25,18 +27,20 @@ from pathlib import Path
 
 import numpy as np
 
-from traceanalyzer.replay.promise_errors import Errors, by_gain
+from traceanalyzer.replay.promise_errors import Errors, Pace, by_gain, paced_by_device
 
 PROMISES = Path(__file__).parent / "promises.csv"
 TABLE = Path(__file__).parents[1] / "traceanalyzer" / "replay" / "promise_errors.toml"
 BELOW = 0.03
-ABOVE = 0.04
+ABOVE = 0.035
 """Shares of the errors that may lie beyond each end, such that nine in ten ranges hold on sets that
-did not make them (268 of 299; with 0.03 above 269, a tenth wider)."""
+did not make them (339 of 377; with 0.03 above 340, a twentieth wider)."""
 MOST = 0.7
 """Share of a kind's errors within its spread."""
 FEW = 5.0
 """The spread of a kind with so many errors is half its own, half that of all kinds."""
+FEW_OF_A_PACE = 10.0
+"""The same of the promises of a pace."""
 CAPPED = 0.98
 """Where a range ends at most, as a share of the step: what costs is not advised."""
 
@@ -51,6 +55,7 @@ class Promise:
     step: float
     promised: float
     timed: float
+    compute: float | None = None
 
     @property
     def error(self) -> float:
@@ -61,6 +66,11 @@ class Promise:
     def error_at_half(self) -> float:
         """How far it would have been off if it gained half the step."""
         return self.error / by_gain(self.promised, self.step)
+
+    @property
+    def paced_by_device(self) -> bool | None:
+        """Whether the GPU sets the pace of the promised step; None where that is not known."""
+        return paced_by_device(self.promised, self.compute)
 
 
 def promises() -> list[Promise]:
@@ -75,6 +85,7 @@ def promises() -> list[Promise]:
             float(row["step"]),
             float(row["promised"]),
             float(row["timed"]),
+            float(row["compute"]) if row["compute"] else None,
         )
         for row in rows
     ]
@@ -114,22 +125,47 @@ def _spread(found: Sequence[Promise]) -> float:
     return float(np.quantile([abs(one.error_at_half) for one in found], MOST))
 
 
+def in_spreads(found: Sequence[Promise]) -> list[float]:
+    """The error of each promise, in units of its kind's spread."""
+    spread = spreads(found)
+    kind = {remedy: name for name, remedies in kinds().items() for remedy in remedies}
+    return [one.error_at_half / spread[kind[one.remedy]] for one in found]
+
+
+def paces(found: Sequence[Promise]) -> Pace:
+    """How far promises of each pace are off, as a multiple of all."""
+    errors = np.abs(in_spreads(found))
+    of_all = float(np.quantile(errors, MOST))
+    made = {}
+    for pace in (True, False):
+        own = errors[[one.paced_by_device is pace for one in found]]
+        weight = len(own) / (len(own) + FEW_OF_A_PACE)
+        of_own = float(np.quantile(own, MOST)) / of_all if len(own) and of_all else 1.0
+        made[pace] = weight * of_own + (1.0 - weight)
+    return Pace(device=made[True], host=made[False])
+
+
 def ends(found: Sequence[Promise]) -> dict[str, Errors]:
     """The ends of the ranges of all kinds, by these promises."""
     spread = spreads(found)
-    kind = {remedy: name for name, remedies in kinds().items() for remedy in remedies}
-    in_spreads = [one.error_at_half / spread[kind[one.remedy]] for one in found]
-    low = min(quantile(in_spreads, BELOW), 0.0)
-    high = max(quantile(in_spreads, 1.0 - ABOVE), 0.0)
-    return {name: Errors(low * spread[name], high * spread[name]) for name in spread}
+    pace = paces(found)
+    errors = [
+        error / pace.of(one.paced_by_device)
+        for one, error in zip(found, in_spreads(found), strict=True)
+    ]
+    low = min(quantile(errors, BELOW), 0.0)
+    high = max(quantile(errors, 1.0 - ABOVE), 0.0)
+    return {name: Errors(low * own, high * own, pace) for name, own in spread.items()}
 
 
 def write(found: Sequence[Promise]) -> None:
     """Put the ends of all kinds into the table."""
-    text = TABLE.read_text(encoding="utf-8").partition("[kinds")[0]
+    text = TABLE.read_text(encoding="utf-8").partition("[pace]")[0]
     keeps = keeping()
     spread = spreads(found)
     made = ends(found)
+    pace = paces(found)
+    text += f"[pace]\ndevice = {pace.device:.3f}\nhost = {pace.host:.3f}\n\n"
     for name, remedies in kinds().items():
         own = made[name]
         count = sum(one.remedy in remedies for one in found)
@@ -173,18 +209,21 @@ def held_out(found: Sequence[Promise]) -> list[Range]:
     }
     ranges = []
     for one in found:
-        low, high = made[one.set_name][kind[one.remedy]].around(one.promised, one.step)
+        low, high = made[one.set_name][kind[one.remedy]].around(one.promised, one.step, one.compute)
         ranges.append(Range(one, low, max(min(high, CAPPED * one.step), one.promised)))
     return ranges
 
 
 def lines_of(ranges: Sequence[Range]) -> list[str]:
-    """A line for each kind, for all, and for each set: how many ranges hold, and how wide they
+    """A line for each kind, each pace, for all, and for each set: how many ranges hold, and how wide they
     are in the median."""
     parts = {
         name: [one for one in ranges if one.promise.remedy in remedies]
         for name, remedies in kinds().items()
     }
+    for name, pace in (("paced by the GPU", True), ("paced by the host", False)):
+        parts[name] = [one for one in ranges if one.promise.paced_by_device is pace]
+    parts["pace not known"] = [one for one in ranges if one.promise.compute is None]
     parts["all"] = list(ranges)
     for one in ranges:
         parts.setdefault(one.promise.set_name, []).append(one)

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import math
 import statistics
+from dataclasses import replace
 
 import pytest
 
-from benchmarks.promise_errors import Promise, ends, held_out, kinds, promises, quantile, spreads
-from traceanalyzer.replay.promise_errors import errors_of
+from benchmarks.promise_errors import (
+    Promise,
+    ends,
+    held_out,
+    kinds,
+    paces,
+    promises,
+    quantile,
+    spreads,
+)
+from traceanalyzer.replay.promise_errors import Pace, errors_of
 
 
 def test_the_table_has_the_quantiles_of_all_promises() -> None:
@@ -22,6 +32,8 @@ def test_the_table_has_the_quantiles_of_all_promises() -> None:
         assert kept is not None
         assert kept.low == pytest.approx(made[name].low, abs=0.001)
         assert kept.high == pytest.approx(made[name].high, abs=0.001)
+        assert kept.pace.device == pytest.approx(made[name].pace.device, abs=0.001)
+        assert kept.pace.host == pytest.approx(made[name].pace.host, abs=0.001)
 
 
 def test_most_ranges_hold_that_were_made_from_other_sets() -> None:
@@ -55,6 +67,15 @@ def test_the_fewer_promises_a_kind_has_the_more_it_is_like_all() -> None:
     assert few["graph"] == pytest.approx(5 / 6)
     assert many["graph"] == pytest.approx(0.5)
     assert few["loader"] == pytest.approx(1.0)
+
+
+def test_promises_of_one_pace_are_told_from_those_of_the_other() -> None:
+    near = [Promise("a", "p", "compile", 10.0, 5.0, 5.0 * math.exp(0.1), 5.0)] * 90
+    far = [Promise("a", "p", "compile", 10.0, 5.0, 5.0 * math.exp(0.3), 1.0)] * 90
+    pace = paces([*near, *far])
+    assert pace.device == pytest.approx(0.9 / 3 + 0.1)
+    assert pace.host == pytest.approx(1.0)
+    assert paces([replace(one, compute=None) for one in near]) == Pace()
 
 
 def test_one_promise_far_off_does_not_set_the_range_of_its_kind() -> None:

@@ -299,7 +299,7 @@ class Replay:
         if errors is None:
             low, high, with_today = self._modelled_range(scenario, step, slow, on_slow)
         else:  # where the changed step waits for the host, by what this host is known to do, too
-            low, high = errors.around(step, base)
+            low, high = errors.around(step, base, self.compute_ms)
             high = max(high, slow)
             if errors.keeps_device_work:
                 low = max(low, self._least_by_device_ms(scenario, step))
@@ -382,6 +382,13 @@ class Replay:
             if as_modelled is None
             else step * replay_step_ms(tapes) / replay_step_ms(as_modelled)
         )
+
+    @cached_property
+    def compute_ms(self) -> float:
+        """How long the GPU of the rank that is spoken of computes in a step, one kernel after the
+        other, ms."""
+        tape = self.typical[0]
+        return float(tape.duration[tape.compute].sum()) / tape.steps / NS_PER_MS * self.scale
 
     @cached_property
     def duty(self) -> list[float]:
