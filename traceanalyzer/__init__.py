@@ -136,8 +136,8 @@ def compare(
     """What changed in the step time from A to B, and where it came from.
 
     Each side is a report, a run, or what names one: paths of a recording, a saved report, a stored
-    run (`runs.db#42`). Of two memory snapshots, or logs of torch.compile, it is what `traceanalyzer
-    compare` prints: `values` has figures.
+    run (`runs.db#42`). Of two memory snapshots, logs of torch.compile, or servers under load (summaries of
+    benchmarks, logs without times) it is what `traceanalyzer compare` prints: `values` has figures.
     """
     from pathlib import Path
 
@@ -148,11 +148,14 @@ def compare(
         if other is not None:
             return other
     from traceanalyzer.comparison.compare import compare_reports
+    from traceanalyzer.comparison.servers.loads import compared_servers
 
     names = [
         str(side) if isinstance(side, str | Path) else name for side, name in ((a, "A"), (b, "B"))
     ]
-    return compare_reports(_report(a), _report(b), (names[0], names[1]))
+    before, after = _report(a), _report(b)
+    servers = compared_servers(before, after, (names[0], names[1]))
+    return servers or compare_reports(before, after, (names[0], names[1]))
 
 
 def frame(

@@ -17,9 +17,10 @@ from traceanalyzer.agent.sources import Sources, unknowns
 from traceanalyzer.agent.told import REPLAYED, advice_of, finding_of, quoted_sentence
 from traceanalyzer.base import TraceAnalyzerError, UnreadableInputError, definitions
 from traceanalyzer.base.figures import Definition
-from traceanalyzer.comparison.compare import compare_reports
+from traceanalyzer.comparison.compare import compare_reports, step_comparison
 from traceanalyzer.comparison.limits import Limit, check_limits
 from traceanalyzer.comparison.model import Difference
+from traceanalyzer.comparison.servers.loads import compared_servers
 from traceanalyzer.comparison.verdicts import Checked
 from traceanalyzer.diagnosis.pages import finding_page, finding_pages
 from traceanalyzer.diagnosis.remedies.advice import predictions
@@ -266,6 +267,9 @@ def compare(sources: Sources, a: str, b: str) -> str:
     saved reports and stored runs (runs.db#latest), two memory snapshots, two logs of
     torch.compile."""
     other = sources.other_kinds(a, b)
+    if other is None:
+        servers = compared_servers(sources.report(a), sources.report(b), (a, b))
+        other = servers.values if servers is not None else None
     if other is not None:
         figures = other["figures"]
         rows = [{"name": row.figure, "a": row.a, "b": row.b} for row in figures]
@@ -333,7 +337,7 @@ def verify(
             *(Limit.of(name, "max", text) for name, text in (at_most or {}).items()),
             *(Limit.of(name, "min", text) for name, text in (at_least or {}).items()),
         ]
-        comparison = compare_reports(base, report, (baseline, path)) if base else None
+        comparison = step_comparison(base, report, (baseline, path)) if base else None
         verdicts = check_limits(limits, report, base, comparison)
     except ValueError as error:
         raise TraceAnalyzerError(str(error)) from error

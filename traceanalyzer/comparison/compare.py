@@ -46,6 +46,7 @@ from traceanalyzer.comparison.work import (
     parts_of_both,
 )
 from traceanalyzer.diagnosis.finding import Recommendation
+from traceanalyzer.report.figures.step_times import recorded_ms
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.memory.model import LineChange, line_changes
 from traceanalyzer.report.model import TOP_ROWS, Report
@@ -108,6 +109,14 @@ def compare_reports(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -
         unprofiled = change_without_profiler(a, b, known, recorded.budget, two_tools=two_tools)
         comparison = replace(comparison, unprofiled=unprofiled)
     return replace(comparison, headline=_headline(a, b, comparison, judged))
+
+
+def step_comparison(a: Report, b: Report, names: tuple[str, str]) -> Comparison | None:
+    """What changed from A to B in the step; None of two servers of which only the load is known."""
+    of_servers = a.metrics.serving is not None and b.metrics.serving is not None
+    if of_servers and not (recorded_ms(a) or recorded_ms(b)):
+        return None
+    return compare_reports(a, b, names)
 
 
 def _headline(a: Report, b: Report, found: Comparison, judged: Judged) -> str:

@@ -43,15 +43,18 @@ ROW_FIGURES = {
     "modules": {"device_ms": "device_ms", "host_ms": "host_ms", "calls": "calls"},
 }
 """Figures of rows that limits can be on, and the columns that have them."""
+LATENCIES = ("ttft_ms", "tpot_ms", "itl_ms", "latency_ms", "queue_ms")
 CLASSES = ("compute", "memory", "launch", "communication", "sync", "input", "host", "transfer")
 
 
 def figures_by_path(report: Report) -> dict[str, Figure]:
     """Every figure of `metrics` by its path (`step_time_ms.median`), and of `summary` by its own
-    (`summary.step_ms`), with `syncs.calls`, `syncs.gpu_idle_ms`, `syncs.unprofiled_idle_ms`,
+    (`summary.step_ms`), with `serving.ttft_ms` and other latencies, `syncs.calls`,
+    `syncs.gpu_idle_ms`, `syncs.unprofiled_idle_ms`,
     `headroom_ms.CLASS` (the findings' headroom by class), and those of rows: classes of kernels,
     kernels, operators and modules (`kernels.gemm.device_ms`, `ops.aten::mm.calls`)."""
     found = dict(_walk("", Metrics, report.metrics)) | dict(_walk(SUMMARY, Summary, report.summary))
+    found |= _typical_times(report)
     waits = _syncs(report)
     for name in ("calls", "gpu_idle_ms", "unprofiled_idle_ms"):
         found[f"syncs.{name}"] = Figure(_total(waits, name), _unit(name))
@@ -66,6 +69,17 @@ def figures_by_path(report: Report) -> dict[str, Figure]:
             found[path] = Figure(
                 (found.get(path, NOT_THERE).value or 0.0) + getattr(row, column), _unit(figure)
             )
+    return found
+
+
+def _typical_times(report: Report) -> dict[str, Figure]:
+    """Latencies of a server's requests by their own names (`serving.ttft_ms`): the median, else the
+    mean."""
+    serving = report.metrics.serving
+    found = {}
+    for name in LATENCIES:
+        times = getattr(serving, name, None)
+        found[f"serving.{name}"] = Figure(None if times is None else times.typical, "ms")
     return found
 
 

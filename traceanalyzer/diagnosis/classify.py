@@ -194,7 +194,7 @@ def _without_a_trace(m: Measurements) -> Summary | None:
     if m.trace.is_companion:
         return Summary("inconclusive", 0.0, _of_companion(m), "recorded", None)
     if m.trace.pasted is not None:
-        return pasted_summary(m.trace.pasted)
+        return pasted_summary(m.trace.pasted, m.serving)
     if m.profiled is not None:
         return profiled_summary(m.profiled, m.trace.source)
     return cpu_summary(m) if is_cpu_alone(m) else None

@@ -44,7 +44,17 @@ Settled = list[tuple[Draft, float | None]]  # drafts, each with the headroom tha
 MIN_SHARE = 0.01
 """Findings that could save less than this share of the step are left out: that much is within the
 spread of steps."""
-WITHOUT_VERDICT = (UNDERSIZED, "gpus-by-turns", "slow-input")
+WITHOUT_VERDICT = (
+    UNDERSIZED,
+    "gpus-by-turns",
+    "slow-input",
+    "kv-cache-full",
+    "requests-queue",
+    "requests-preempted",
+    "decodes-without-graphs",
+    "late-first-token",
+    "guesses-rejected",
+)
 """Findings whose advice is given although no class of the step is named."""
 LARGE_SPEEDUP = 1.25  # a change that gains a fifth of the step decides what is named first
 
@@ -103,7 +113,7 @@ def _stands(m: Measurements, summary: Summary, advice: Recommendation) -> bool:
     """Whether advice goes with the verdict: without one only that on kernels too small for the GPU
     does, and that on GPUs that work by turns."""
     if summary.bottleneck == "inconclusive":
-        return advice.id in WITHOUT_VERDICT
+        return any(begins_with_id(advice.id, finding) for finding in WITHOUT_VERDICT)
     return not m.memo(outside_cause) or advice.cls not in IDLE_CLASSES
 
 

@@ -70,6 +70,7 @@ EFFORTS_OF_ADVICE = {
     "exposed-copies-less": HOURS,
     "gpus-by-turns": DAYS,
     "launch-latency": HOURS,
+    "late-first-token": HOURS,
     "layout-copies": HOURS,
     "managed-memory-loop": HOURS,
     "odd-channels": HOURS,

@@ -26,6 +26,7 @@ from traceanalyzer.analysis.ranks.digested import claim_of, digest_of
 from traceanalyzer.analysis.ranks.matches import match_collectives
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.roofline.roofline_rows import roofline_step
+from traceanalyzer.analysis.serving.figures import served_load
 from traceanalyzer.analysis.serving.rows import found_in_log, iteration_rows
 from traceanalyzer.analysis.tables import budget as of_steps
 from traceanalyzer.analysis.tables import timing as timings
@@ -439,6 +440,8 @@ class Measurements(HasTimed):
 
     timing = lazy(lambda m: timings.timing_stats(m.trace.step_timings, m.trace.logged_means))
     """The program's own step times; None without a timing log."""
+    serving = lazy(lambda m: served_load(m.trace))
+    """A server under load; None where neither its log nor a benchmark's summary was given."""
     said_unprofiled = lazy(lambda m: timings.unprofiled_time(m.trace))
     """The step without the profiler as the capture says, whether or not the recording agrees."""
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.analysis.roofline.kernel_tables import other_version
+from traceanalyzer.analysis.serving.cut import find_iterations
 from traceanalyzer.analysis.tables.budget import launches_by_step
 from traceanalyzer.analysis.tables.logged_steps import log_rows
 from traceanalyzer.analysis.tables.timing import contradicted
@@ -24,9 +25,11 @@ from traceanalyzer.diagnosis.rules.host_alone import is_cpu_alone
 from traceanalyzer.diagnosis.rules.recording import recording_notes
 from traceanalyzer.diagnosis.rules.timing import profiled_notes
 from traceanalyzer.diagnosis.selection import MeasuredRanks, measured
+from traceanalyzer.diagnosis.serving.load import engine_notes, summary_notes
 from traceanalyzer.diagnosis.shares import copied_within_gpu_ms, missing_kernels
 from traceanalyzer.ingest.unprofiled import contradiction
 from traceanalyzer.report.figures.names import with_parts
+from traceanalyzer.report.figures.step_times import ITERATION_OF
 from traceanalyzer.report.in_parallel import in_halves
 from traceanalyzer.report.model import (
     TOP_ROWS,
@@ -179,7 +182,11 @@ def _input(trace: Trace) -> Input:
 
 
 def _step_unit(m: Measurements) -> str | None:
-    """What ends a step, as the capture says; None where it does not."""
+    """What ends a step, as the capture or the marks of a server say; None where they do not."""
+    if m.timed.steps.found and m.timed.steps.unlike:
+        found = m.timed.memo(find_iterations)
+        engine = found.framework if found is not None else None
+        return f"{ITERATION_OF}{engine or 'a server'}"
     stopwatch = m.trace.stopwatch
     light = m.trace.light
     return (stopwatch and stopwatch.unit) or (light and light.unit) or None
@@ -228,6 +235,7 @@ def _metrics(m: Measurements) -> Metrics:
         regularity=m.regularity,
         latency=m.latency,
         memory=m.memory,
+        serving=m.serving,
         throughput=m.throughput,
         utilisation=m.utilisation,
         program=m.program,
@@ -300,13 +308,16 @@ def _notes(run: Run, m: Measurements) -> list[str]:
     if m.profiled is not None:
         return [*notes, *profiled_notes(m.profiled)]
     if m.trace.pasted is not None:
-        return [*notes, *m.trace.pasted.notes, m.trace.pasted.record]
+        of_server = summary_notes(m.serving) if m.serving is not None else ()
+        return [*notes, *of_server, *m.trace.pasted.notes, m.trace.pasted.record]
     if m.trace.is_companion:
         return [*notes, *m.trace.health.notes]
     if any(device.oom for device in m.memory_of_devices):
         from traceanalyzer.diagnosis.memory import memory_headline
 
         notes.append(memory_headline(m.memory_of_devices))
+    if m.serving is not None:
+        notes += engine_notes(m.serving)
     tried = "" if m.trace.only_step_times else looked_at(m)
     found = [*notes, *_step_notes(m), *_device_notes(m), *filter(None, [tried])]
     return list(dict.fromkeys(found))  # a reader may have noted it, too

@@ -12,6 +12,7 @@ from traceanalyzer.analysis.memory.stats import MemoryStats
 from traceanalyzer.analysis.phases.roles import PhaseTimes
 from traceanalyzer.analysis.phases.training import ProgramStats
 from traceanalyzer.analysis.roofline.roofline_rows import RooflineStep
+from traceanalyzer.analysis.serving.figures import Serving
 from traceanalyzer.analysis.tables.collectives import CommunicationTime
 from traceanalyzer.analysis.tables.devices import DeviceTotals, GpuCounters
 from traceanalyzer.analysis.tables.launches import HostStats, LaunchStats
@@ -115,7 +116,8 @@ class Metrics:
         default=None,
     )
     step_unit: str | None = metric(
-        "what ends a step, as the capture says: `step of AdamW`, `call of UNet`; null where it does not",
+        "what ends a step, as the capture says, or a server's marks: `step of AdamW`, `call of UNet`, `iteration of "
+        "vLLM`; null where nothing does",
         default=None,
     )
     unprofiled: Unprofiled | None = metric(
@@ -206,6 +208,10 @@ class Metrics:
             "latency of the requests of an inference by PyTorch; null where the program "
             "trains, or marks no requests"
         ),
+        default=None,
+    )
+    serving: Serving | None = metric(
+        "a server under load, by its log or by a benchmark's summary; null without either",
         default=None,
     )
     throughput: Throughput | None = metric(

@@ -19,6 +19,7 @@ from traceanalyzer.report.document import (
     Weight,
     evidence_line,
 )
+from traceanalyzer.report.figures.step_times import figure_unit
 from traceanalyzer.report.format import (
     NOT_AVAILABLE,
     figure,
@@ -35,7 +36,8 @@ TITLE = "Key figures"
 TOLD_FROM_STEPS = 10  # steady steps that first ones cost more, to be on the first screen
 GROWS = {"leak": "Leaks", "growth": "Grows"}
 CONDITIONS = "conditions"
-"""A table without a command of its own, all of which a reader of a report has to see."""
+SHOWN_WHOLE = (CONDITIONS, "serving")
+"""Tables without a command of their own, all of which a reader of a report has to see."""
 FEW = 3  # figures of a group that are zero or unknown: so many are left out
 TABLE_ROWS = 5
 """Rows of a table within the report in a terminal; the table's own command prints all."""
@@ -113,8 +115,11 @@ def _cpu_busy(host: HostStats | None) -> list[Fact]:
 
 
 def _rates_seen(report: Report, work: Throughput) -> str:
-    """Its rates; empty where they are of a replayed step, at which the program was not seen."""
-    return _rates(work) if report.metrics.unsteady_step_time_ms is None else ""
+    """Its rates; empty where they are of a replayed step, at which the program was not seen, and of
+    a server, whose iterations hold unlike amounts and whose headline says its tokens."""
+    is_of_server = figure_unit(report) == "iteration" or report.metrics.serving is not None
+    unsteady = report.metrics.unsteady_step_time_ms is not None
+    return "" if unsteady or is_of_server else _rates(work)
 
 
 def _call_of_model(report: Report) -> str:
@@ -371,7 +376,7 @@ def tables_with_rows(
             folded=True,
             command=step_facts.command_of_table(name),
             chart=chart(name, rows) if chart else (),
-            limit=None if name == CONDITIONS else TABLE_ROWS,
+            limit=None if name in SHOWN_WHOLE else TABLE_ROWS,
         )
         for name, rows in tables.items()
         if rows

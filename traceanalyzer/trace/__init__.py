@@ -53,6 +53,7 @@ from traceanalyzer.trace.events import (
     Waits,
 )
 from traceanalyzer.trace.run import Failure, Run, Trace
+from traceanalyzer.trace.serving import Percentiles, ServingSummary
 from traceanalyzer.trace.table import (
     F64,
     I16,
@@ -108,12 +109,14 @@ __all__ = [
     "OverheadKind",
     "Overheads",
     "PastedText",
+    "Percentiles",
     "PrintedMemory",
     "Process",
     "ProfilerRow",
     "RangeDetails",
     "RangeKind",
     "Run",
+    "ServingSummary",
     "StepAmounts",
     "StepTimings",
     "Stopwatch",

@@ -7,6 +7,7 @@ from dataclasses import field
 from typing import NamedTuple
 
 from traceanalyzer.base import dataclass
+from traceanalyzer.trace.serving import ServingSummary
 from traceanalyzer.trace.table import I64
 
 ALLOWED_VARIABLES = (
@@ -174,6 +175,7 @@ class PastedText:
     tells: str
     record: str  # what to record to know more
     notes: tuple[str, ...] = ()
+    serving: ServingSummary | None = None  # its figures, where it is on a server
 
 
 @dataclass(frozen=True)

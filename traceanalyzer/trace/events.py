@@ -319,6 +319,19 @@ class StepTimings(Table):
     generation_requests: I64 = column(np.int64)  # ... and that decode
     generation_tokens: I64 = column(np.int64)
     kv_tokens: I64 = column(np.int64)  # sum of its requests' lengths
+    # what a server says of its load when it writes the line: requests in the batch ...
+    running_requests: I64 = column(np.int64)
+    waiting_requests: I64 = column(np.int64)  # ... and in the queue before it
+    preempted: I64 = column(
+        np.int64
+    )  # requests that it took out of the batch since the line before
+    preempted_in_all: I64 = column(np.int64)  # since the server's start
+    graph: I64 = column(np.int64)  # 1: its decode came from a CUDA graph, 0: it did not
+    kv_usage: F64 = column(np.float64)  # share of the memory for KV in use
+    prefix_hit_share: F64 = column(np.float64)  # prompt tokens that it found in its cache
+    accepted_length: F64 = column(np.float64)  # tokens of a verified iteration, a request
+    accepted_share: F64 = column(np.float64)  # guessed tokens that were right
+    prompt_tokens_per_s: F64 = column(np.float64)
     samples_per_s: F64 = column(np.float64)  # throughput as logged
     tokens_per_s: F64 = column(np.float64)
     mfu: F64 = column(np.float64)  # model FLOP/s utilisation as logged, 0..1

@@ -9,6 +9,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra import IntervalSet, union
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.serving import Iteration, Split, framework_of, iteration, split
+from traceanalyzer.analysis.time.earlier_work import without_leading
 from traceanalyzer.analysis.time.markers import iteration_marks, iterations
 from traceanalyzer.analysis.time.steps import by_launch
 from traceanalyzer.analysis.time.timed import Timed
@@ -67,6 +68,7 @@ def find_iterations(timed: Timed) -> Iterations | None:
         host_start = linked.trace.host_ranges.start[marks]
         host_end = linked.trace.host_ranges.end[marks]
     of_op = by_launch(linked, host_steps) if host_steps.of_op is None else host_steps.of_op
+    of_op = without_leading(linked, of_op)
     rows = _rows_of_each(timed, of_op, len(named))
     ops = linked.trace.device_ops
     busy = tuple(union(ops.start[of], ops.end[of]) for of in rows)

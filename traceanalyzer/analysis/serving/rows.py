@@ -162,6 +162,7 @@ def _of_log(log: StepTimings) -> list[IterationRow]:
         for i, (start, prefills, context, decodes, tokens, kv, time) in enumerate(
             lines if log.of_server else ()
         )
+        if max(prefills, decodes) >= 0  # other lines say something of the server
     ]
 
 

@@ -22,6 +22,7 @@ from traceanalyzer.analysis.joined.launched import (
 )
 from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.time import markers, step_evidence
+from traceanalyzer.analysis.time.earlier_work import without_leading
 from traceanalyzer.analysis.time.periods import periodic
 from traceanalyzer.analysis.time.step_evidence import HostSteps, extent
 from traceanalyzer.base import EmptyRecordingError, dataclass
@@ -97,18 +98,22 @@ class Steps:
     @property
     def unit(self) -> str:
         """What figures are of, in a word."""
-        return "step" if self.found else "recording"
+        if not self.found:
+            return "recording"
+        return "iteration" if self.unlike else "step"
 
     @property
     def each(self) -> str:
         """How a figure of a unit says so: ` a step`, and nothing where the recording is the
         unit."""
-        return " a step" if self.found else ""
+        if not self.found:
+            return ""
+        return " an iteration" if self.unlike else " a step"
 
     @property
     def per(self) -> str:
         """How a figure that stands alone says what it is of."""
-        return "per step" if self.found else "in the recording"
+        return f"per {self.unit}" if self.found else "in the recording"
 
     @property
     def steady(self) -> slice:
@@ -130,7 +135,14 @@ class Steps:
         columns = ("names", "host_start", "host_end", "start", "end")
         columns_of_step = {name: getattr(self, name)[index : index + 1] for name in columns}
         of_op = np.where(self.of_op == index, 0, -1).astype(np.int32)
-        return Steps(self.source, **columns_of_step, warmup=0, of_op=of_op, first=index)
+        return Steps(
+            self.source,
+            **columns_of_step,
+            warmup=0,
+            of_op=of_op,
+            first=index,
+            unlike=self.unlike,
+        )
 
     @property
     def duration(self) -> I64:
@@ -158,6 +170,8 @@ def find_steps(linked: TraceJoins) -> Steps:
 
 def _assemble(linked: TraceJoins, host_steps: HostSteps) -> Steps | None:
     of_op = host_steps.of_op if host_steps.of_op is not None else by_launch(linked, host_steps)
+    if host_steps.unlike:
+        of_op = without_leading(linked, of_op)
     if host_steps.by_device:  # the steps that launched device work
         kept = np.bincount(of_op[of_op >= 0], minlength=len(host_steps.names)) > 0
         moved = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)

@@ -192,7 +192,7 @@ def _limit(bound: "Bound", text: str) -> "Limit":
 
 def _checked(name: str, policy: "Policy", scope: Scope, hidden: Hidden) -> "Checked":
     from traceanalyzer.cli.io.reports import cleaned, report_of_reference
-    from traceanalyzer.comparison.compare import compare_reports
+    from traceanalyzer.comparison.compare import step_comparison
     from traceanalyzer.comparison.limits import check_limits
     from traceanalyzer.comparison.verdicts import Checked
 
@@ -201,7 +201,7 @@ def _checked(name: str, policy: "Policy", scope: Scope, hidden: Hidden) -> "Chec
         report_of_reference(policy.baseline, knowledge=scope.knowledge) if policy.baseline else None
     )
     names = (policy.baseline or "", name) if hidden is None else ("baseline", "run")
-    comparison = compare_reports(baseline, report, names) if baseline else None
+    comparison = step_comparison(baseline, report, names) if baseline else None
     verdicts = check_limits(policy.limits, report, baseline, comparison, strict=policy.strict)
     checked = Checked.of(names[1], report, verdicts, comparison, allow_missing=policy.allow_missing)
     return cleaned(checked, hidden)

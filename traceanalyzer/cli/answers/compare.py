@@ -52,6 +52,7 @@ def compare(
     from traceanalyzer.cli.io.reports import cleaned
     from traceanalyzer.cli.io.sides import runs_in
     from traceanalyzer.comparison.other_kinds import compared_kinds
+    from traceanalyzer.comparison.servers.loads import compared_servers
     from traceanalyzer.fleet.job.versus import compared_jobs
 
     jobs = compared_jobs(runs, hidden)
@@ -73,6 +74,10 @@ def compare(
         emit(cleaned(other, hidden), output)
         return
     sides = _sides(names, scope, samples, tokens, drawn=output.format == "html")
+    servers = compared_servers(sides[0].report, sides[1].report, (names[0], names[1]))
+    if servers is not None:
+        emit(cleaned(servers, hidden), output)
+        return
     emit(_two(sides, names, hidden, full=full or output.file is not None), output)
 
 

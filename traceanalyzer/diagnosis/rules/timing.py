@@ -6,6 +6,7 @@ and how regularly, not why; only time spent waiting for data names its cause."""
 
 from collections.abc import Iterator
 
+from traceanalyzer.analysis.serving.figures import Serving
 from traceanalyzer.analysis.tables.profiled import Profiled
 from traceanalyzer.analysis.tables.timing import TimingStats, slow_steps
 from traceanalyzer.analysis.time.regularity import MIN_STEPS, Regularity
@@ -15,6 +16,7 @@ from traceanalyzer.diagnosis.draft import Draft, Part, Proposal, finding
 from traceanalyzer.diagnosis.finding import Evidence, Summary, Words
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.pages import said
+from traceanalyzer.diagnosis.serving.load import moment_sentence, story
 from traceanalyzer.diagnosis.serving.logs import server_summary
 from traceanalyzer.trace import Bool, PastedText
 from traceanalyzer.trace.engines import OWN_PROFILERS
@@ -85,9 +87,16 @@ def profiled_summary(table: Profiled, source: str) -> Summary:
     return Summary("inconclusive", 0.0, text, "recorded", None)
 
 
-def pasted_summary(pasted: PastedText) -> Summary:
-    """The verdict on a pasted text: what it is and what it tells."""
-    return Summary("inconclusive", 0.0, f"{pasted.what}. {pasted.tells}", "recorded", None)
+def pasted_summary(pasted: PastedText, serving: Serving | None = None) -> Summary:
+    """The verdict on a pasted text: what it is and what it tells, of a server where time goes."""
+    more = "" if serving is None else _of_server(serving)
+    text = f"{pasted.what}. {pasted.tells} {more}".rstrip()
+    return Summary("inconclusive", 0.0, text, "recorded", None)
+
+
+def _of_server(serving: Serving) -> str:
+    """Where the time of a server's requests goes, or what they wait for."""
+    return " ".join(filter(None, (moment_sentence(serving), story(serving))))
 
 
 def profiled_notes(table: Profiled) -> Iterator[str]:

@@ -1,34 +1,45 @@
-"""The verdict on a server's log alone: how long its iterations take, by kind."""
+"""The verdict on a server's log alone: whether requests wait and for what, and how long its iterations take,
+by kind."""
 
 from traceanalyzer.analysis.serving.kinds import IterationKind, iteration_kinds
 from traceanalyzer.base import digits, plural
 from traceanalyzer.diagnosis.finding import Summary
 from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.diagnosis.serving.load import load_sentence
 from traceanalyzer.trace.engines import with_profiler_of
 
+NOT_SAID = "A log does not say why"
 FEW = 100  # iterations of a kind below which the slowest hundredth is one of them
 
 
 def server_summary(m: Measurements) -> Summary:
     """What the log says: times by kind where it has them, else its rate."""
-    find_out = (
-        f"A log does not say why: record some iterations {with_profiler_of(m.trace.logged_by)} and "
-        "analyse them."
-    )
+    load = load_sentence(m.serving) if m.serving is not None else ""
+    to_record = f"record some iterations {with_profiler_of(m.trace.logged_by)} and analyse them."
+    find_out = f"To see what the GPU does: {to_record}" if load else f"{NOT_SAID}: {to_record}"
+    times = _times(m)
+    if times:
+        text = " ".join(filter(None, (load, times, find_out)))
+        return Summary("inconclusive", 0.0, text, "recorded", m.mean_step_ms)
+    rate = m.timing.tokens_per_s if m.timing is not None else None
+    if load:
+        made = f"{digits(rate)} generated tokens/s." if rate is not None else ""
+        return Summary("inconclusive", 0.0, " ".join(filter(None, (load, made, find_out))))
+    known = f" It says {digits(rate)} tokens/s." if rate is not None else ""
+    text = f"Inconclusive: the log holds no times of iterations.{known} {find_out}"
+    return Summary("inconclusive", 0.0, text)
+
+
+def _times(m: Measurements) -> str:
+    """How long iterations take, by kind where the log has them; empty where it does not say."""
     kinds = iteration_kinds(m.iterations)
     if kinds:
         count = sum(kind.iterations for kind in kinds)
         times = "; ".join(map(_about, kinds))
-        iterations = f"{digits(count)} {plural('iteration', count)}"
-        text = f"{iterations}: {times}. {find_out}"
-        return Summary("inconclusive", 0.0, text, "recorded", m.mean_step_ms)
+        return f"{digits(count)} {plural('iteration', count)}: {times}."
     if m.timing is not None and m.timing.median_ms is not None:
-        text = f"An iteration takes {digits(m.mean_step_ms)} ms. {find_out}"
-        return Summary("inconclusive", 0.0, text, "recorded", m.mean_step_ms)
-    rate = m.timing.tokens_per_s if m.timing is not None else None
-    known = f" It says {digits(rate)} tokens/s." if rate is not None else ""
-    text = f"Inconclusive: the log holds no times of iterations.{known} {find_out}"
-    return Summary("inconclusive", 0.0, text)
+        return f"An iteration takes {digits(m.mean_step_ms)} ms."
+    return ""
 
 
 def _about(kind: IterationKind) -> str:

@@ -26,7 +26,13 @@ from traceanalyzer.diagnosis.serving.outlook import (
 from traceanalyzer.diagnosis.serving.phases import Phase, phases
 from traceanalyzer.diagnosis.serving.switches import switches
 
-SERVERS = {"vLLM": "vllm", "SGLang": "sglang", "TensorRT-LLM": "tensorrt_llm", "ATOM": "atom"}
+SERVERS = {
+    "vLLM": "vllm",
+    "SGLang": "sglang",
+    "TensorRT-LLM": "tensorrt_llm",
+    "ATOM": "atom",
+    "llama.cpp": "llama_cpp",
+}
 FEW = 0.02  # what the profiler adds less of is not told
 NOT_TOLD = "What speculative decoding brings is not known: {}."
 LAUNCHED = {
@@ -303,4 +309,4 @@ def _some(count: float | None, noun: str) -> str:
 
 
 def _ms(ms: float) -> str:
-    return f"{ms:.3g} ms" if ms >= 1 else f"{ms * 1e3:.3g} us"
+    return f"{digits(ms)} ms" if ms >= 1 else f"{ms * 1e3:.3g} us"

@@ -18,7 +18,6 @@ from traceanalyzer.ingest.texts import (
     line_profiler,
     memory_summary,
     nsys_reports,
-    serving,
     sums,
 )
 from traceanalyzer.ingest.texts.benchmarks import (
@@ -30,6 +29,7 @@ from traceanalyzer.ingest.texts.benchmarks import (
     trtexec,
 )
 from traceanalyzer.ingest.texts.reading import TextKind, read_text, text_kind
+from traceanalyzer.ingest.texts.serving import summaries
 from traceanalyzer.trace import Trace
 
 KINDS = (
@@ -51,7 +51,7 @@ KINDS = (
     TextKind("serving_summary", tgi.recognise_requests, tgi.summarise_requests),
     TextKind("serving_summary", tgi.recognise_benchmark, tgi.summarise_benchmark),
     TextKind("serving_summary", generation.recognise, generation.summarise),
-    TextKind("serving_summary", serving.recognise, serving.summarise),
+    TextKind("serving_summary", summaries.recognise, summaries.summarise),
     TextKind("gpu_samples", gpu_samples.recognise, gpu_samples.summarise),
     TextKind("compile_events", compile_events.recognise, compile_events.summarise),
     TextKind("nsys_stats", sums.is_nsys_stats, nsys_reports.summarise, rows=sums.nsys_rows),

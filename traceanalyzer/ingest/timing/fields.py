@@ -8,8 +8,27 @@ BATCH = (
     "kv_tokens",
 )
 """What logs of serving engines say of an iteration."""
+LOAD = ("running_requests", "waiting_requests", "preempted", "preempted_in_all", "graph")
+LOAD_RATES = (
+    "kv_usage",
+    "prefix_hit_share",
+    "accepted_length",
+    "accepted_share",
+    "prompt_tokens_per_s",
+)
+"""What they say of the server's load: counts, and shares and rates."""
 AMOUNTS = ("samples", "tokens", "padded_tokens")
-SURE = ("iter_s", "its_per_s", "mean_s", "compute_s", "samples_per_s", "tokens_per_s", *BATCH)
+SURE = (
+    "iter_s",
+    "its_per_s",
+    "mean_s",
+    "compute_s",
+    "samples_per_s",
+    "tokens_per_s",
+    *BATCH,
+    *LOAD,
+    *LOAD_RATES,
+)
 """Times and rates of steps by their names; others need the number of a step beside them."""
 UNSURE = ("iter?", "bare_s", "time_s", "time?", "mean?", "compute?", "clock_s")
 """Times that may be a step's: their unit or their beginning is not said."""

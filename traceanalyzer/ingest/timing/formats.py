@@ -2,8 +2,8 @@
 times mean.
 
 Most are lines of keys and values, which `pairs.py` reads; a format then only says what its keys and
-units mean where the text does not. Others are read by a function of `special.py` and of
-`trainers.py` (`READERS` lists which)."""
+units mean where the text does not. Others are read by a function of `special.py`, of `trainers.py`
+and of `servers` (`READERS` lists which)."""
 
 import re
 import tomllib
@@ -16,6 +16,12 @@ from typing import Any
 from traceanalyzer.base import dataclass
 from traceanalyzer.ingest.timing.printed import memory_line, phase_line
 from traceanalyzer.ingest.timing.records import Values
+from traceanalyzer.ingest.timing.servers.sglang import sglang_batch
+from traceanalyzer.ingest.timing.servers.tensorrt_llm import (
+    tensorrt_llm_iteration,
+    tensorrt_llm_metrics,
+)
+from traceanalyzer.ingest.timing.servers.vllm import vllm_iteration, vllm_load
 from traceanalyzer.ingest.timing.special import (
     MICRO_PHASES,
     deepspeed_phases,
@@ -24,11 +30,6 @@ from traceanalyzer.ingest.timing.special import (
     mlperf_event,
     progress_bar,
     searched,
-    sglang_batch,
-    tensorrt_llm_iteration,
-    tensorrt_llm_metrics,
-    vllm_iteration,
-    vllm_throughput,
 )
 from traceanalyzer.ingest.timing.trainers import (
     darknet_line,
@@ -47,7 +48,7 @@ READERS: dict[str, Callable[[str], Values | None]] = {
     "TensorRT-LLM iterations": searched(tensorrt_llm_iteration),
     "TensorRT-LLM metrics": tensorrt_llm_metrics,
     "SGLang batches": searched(sglang_batch),
-    "vLLM": searched(vllm_throughput),
+    "vLLM": searched(vllm_load),
     "MLPerf": mlperf_event,
     "darknet": searched(darknet_line),
     "tinygrad": searched(tinygrad_line),
@@ -82,6 +83,7 @@ class LineFormat:
     averaged: str = ""
     names: Mapping[str, str] = field(default_factory=dict)
     """Keys that it uses in a sense of its own, with the field that they stand for."""
+    beside: str = ""  # the format whose lines say the load of the same server
     written_by: str = ""  # as `Trace.logged_by`
     unit: str = ""  # of times without one: `s`, `ms`
     memory_unit: str = ""  # of memory without one: `MiB`, `GiB`

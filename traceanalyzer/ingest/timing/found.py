@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from traceanalyzer.base import regex
 from traceanalyzer.ingest.timing.clocks import moment_of
-from traceanalyzer.ingest.timing.fields import MOMENTS, SURE, TIMED, UNSURE
+from traceanalyzer.ingest.timing.fields import LOAD, LOAD_RATES, MOMENTS, SURE, TIMED, UNSURE
 from traceanalyzer.ingest.timing.formats import FORMATS, PAIRS, PRINTED_MEMORY, LineFormat
 from traceanalyzer.ingest.timing.lines import rank_in_line
 from traceanalyzer.ingest.timing.printed import steps_of_phases
@@ -20,6 +20,7 @@ from traceanalyzer.ingest.timing.records import (
 JSON = next(form for form in FORMATS if form.name == "JSONL")
 CSV = LineFormat("CSV", minimum=1)
 PRINTED_PHASES = "printed phases"
+LOAD_FIELDS = (*LOAD, *LOAD_RATES)
 SAMPLE = 400  # lines with numbers that are kept for a proposal
 _PAIR_NAMES = tuple(form.name for form in PAIRS)
 _ORDER = {form.name: i for i, form in enumerate(FORMATS)}
@@ -104,7 +105,9 @@ class FoundLines:
         of_pairs = joined_records([self.records[n] for n in _PAIR_NAMES if n in self.records])
         if form.name in _PAIR_NAMES:
             return of_pairs
-        return with_sides(self.records[form.name].records(), of_pairs)
+        records = with_sides(self.records[form.name].records(), of_pairs)
+        load = self.records.get(form.beside)
+        return records if load is None else with_sides(records, load.records(), LOAD_FIELDS)
 
     def _steps_of_phases(self) -> Records:
         """The steps of lines that time a phase each."""

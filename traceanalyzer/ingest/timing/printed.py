@@ -3,7 +3,7 @@ Allocated: 1.2 GB`; and numbers as they print them."""
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from traceanalyzer.base import regex
 from traceanalyzer.base.limits import limits
@@ -74,6 +74,12 @@ def printed_number(value: object) -> float | None:
     except (TypeError, ValueError, OverflowError):
         return None
     return read if math.isfinite(read) else None
+
+
+def read_numbers(values: Mapping[str, object]) -> dict[str, float]:
+    """The values that are numbers."""
+    read = ((name, printed_number(value)) for name, value in values.items())
+    return {name: value for name, value in read if value is not None}
 
 
 def is_not_finite(value: object) -> bool:

@@ -1,6 +1,5 @@
-"""Lines that are more than keys and values: those of serving engines, progress bars, MLPerf,
-DeepSpeed. Each function reads one line; None where it is not of its kind, ValueError where it is
-damaged."""
+"""Lines that are more than keys and values: those of progress bars, MLPerf, DeepSpeed. Each function
+reads one line; None where it is not of its kind, ValueError where it is damaged."""
 
 import math
 import re
@@ -11,7 +10,13 @@ from traceanalyzer.base import regex
 from traceanalyzer.ingest.side_files import decoded, mapping
 from traceanalyzer.ingest.timing.clocks import moment_of
 from traceanalyzer.ingest.timing.fields import TRAINING
-from traceanalyzer.ingest.timing.printed import NOT_FINITE, NUMBER, is_not_finite, printed_number
+from traceanalyzer.ingest.timing.printed import (
+    NOT_FINITE,
+    NUMBER,
+    is_not_finite,
+    printed_number,
+    read_numbers,
+)
 from traceanalyzer.ingest.timing.records import Values
 
 SEARCHED = 1024
@@ -27,9 +32,6 @@ MICRO_PHASES = regex(
 )
 _SAMPLES = regex(rf"^(?>.*?(?:/|global_step=)(\d{{1,18}}), )(?>.*?SamplesPerSec=({NUMBER}))")
 _CURRENT = regex(rf"CurrSamplesPerSec=({NUMBER})")
-_PAIR = regex(r"'?\b(\w+)'?\s*[=:]\s*([\d.]+)(ms|s)?\b")
-_SGLANG = regex(r"#([\w -]+?): (\d{1,18})")
-_SGLANG_RATE = regex(rf"gen throughput \(token/s\): ({NUMBER})")
 _BAR = regex(
     rf"^(?>(?P<series>[^|]*?)(?<!\d)\d++%[| ]).*?\s(?P<step>\d{{1,18}})/(?P<total>\d{{1,18}}) \[[\d:]+<[\d:?]+,\s*"
     rf"(?P<rate>{NUMBER})\s?(?:(?P<per>(?:it|step|batch|ba)e?s?/s)|s/(?:it|step|batch|ba))"
@@ -41,15 +43,6 @@ _TRAINING_BAR = regex(r"^$|train|epoch|iter|step|^\d+/\d+\s", re.IGNORECASE)
 _SUMMARY = regex(
     rf"'train_(runtime|samples_per_second|steps_per_second|tokens_per_second|loss)': '?({NUMBER}|{NOT_FINITE}\b)'?"
 )
-_VLLM_ITERATION = regex(
-    rf"(?:Engine (?P<rank>\d{{1,18}}): )?Iteration\((?P<step>\d{{1,18}})\): "
-    rf"(?P<context_requests>\d{{1,18}}) context requests, "
-    rf"(?P<context_tokens>\d{{1,18}}) context tokens, (?P<generation_requests>\d{{1,18}}) generation requests, "
-    rf"(?P<generation_tokens>\d{{1,18}}) generation tokens, iteration elapsed time: (?P<iter_s>{NUMBER}) ms"
-)
-_VLLM = regex(
-    rf"Avg prompt throughput: {NUMBER} tokens/s, Avg generation throughput: ({NUMBER}) tokens/s"
-)
 _MS = 1e-3
 
 series_codes: dict[str, float] = {}
@@ -59,8 +52,7 @@ series_codes: dict[str, float] = {}
 def _numbers(values: Mapping[str, object]) -> dict[str, float]:
     """The values that are numbers; what training comes to is infinite where it is none any more."""
     lost = {name: math.inf for name in TRAINING if is_not_finite(values.get(name))}
-    read = ((name, printed_number(value)) for name, value in values.items())
-    return {name: value for name, value in read if value is not None} | lost
+    return read_numbers(values) | lost
 
 
 def mlperf_event(line: str) -> Values | None:
@@ -108,85 +100,6 @@ def deepspeed_phases(line: str, pattern: re.Pattern[str]) -> Values | None:
     if phases is None:
         return None
     return {"iter_s": sum(printed_number(text) or 0.0 for text in phases.groups()) * _MS}
-
-
-def tensorrt_llm_iteration(line: str) -> Values | None:
-    """TensorRT-LLM's line of an iteration: pairs in any order, with `=` or `:`."""
-    pairs = {name: (value, unit) for name, value, unit in _PAIR.findall(line)}
-    time, unit = pairs.get("host_step_time") or pairs.get("elapsed_time") or (None, "s")
-    names = {
-        "step": "iter",
-        "rank": "rank",
-        "context_requests": "num_ctx_requests",
-        "context_tokens": "num_ctx_tokens",
-        "kv_tokens": "cached_kv_tokens",
-    }
-    values = {field: pairs[name][0] for field, name in names.items() if name in pairs}
-    read = _numbers({"iter_s": time} | values)
-    scheduled = (
-        printed_number(pairs["num_scheduled_requests"][0])
-        if "num_scheduled_requests" in pairs
-        else None
-    )
-    if scheduled is not None and scheduled >= read.get("context_requests", scheduled + 1):
-        # its tokens of decodes count padding
-        read["generation_requests"] = scheduled - read["context_requests"]
-    if unit == "ms" and "iter_s" in read:
-        read["iter_s"] *= _MS
-    return read if read.keys() & {"iter_s", "context_requests", "context_tokens"} else None
-
-
-def tensorrt_llm_metrics(line: str) -> Values | None:
-    """A record of TensorRT-LLM's `/metrics`. With overlap its latency is that of two iterations: no
-    time then."""
-    record = _json(line.strip().lstrip("[").rstrip(",]"))
-    batch = mapping(record.get("inflightBatchingStats"))
-    latency = None if record.get("schedulerMode") == "overlap" else record.get("iterLatencyMS")
-    values = {
-        "step": record.get("iter"),
-        "iter_s": record.get("hostStepTimeMS", latency),
-        "context_requests": batch.get("numContextRequests"),
-        "context_tokens": batch.get("numCtxTokens"),
-        "generation_requests": batch.get("numGenRequests"),
-        "kv_tokens": batch.get("numGenKvTokens"),
-    }
-    read = _numbers(values)
-    if "iter_s" in read:
-        read["iter_s"] *= _MS
-    return read if len(read) > 1 else None
-
-
-def sglang_batch(line: str) -> Values | None:
-    """SGLang's line of a batch, one of forty decodes; it has no time."""
-    kind = "decode" if "Decode batch" in line else "prefill" if "Prefill batch" in line else None
-    pairs = dict(_SGLANG.findall(line))
-    if kind == "decode":
-        length = pairs.get("token") or pairs.get("full token")
-        values = {"generation_requests": pairs.get("running-req"), "kv_tokens": length}
-        rate = _SGLANG_RATE.search(line)
-        if rate is not None:
-            values["tokens_per_s"] = rate[1]
-        return {"context_requests": 0.0, **_numbers(values)}
-    values = {"context_requests": pairs.get("new-seq"), "context_tokens": pairs.get("new-token")}
-    return {**_numbers(values), "generation_requests": 0.0} if kind else None
-
-
-def vllm_iteration(line: str) -> Values | None:
-    """vLLM's line of an iteration: requests and tokens by phase, and its time."""
-    match = _VLLM_ITERATION.search(line)
-    if match is None:
-        return None
-    read = _numbers(match.groupdict())
-    if "iter_s" not in read:
-        return None
-    read["iter_s"] *= _MS
-    return read
-
-
-def vllm_throughput(line: str) -> Values | None:
-    """vLLM's line of its throughput, one in ten seconds; it has no time of an iteration."""
-    match = _VLLM.search(line)
-    return _numbers({"tokens_per_s": match[1]}) if match else None
 
 
 def progress_bar(line: str, lightning: bool) -> Values | None:

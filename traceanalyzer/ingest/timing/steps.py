@@ -9,7 +9,15 @@ import numpy as np
 
 from traceanalyzer.base import NS_PER_MS, NS_PER_S, dataclass, ordinal
 from traceanalyzer.ingest.timing.clocks import LATEST_S, counts_up, differences
-from traceanalyzer.ingest.timing.fields import AMOUNTS, BATCH, MAX_COUNT, MOMENTS, TIMED
+from traceanalyzer.ingest.timing.fields import (
+    AMOUNTS,
+    BATCH,
+    LOAD,
+    LOAD_RATES,
+    MAX_COUNT,
+    MOMENTS,
+    TIMED,
+)
 from traceanalyzer.ingest.timing.formats import LineFormat
 from traceanalyzer.ingest.timing.names import UNKNOWN_UNIT
 from traceanalyzer.ingest.timing.records import Records
@@ -493,8 +501,8 @@ def _table(kept: Records, time: I64, data: I64) -> StepTimings:
     columns = (
         said(lambda name: rate(name).astype(np.int64), "step")
         | said(length, "compute", *PHASES)
-        | said(partial(_count, kept), *AMOUNTS, *BATCH, "peak_memory_bytes")
-        | said(rate, *RATES)
+        | said(partial(_count, kept), *AMOUNTS, *BATCH, *LOAD, "peak_memory_bytes")
+        | said(rate, *RATES, *LOAD_RATES)
         | said(kept.column, "loss", "grad_norm")
         | said(lambda _: data, "data")
     )

@@ -8,12 +8,18 @@ NO_STEPS = ("none", "recording")
 EPOCHS = "logged_epochs"
 
 
+ITERATION_OF = "iteration of "  # how a step's unit begins where it is one of a server
+
+
 def figure_unit(report: Report) -> str:
-    """What the figures are of: `step`, `epoch` of a log that times nothing smaller, or `recording`
-    where no steps were found."""
+    """What the figures are of: `step`, `iteration` of a server, `epoch` of a log that times nothing
+    smaller, or `recording` where no steps were found."""
     if report.metrics.step_source == EPOCHS:
         return "epoch"
-    return "recording" if report.metrics.step_source in NO_STEPS else "step"
+    if report.metrics.step_source in NO_STEPS:
+        return "recording"
+    is_of_server = (report.metrics.step_unit or "").startswith(ITERATION_OF)
+    return "iteration" if is_of_server else "step"
 
 
 def recorded_ms(report: Report) -> float | None:

@@ -41,6 +41,7 @@ from traceanalyzer.report.format import (
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline.opening import (
     CPU_ALONE,
+    SERVING,
     STEP_TIMES,
     SUMS,
     TEXTS,
@@ -189,6 +190,8 @@ def no_advice(report: Report, *, has_next: bool = False) -> str:
     kind = only_kind(report)
     if kind in TEXTS and report.notes:
         return report.notes[-1]
+    if companion(report) == SERVING:
+        return "No recommendation: the log does not say what to change."
     if companion(report):
         return "Nothing to change."
     if kind in SUMS:
@@ -240,7 +243,7 @@ def _without_a_gpu(report: Report, lacking: str) -> str:
     if verdict(report) == CPU_ALONE:
         record = f"traceanalyzer collect torch -- {example_command(report)}"
         return f"{_loading(report)}On the GPU host: {record}"
-    if verdict(report) == STEP_TIMES:
+    if verdict(report) in (STEP_TIMES, SERVING):
         timed = "times of iterations" if report.tables.get("iterations") else "step times"
         why = f"No recommendation: {timed} do not tell what to change."
         record = "traceanalyzer collect torch"

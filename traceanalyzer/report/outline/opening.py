@@ -19,6 +19,7 @@ from traceanalyzer.report.model import Input, Report
 from traceanalyzer.report.outline.step_facts import STEPS_FOR_P95
 from traceanalyzer.trace.run import TORCH_PROFILER
 
+SERVING = "serving"
 COMPANIONS = {
     "memory_snapshot": "GPU memory",
     "torch_log": "torch.compile",
@@ -27,7 +28,7 @@ TEXTS = {
     "memory_summary": "GPU memory",
     "out_of_memory": "out of memory",
     "ncu_csv": "kernels",
-    "serving_summary": "serving",
+    "serving_summary": SERVING,
     "gpu_samples": "GPU samples",
     "compile_events": "torch.compile",
     "torch_console": "torch.compile",
@@ -81,7 +82,8 @@ def _without_verdict(report: Report) -> str:
     """What the report is on, where no part of a GPU's step can be the bottleneck."""
     if not report.devices and report.metrics.step_time_ms is not None:
         if only_kind(report) == TIMING_LOG:
-            return STEP_TIMES
+            is_of_server = figure_unit(report) == "iteration"
+            return SERVING if is_of_server else STEP_TIMES
         missing = any(
             item.devices or item.health.truncated or item.kind not in TORCH_PROFILER
             for item in report.inputs
@@ -138,6 +140,8 @@ def _ends(report: Report) -> str:
 def companion(report: Report) -> str:
     """What a report without any recording of time is on; empty for others."""
     kind = only_kind(report)
+    if kind == TIMING_LOG and report.metrics.serving is not None:
+        return "" if report.metrics.step_time_ms is not None else SERVING
     if kind == "memory_snapshot":
         worst = (FAILURES[one.id] for one in report.findings if one.id in FAILURES)
         failed = any(one.id.startswith("oom-") for one in report.findings)

@@ -17,8 +17,8 @@ INTERPRETER = regex(r"(?:python[\d.]*+)?")
 """A command that says nothing of what was run."""
 TOP = 3  # rows of each table: a reader looks at three, and asks `show` for more
 NAMED_RECORDINGS = 5
-KEY_TABLES = ("kernels", "ops", "syncs", "collectives")
-"""The tables that people ask for first: what runs, who launched it, who waits."""
+KEY_TABLES = ("serving", "kernels", "ops", "syncs", "collectives")
+"""The tables that people ask for first: a server's load, what runs, who launched it, who waits."""
 LONGEST_NAME = 120  # characters, as of a kernel in any table
 LONGEST_VALUE = 90
 ENVIRONMENT = (

@@ -42,6 +42,14 @@ TABLES = (
         command="iterations",
     ),
     TableEntry(
+        "serving",
+        "The server under load",
+        "analysis.serving.figures.ServingFigure",
+        rows.served,
+        "Neither a server's log nor the summary of a benchmark.",
+        command="serving",
+    ),
+    TableEntry(
         "critical_path",
         "What carries the critical path",
         "analysis.tables.path_rows.PathRow",

@@ -20,6 +20,13 @@ def gaps(_: "MeasuredRanks", m: "Measurements", wanted: RowFilter) -> list[Any]:
     return longest_gaps(m.causes, wanted.top, wanted.min_us)
 
 
+def served(_: "MeasuredRanks", m: "Measurements", __: RowFilter) -> list[Any]:
+    """The figures of a server under load."""
+    from traceanalyzer.analysis.serving.figures import figure_rows
+
+    return figure_rows(m.serving)
+
+
 def serving(asked: "Query | None", wanted: RowFilter) -> TableSummary:
     """What a serving engine's iterations say beside their rows."""
     from traceanalyzer.diagnosis.serving.sentences import sentences, serving_values

@@ -292,6 +292,8 @@ def sections_below(report: Report, of_compile: Sequence[Section] = ()) -> list[S
 
 
 def _details(report: Report) -> list[Section]:
+    if opening.companion(report) == opening.SERVING:
+        return []  # its figures are the metrics, and it has no step
     return [
         Section("Details"),
         whole.figures_of_step(report),

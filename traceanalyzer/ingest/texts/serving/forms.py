@@ -8,6 +8,7 @@ from typing import Any
 
 from traceanalyzer.base import regex
 from traceanalyzer.ingest.side_files import decoded, is_number, mapping, number_in
+from traceanalyzer.ingest.texts.serving.exposed import histograms_in
 
 Pair = tuple[str, float]
 
@@ -35,18 +36,21 @@ _BATCH = regex(
     rf"^(Prefill|Decode)\.\s+(?:median )?latency:\s*({_N}) s, (?:median )?throughput:\s*({_N}) token/s",
     re.MULTILINE,
 )
-_SUM = regex(rf"^\w{{2,20}}:(\w{{2,80}})_seconds_sum(?:{{[^}}\n]*}})? ({_N})", re.MULTILINE)
-_COUNT = regex(rf"^\w{{2,20}}:(\w{{2,80}})_seconds_count(?:{{[^}}\n]*}})? ({_N})", re.MULTILINE)
-_UNITS = ("ms", "us", "s", "sec", "usec", "tokens/sec", "requests/sec")
+_JSON_PAIR = regex(
+    r"\"(\w{2,60})\"\s*:\s*(-?\d{1,18}(?:\.\d{1,20})?(?:[eE][+-]?\d{1,3})?)(?=\s*[,}\]])"
+)
+_UNITS = ("ms", "us", "s", "sec", "usec", "tokens/sec", "requests/sec", "tokens", "requests")
 
 
 def pairs_in(text: str) -> list[Pair]:
-    """The names and values of a text, those of more certain forms first."""
+    """The names and values of a text, those of more certain forms first. Of runs in JSON, one a line,
+    those of the last."""
     if text.lstrip().startswith("{"):
-        values = decoded(text)
-        return list(_of_json(values)) if isinstance(values, dict) else []
+        last = objects_in(text)[-1]
+        values = decoded(last)
+        return list(_of_json(values) if isinstance(values, dict) else _of_cut_json(last))
     return [
-        *_of_prometheus(text),
+        *histograms_in(text),
         *_of_csv(text),
         *_of_seconds(text),
         *_of_benchmark(text),
@@ -54,6 +58,15 @@ def pairs_in(text: str) -> list[Pair]:
         *_of_rates(text),
         *_of_lines(text),
     ]
+
+
+def objects_in(text: str) -> list[str]:
+    """The runs in a text in JSON: lines that are each an object, or one over many lines."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    if all(line.startswith("{") for line in lines):
+        whole = [line for line in lines if line.rstrip().endswith("}")]
+        return whole or lines
+    return [text]
 
 
 def _of_json(values: Mapping[str, Any]) -> Iterator[Pair]:
@@ -67,14 +80,12 @@ def _of_json(values: Mapping[str, Any]) -> Iterator[Pair]:
         yield from ((f"{key} {name} ({unit})", float(n)) for key, n in numbers if is_number(n))
 
 
-def _of_prometheus(text: str) -> Iterator[Pair]:
-    """Histograms that a server exposes: their mean."""
-    sums = {name: number_in(value) for name, value in _SUM.findall(text)}
-    counts = {name: number_in(value) for name, value in _COUNT.findall(text)}
-    for name, total in sums.items():
-        count = counts.get(name)
-        if total is not None and count:
-            yield f"mean {name} (s)", total / count
+def _of_cut_json(text: str) -> Iterator[Pair]:
+    """JSON that is cut off, or holds an infinity: its pairs of a name and a number."""
+    for name, value in _JSON_PAIR.findall(text):
+        number = number_in(value)
+        if number is not None:
+            yield name, number
 
 
 def _of_csv(text: str) -> Iterator[Pair]:

@@ -1,0 +1,1 @@
+"""Summaries of serving benchmarks, and what servers expose of themselves."""
