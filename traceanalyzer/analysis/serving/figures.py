@@ -126,70 +126,70 @@ def figure_rows(serving: Serving | None) -> list[ServingFigure]:
 
 
 def _known_figures(prefix: str, values: Serving | Percentiles) -> Iterator[ServingFigure]:
-    for of in fields(values):
-        value = getattr(values, of.name)
-        name = f"{prefix}{of.name}"
+    for column in fields(values):
+        value = getattr(values, column.name)
+        name = f"{prefix}{column.name}"
         if isinstance(value, Percentiles):
             yield from _known_figures(f"{name}.", value)
         elif isinstance(value, int | float) and not isinstance(value, bool):
-            unit = "share" if name.endswith("_share") else of.metadata["unit"]
+            unit = "share" if name.endswith("_share") else column.metadata["unit"]
             yield ServingFigure(name, float(value), unit)
 
 
 def served_load(trace: Trace) -> Serving | None:
     """What is known of a server's load; None where nothing tells of it."""
-    said = trace.pasted.serving if trace.pasted is not None else None
-    if said is not None:
-        return of_summary(said)
+    summary = trace.pasted.serving if trace.pasted is not None else None
+    if summary is not None:
+        return of_summary(summary)
     found = of_log(trace.step_timings)
     return None if found is None else replace(found, engine=trace.logged_by or None)
 
 
-def of_summary(said: ServingSummary) -> Serving:
+def of_summary(summary: ServingSummary) -> Serving:
     """The figures of a summary, and by Little's law (requests a second times their mean time) how many
     requests are where. Medians do not serve for it."""
-    latency = _mean(said.latency)
-    first = _mean(said.ttft)
-    rate = said.requests_per_s
-    queued = bool(said.waiting)
-    decoding = _decoding(said)
+    latency = _mean(summary.latency)
+    first = _mean(summary.ttft)
+    rate = summary.requests_per_s
+    queued = bool(summary.waiting)
+    decoding = _decoding(summary)
     return Serving(
         source="summary",
-        engine=said.engine,
-        model=said.model,
-        ttft_ms=said.ttft,
-        tpot_ms=said.tpot,
-        itl_ms=said.itl,
-        latency_ms=said.latency,
-        queue_ms=said.queue,
+        engine=summary.engine,
+        model=summary.model,
+        ttft_ms=summary.ttft,
+        tpot_ms=summary.tpot,
+        itl_ms=summary.itl,
+        latency_ms=summary.latency,
+        queue_ms=summary.queue,
         ttft_share=first / latency if first is not None and latency else None,
         requests_per_s=rate,
-        output_tokens_per_s=said.output_tokens_per_s,
-        prompt_tokens_per_s=said.prompt_tokens_per_s,
-        total_tokens_per_s=said.total_tokens_per_s,
-        requests=said.requests,
-        failed_requests=said.failed,
-        prompt_tokens=said.prompt_tokens,
-        output_tokens=said.output_tokens,
-        concurrency=said.concurrency
+        output_tokens_per_s=summary.output_tokens_per_s,
+        prompt_tokens_per_s=summary.prompt_tokens_per_s,
+        total_tokens_per_s=summary.total_tokens_per_s,
+        requests=summary.requests,
+        failed_requests=summary.failed,
+        prompt_tokens=summary.prompt_tokens,
+        output_tokens=summary.output_tokens,
+        concurrency=summary.concurrency
         or _at_a_time(rate, latency)
         or _sum(_at_a_time(rate, first), decoding)
-        or _sum(said.running, said.waiting),
+        or _sum(summary.running, summary.waiting),
         before_first_token=_at_a_time(rate, first),
         decoding=decoding,
-        max_concurrency=said.max_concurrency,
-        request_rate=said.request_rate,
-        all_at_once=said.all_at_once,
-        running_requests=said.running,
-        waiting_requests=said.waiting,
-        running_while_queued=said.running if queued else None,
-        waiting_while_queued=said.waiting if queued else None,
-        kv_usage_share=said.kv_usage,
-        kv_usage_while_queued_share=said.kv_usage if queued else None,
-        prefix_hit_share=said.prefix_hit_share,
-        preemptions=said.preemptions,
-        accepted_length=said.accepted_length,
-        accepted_share=said.accepted_share,
+        max_concurrency=summary.max_concurrency,
+        request_rate=summary.request_rate,
+        all_at_once=summary.all_at_once,
+        running_requests=summary.running,
+        waiting_requests=summary.waiting,
+        running_while_queued=summary.running if queued else None,
+        waiting_while_queued=summary.waiting if queued else None,
+        kv_usage_share=summary.kv_usage,
+        kv_usage_while_queued_share=summary.kv_usage if queued else None,
+        prefix_hit_share=summary.prefix_hit_share,
+        preemptions=summary.preemptions,
+        accepted_length=summary.accepted_length,
+        accepted_share=summary.accepted_share,
     )
 
 
@@ -208,15 +208,15 @@ def _at_a_time(rate_per_s: float | None, time_ms: float | None) -> float | None:
     return rate_per_s * time_ms / MS_PER_S
 
 
-def _decoding(said: ServingSummary) -> float | None:
+def _decoding(summary: ServingSummary) -> float | None:
     """Requests that generate, in the mean."""
-    rate = said.requests_per_s
-    latency = _mean(said.latency)
-    first = _mean(said.ttft)
+    rate = summary.requests_per_s
+    latency = _mean(summary.latency)
+    first = _mean(summary.ttft)
     if latency is not None and first is not None and rate is not None:
         return _at_a_time(rate, max(latency - first, 0.0))
-    between = _mean(said.itl)
-    tokens = said.output_tokens_per_s
+    between = _mean(summary.itl)
+    tokens = summary.output_tokens_per_s
     if between is None or tokens is None:
         return None
     # Time between tokens there is of tokens behind the first.
@@ -286,23 +286,23 @@ def _least(values: F64) -> float | None:
     return float(known.min()) if len(known) else None
 
 
-def _share(chosen: Bool, of: Bool) -> float | None:
-    return float(chosen.sum() / of.sum()) if of.any() else None
+def _share(chosen: Bool, among: Bool) -> float | None:
+    return float(chosen.sum() / among.sum()) if among.any() else None
 
 
 def _hits(log: StepTimings) -> float | None:
     """The share of prompt tokens found in the cache. Lines of prefills are weighed by their prompt
     tokens; a share that the server keeps up itself is the last."""
-    said = np.flatnonzero(log.prefix_hit_share >= 0)
-    if not len(said):
+    rows = np.flatnonzero(log.prefix_hit_share >= 0)
+    if not len(rows):
         return None
-    hits = log.prefix_hit_share[said]
-    fresh = log.context_tokens[said]
+    hits = log.prefix_hit_share[rows]
+    fresh = log.context_tokens[rows]
     if not (fresh > 0).any():
         return float(hits[-1])
     known = (fresh >= 0) & (hits < 1.0)
     tokens = fresh[known] / (1.0 - hits[known])
-    return float((tokens * hits[known]).sum() / tokens.sum()) if tokens.sum() > 0 else None
+    return float(np.average(hits[known], weights=tokens)) if tokens.sum() > 0 else None
 
 
 def _preemptions(log: StepTimings) -> float | None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from traceanalyzer.cli.io.sides import ReadSide
     from traceanalyzer.comparison.document import ComparisonPage, Several
     from traceanalyzer.report.document import Section
+    from traceanalyzer.report.printed import Printed
 
 
 @command("compare")
@@ -52,7 +53,6 @@ def compare(
     from traceanalyzer.cli.io.reports import cleaned
     from traceanalyzer.cli.io.sides import runs_in
     from traceanalyzer.comparison.other_kinds import compared_kinds
-    from traceanalyzer.comparison.servers.loads import compared_servers
     from traceanalyzer.fleet.job.versus import compared_jobs
 
     jobs = compared_jobs(runs, hidden)
@@ -74,10 +74,6 @@ def compare(
         emit(cleaned(other, hidden), output)
         return
     sides = _sides(names, scope, samples, tokens, drawn=output.format == "html")
-    servers = compared_servers(sides[0].report, sides[1].report, (names[0], names[1]))
-    if servers is not None:
-        emit(cleaned(servers, hidden), output)
-        return
     emit(_two(sides, names, hidden, full=full or output.file is not None), output)
 
 
@@ -105,16 +101,20 @@ def _sides(
 
 def _two(
     sides: "Sequence[ReadSide]", names: list[str], hidden: Hidden, *, full: bool
-) -> "ComparisonPage":
+) -> "ComparisonPage | Printed":
     """The second run compared with the first."""
     from traceanalyzer.cli.io.reports import cleaned_with
     from traceanalyzer.comparison.compare import compare_reports
     from traceanalyzer.comparison.document import ComparisonPage
+    from traceanalyzer.comparison.servers.loads import compared_servers
 
     before, after = (side.report for side in sides)
     steps = [side.step for side in sides]
     before, (after, steps) = cleaned_with(before, (after, steps), hidden)
     shown = (names[0], names[1]) if hidden is None else ("A", "B")
+    servers = compared_servers(before, after, shown)
+    if servers is not None:
+        return servers
     comparison = compare_reports(before, after, shown)
     return ComparisonPage(comparison, steps, full, _trials(names, hidden))
 

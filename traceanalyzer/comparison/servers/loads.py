@@ -9,7 +9,7 @@ from traceanalyzer.base import dataclass, digits, metric
 from traceanalyzer.comparison.judge import WORDS
 from traceanalyzer.comparison.model import Condition, Word
 from traceanalyzer.comparison.outline import UNLIKE, ConditionRow
-from traceanalyzer.diagnosis.serving.load import waits
+from traceanalyzer.diagnosis.serving.load import has_queue
 from traceanalyzer.report.document import Document, Section, Table, Verdict
 from traceanalyzer.report.figures.step_times import recorded_ms
 from traceanalyzer.report.format import figure
@@ -73,10 +73,11 @@ class _Shift:
     @property
     def text(self) -> str:
         """`TTFT median 150 → 120 ms (-19.9%)`."""
-        return f"{self.words} {digits(self.a)} → {digits(self.b)}{self.unit} ({self.share:+z.1%})"
+        change = f"{digits(self.a)} → {digits(self.b)}{self.unit}"
+        return f"{self.words} {change} ({self.share:+z.1%})"
 
 
-def compared_servers(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -> Printed | None:
+def compared_servers(a: Report, b: Report, names: tuple[str, str]) -> Printed | None:
     """The comparison of two servers of which only the load is known; None where either side is something
     else, or has times of iterations."""
     before, after = a.metrics.serving, b.metrics.serving
@@ -118,8 +119,8 @@ def _unlike(a: Serving, b: Serving) -> Iterator[Condition]:
         ("requests sent a second", lambda s: s.request_rate, AS_MUCH),
         ("all requests sent at once", lambda s: s.all_at_once, AS_MUCH),
     )
-    for name, of, effect in facts:
-        x, y = of(a), of(b)
+    for name, fact_of, effect in facts:
+        x, y = fact_of(a), fact_of(b)
         if x is not None and y is not None and x != y:
             yield Condition(name, _shown(x), _shown(y), effect, incomparable=True)
     if _has_limit(a) != _has_limit(b) and a.all_at_once is not None and b.all_at_once is not None:
@@ -178,7 +179,7 @@ def _word(a: Serving, b: Serving, shifts: Sequence[_Shift], *, unlike: bool) -> 
 
 def _is_below_limit(a: Serving, b: Serving) -> bool:
     """Whether both are logs, and one has no queue: then its rate is what was asked of it."""
-    return a.source == b.source == "log" and not (waits(a) and waits(b))
+    return a.source == b.source == "log" and not (has_queue(a) and has_queue(b))
 
 
 def _headline(
@@ -205,7 +206,8 @@ def _rows(a: Serving, b: Serving) -> list[ServingChange]:
     """Every figure that either side has."""
     of_a = {row.figure: row for row in figure_rows(a)}
     of_b = {row.figure: row for row in figure_rows(b)}
-    return [_row(of_a.get(name), of_b.get(name)) for name in dict.fromkeys((*of_a, *of_b))]
+    names = dict.fromkeys((*of_a, *of_b))
+    return [_row(of_a.get(name), of_b.get(name)) for name in names]
 
 
 def _row(a: ServingFigure | None, b: ServingFigure | None) -> ServingChange:

@@ -9,7 +9,7 @@ from traceanalyzer.base import digits
 from traceanalyzer.diagnosis.draft import Draft, Proposal, finding
 from traceanalyzer.diagnosis.finding import Evidence, Words, same_for_all
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.diagnosis.serving.load import FULL, MOST_OF_TIME, is_full, waits
+from traceanalyzer.diagnosis.serving.load import FULL, MOST_OF_TIME, has_queue, is_full
 from traceanalyzer.diagnosis.serving.phases import phases
 from traceanalyzer.diagnosis.serving.sentences import SERVERS
 from traceanalyzer.diagnosis.serving.switches import switches
@@ -27,6 +27,18 @@ BUSY = 0.8
 """Share of a decode in which the GPU works, from which its own work decides: of others the host does."""
 HOURS = "hours"  # more than a switch: other weights, or other GPUs
 NOT_IN_FIGURES = "the figures say what requests wait for, not how many tokens/s more of them bring"
+LOAD_EXPECTED = (
+    "Send requests as users do (--request-rate N or --max-concurrency N): this benchmark sent all at once, and its "
+    "TTFT is their queue"
+)
+LOG_SAYS = (
+    "Analyse the server's log of that time: it says whether memory for KV or the size of the batch holds requests "
+    "back"
+)
+READ_ONCE = (
+    "a decode reads the weights once for all its requests, so that more of them, or fewer bits, cost less each; how "
+    "much is not known from one batch"
+)
 WHILE_QUEUED = "mean of the lines in which requests wait"
 AT_THAT_MOMENT = "when the figures were taken"
 
@@ -34,7 +46,7 @@ AT_THAT_MOMENT = "when the figures were taken"
 def kv_cache_full(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Requests wait while the memory for KV is in use."""
     s = m.serving
-    if s is None or not waits(s) or not is_full(s):
+    if s is None or not has_queue(s) or not is_full(s):
         return
     where = _where(s)
     evidence = [
@@ -58,7 +70,7 @@ def kv_cache_full(m: Measurements, _free: Bool) -> Iterator[Draft]:
 def requests_queue(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Requests wait although the KV cache has room."""
     s = m.serving
-    if s is None or not waits(s) or is_full(s) or s.kv_usage_while_queued_share is None:
+    if s is None or not has_queue(s) or is_full(s) or s.kv_usage_while_queued_share is None:
         return
     most = s.running_requests_max or s.running_requests or 0.0
     free = 1.0 - s.kv_usage_while_queued_share
@@ -124,7 +136,7 @@ def late_first_token(m: Measurements, _free: Bool) -> Iterator[Draft]:
     s = m.serving
     if s is None or s.ttft_share is None or s.ttft_share < MOST_OF_TIME:
         return
-    if waits(s) and s.kv_usage_while_queued_share is not None:
+    if has_queue(s) and s.kv_usage_while_queued_share is not None:
         return  # what they wait for is known
     evidence = [
         Evidence(
@@ -143,16 +155,6 @@ def late_first_token(m: Measurements, _free: Bool) -> Iterator[Draft]:
     words = LOAD_EXPECTED if s.all_at_once else LOG_SAYS
     proposal = Proposal(same_for_all(words), NOT_IN_FIGURES)
     yield finding("late-first-token", "none", None, evidence, [proposal])
-
-
-LOAD_EXPECTED = (
-    "Send requests as users do (--request-rate N or --max-concurrency N): this benchmark sent all at once, and its "
-    "TTFT is their queue"
-)
-LOG_SAYS = (
-    "Analyse the server's log of that time: it says whether memory for KV or the size of the batch holds requests "
-    "back"
-)
 
 
 def guesses_rejected(m: Measurements, _free: Bool) -> Iterator[Draft]:
@@ -191,12 +193,6 @@ def decodes_read_memory(m: Measurements, _free: Bool) -> Iterator[Draft]:
     yield finding("decodes-read-memory", "none", None, evidence, proposals)
 
 
-READ_ONCE = (
-    "a decode reads the weights once for all its requests, so that more of them, or fewer bits, cost less each; how "
-    "much is not known from one batch"
-)
-
-
 def _queue(s: Serving) -> list[Evidence]:
     """How many requests wait, and run beside them."""
     where = _where(s)
@@ -217,8 +213,8 @@ def _engine(m: Measurements) -> str | None:
     if cut is not None and cut.framework:
         return cut.framework
     names = {ours: theirs for theirs, ours in SERVERS.items()}
-    said = m.serving.engine if m.serving is not None else None
-    return names.get(said or m.trace.logged_by)
+    engine = m.serving.engine if m.serving is not None else None
+    return names.get(engine or m.trace.logged_by)
 
 
 def _switch(
@@ -231,6 +227,6 @@ def _switch(
     effort: str | None = None,
 ) -> Proposal:
     """A switch of the engine as a proposal of which nothing is predicted."""
-    said = switches()[change].said(_engine(m))
-    words = Words(said, said, effort=effort)
+    text = switches()[change].said(_engine(m))
+    words = Words(text, text, effort=effort)
     return Proposal(words, basis, suffix=suffix and f"-{suffix}", name=name)

@@ -23,7 +23,7 @@ MEMORY_LIMITS = "memory for KV limits the batch"
 LONG_MS = 10_000  # times from here on are said in seconds
 
 
-def waits(s: Serving) -> bool:
+def has_queue(s: Serving) -> bool:
     """Whether requests wait for most of a moment or for a good part of a log."""
     if not s.waiting_while_queued or s.waiting_while_queued < 1:
         return False
@@ -43,7 +43,7 @@ def is_full(s: Serving) -> bool:
 
 def load_sentence(s: Serving) -> str:
     """How many requests wait, and for what; empty where that is not known."""
-    if waits(s):
+    if has_queue(s):
         return _of_queue(s)
     if s.running_requests is None:
         return ""
@@ -77,7 +77,7 @@ def _of_queue(s: Serving) -> str:
 
 def moment_sentence(s: Serving) -> str:
     """What a queue at a moment waits for, where memory is what it waits for; empty elsewhere."""
-    if not waits(s) or not is_full(s):
+    if not has_queue(s) or not is_full(s):
         return ""
     return f"{MEMORY_LIMITS[0].upper()}{MEMORY_LIMITS[1:]}."
 
@@ -85,12 +85,12 @@ def moment_sentence(s: Serving) -> str:
 def story(s: Serving) -> str:
     """Where most of a request's time goes, where that is before its first token; empty elsewhere."""
     first = s.ttft_ms
-    whole = s.latency_ms
-    if first is None or whole is None or (s.ttft_share or 0.0) < MOST_OF_TIME:
+    latency = s.latency_ms
+    if first is None or latency is None or (s.ttft_share or 0.0) < MOST_OF_TIME:
         return ""
     for statistic in ("median", "mean"):
         before = getattr(first, statistic)
-        total = getattr(whole, statistic)
+        total = getattr(latency, statistic)
         if before is not None and total is not None and before >= MOST_OF_TIME * total:
             return (
                 f"Most of a request's time is before its first token: TTFT {statistic} "
@@ -129,13 +129,13 @@ def _where_requests_are(s: Serving) -> Iterator[str]:
         return
     if s.running_requests is not None:
         return
-    there = f"About {_requests(s.concurrency)} {_are(s.concurrency)} in the server at a time"
+    counted = f"About {_requests(s.concurrency)} {_are(s.concurrency)} in the server at a time"
     before, decoding = s.before_first_token, s.decoding
     if before is None or decoding is None:
-        yield f"{there}."
+        yield f"{counted}."
         return
     yield (
-        f"{there}: {digits(before)} before their first token (queue and prefill), {digits(decoding)} "
+        f"{counted}: {digits(before)} before their first token (queue and prefill), {digits(decoding)} "
         "decoding."
     )
     tokens = before * (s.prompt_tokens or 0.0)

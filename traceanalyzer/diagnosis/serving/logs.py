@@ -23,8 +23,8 @@ def server_summary(m: Measurements) -> Summary:
         return Summary("inconclusive", 0.0, text, "recorded", m.mean_step_ms)
     rate = m.timing.tokens_per_s if m.timing is not None else None
     if load:
-        made = f"{digits(rate)} generated tokens/s." if rate is not None else ""
-        return Summary("inconclusive", 0.0, " ".join(filter(None, (load, made, find_out))))
+        tokens = f"{digits(rate)} generated tokens/s." if rate is not None else ""
+        return Summary("inconclusive", 0.0, " ".join(filter(None, (load, tokens, find_out))))
     known = f" It says {digits(rate)} tokens/s." if rate is not None else ""
     text = f"Inconclusive: the log holds no times of iterations.{known} {find_out}"
     return Summary("inconclusive", 0.0, text)

@@ -45,6 +45,7 @@ FAILURES = {"memory-leak": "GPU memory leak", "memory-growth": "GPU memory grows
 """What a snapshot is on, by its finding."""
 CPU_ALONE = "CPU only"
 STEP_TIMES = "step times"
+LOGGED = {"iteration": SERVING}  # what a log is on, by the unit that it times
 TIMING_LOG = "timing_log"
 CPU_ONLY = "cpu-only"  # the finding on a recording without launches
 LONGEST_NAME = 40  # characters of GPUs' names on the first screen
@@ -82,8 +83,7 @@ def _without_verdict(report: Report) -> str:
     """What the report is on, where no part of a GPU's step can be the bottleneck."""
     if not report.devices and report.metrics.step_time_ms is not None:
         if only_kind(report) == TIMING_LOG:
-            is_of_server = figure_unit(report) == "iteration"
-            return SERVING if is_of_server else STEP_TIMES
+            return LOGGED.get(figure_unit(report), STEP_TIMES)
         missing = any(
             item.devices or item.health.truncated or item.kind not in TORCH_PROFILER
             for item in report.inputs
@@ -140,13 +140,19 @@ def _ends(report: Report) -> str:
 def companion(report: Report) -> str:
     """What a report without any recording of time is on; empty for others."""
     kind = only_kind(report)
-    if kind == TIMING_LOG and report.metrics.serving is not None:
-        return "" if report.metrics.step_time_ms is not None else SERVING
+    if kind == TIMING_LOG:
+        return _load_alone(report)
     if kind == "memory_snapshot":
         worst = (FAILURES[one.id] for one in report.findings if one.id in FAILURES)
         failed = any(one.id.startswith("oom-") for one in report.findings)
         return "out of memory" if failed else next(worst, COMPANIONS[kind])
     return COMPANIONS.get(kind) or TEXTS.get(kind, "")
+
+
+def _load_alone(report: Report) -> str:
+    """What a log is on that has the load of a server and no times; empty for others."""
+    has_load = report.metrics.serving is not None and report.metrics.step_time_ms is None
+    return SERVING if has_load else ""
 
 
 def only_kind(report: Report) -> str:

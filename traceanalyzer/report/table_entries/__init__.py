@@ -45,7 +45,7 @@ TABLES = (
         "serving",
         "The server under load",
         "analysis.serving.figures.ServingFigure",
-        rows.served,
+        rows.load_of_server,
         "Neither a server's log nor the summary of a benchmark.",
         command="serving",
     ),

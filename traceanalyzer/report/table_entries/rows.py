@@ -20,7 +20,7 @@ def gaps(_: "MeasuredRanks", m: "Measurements", wanted: RowFilter) -> list[Any]:
     return longest_gaps(m.causes, wanted.top, wanted.min_us)
 
 
-def served(_: "MeasuredRanks", m: "Measurements", __: RowFilter) -> list[Any]:
+def load_of_server(_: "MeasuredRanks", m: "Measurements", __: RowFilter) -> list[Any]:
     """The figures of a server under load."""
     from traceanalyzer.analysis.serving.figures import figure_rows
 

@@ -43,6 +43,7 @@ ENGINES = {
     "llamacpp:": "llama_cpp",
 }
 """By what the names of their figures begin with."""
+OF_WHOLE_REQUESTS = ("e2e_request_latency", "tgi_request_duration")
 _SHARES = ("kv_usage", "prefix_hit_share")
 _QUEUES = ("running", "waiting")
 
@@ -81,9 +82,6 @@ def histograms_in(text: str) -> Iterator[tuple[str, float]]:
             yield f"mean {name} (s)", total / count
         if count and name in OF_WHOLE_REQUESTS:
             yield "completed", count
-
-
-OF_WHOLE_REQUESTS = ("e2e_request_latency", "tgi_request_duration")
 
 
 def _totals(rows: list[tuple[str, str, str]]) -> dict[str, float]:

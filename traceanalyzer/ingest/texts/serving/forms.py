@@ -64,8 +64,8 @@ def objects_in(text: str) -> list[str]:
     """The runs in a text in JSON: lines that are each an object, or one over many lines."""
     lines = [line for line in text.splitlines() if line.strip()]
     if all(line.startswith("{") for line in lines):
-        whole = [line for line in lines if line.rstrip().endswith("}")]
-        return whole or lines
+        complete = [line for line in lines if line.rstrip().endswith("}")]
+        return complete or lines
     return [text]
 
 

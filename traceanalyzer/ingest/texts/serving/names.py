@@ -86,7 +86,7 @@ MODEL = regex(r"\bmodel(?:_id|_name)?\"?\s?[:=]\s?[\"']([^\"'\n]{1,200})[\"']")
 _PERCENT = 1e-2
 
 
-def figures_of(pairs: Sequence[Pair]) -> dict[str, float]:
+def named_figures(pairs: Sequence[Pair]) -> dict[str, float]:
     """Figures by name: `ttft median` in ms, `output_tokens_per_s`, `concurrency`."""
     found: dict[str, float] = {}
     for name, value in pairs:
@@ -113,7 +113,7 @@ def is_of_load(name: str) -> bool:
     return name.partition(" ")[0] in {known for known, _ in (*TIMES, *RATES)}
 
 
-def summary_of(found: Mapping[str, float], text: str) -> ServingSummary:
+def serving_summary(found: Mapping[str, float], text: str) -> ServingSummary:
     """The summary that figures make; `text` says what is no number."""
     requests = found.get("requests")
     accepted = found.get("accepted %")
@@ -159,10 +159,10 @@ def _all_at_once(text: str, rate: float | None, limit: float | None) -> bool | N
 
 def _each(found: Mapping[str, float], what: str, requests: float | None) -> float | None:
     """Tokens of a mean request, as said or by their sum."""
-    said = found.get(f"{what}_tokens")
+    stated = found.get(f"{what}_tokens")
     tokens = found.get(f"{what} tokens")
-    if said is not None or tokens is None or not requests:
-        return said
+    if stated is not None or tokens is None or not requests:
+        return stated
     return tokens / requests
 
 

@@ -10,12 +10,17 @@ from typing import Any
 from traceanalyzer.base import digits
 from traceanalyzer.ingest.texts.serving.exposed import engine_in, gauges_in
 from traceanalyzer.ingest.texts.serving.forms import objects_in, pairs_in
-from traceanalyzer.ingest.texts.serving.names import RATES, figures_of, is_of_load, summary_of
+from traceanalyzer.ingest.texts.serving.names import (
+    RATES,
+    is_of_load,
+    named_figures,
+    serving_summary,
+)
 from traceanalyzer.trace import PastedText, ServingSummary
 from traceanalyzer.trace.engines import ANY_ENGINE
 
 MOST_TIMES = 4
-"""A summary says each figure once, or of a few runs; what is said again and again is a log."""
+"""A summary says each figure once, or of a few runs; what is summary again and again is a log."""
 _LATENCIES = "% percentile latency:"
 """Of the only summary that has latencies alone, vLLM's; others of their kind are of any program."""
 RECORD = (
@@ -50,7 +55,7 @@ def recognise(text: str) -> bool:
     pairs = pairs_in(text)
     if max(Counter(name for name, _ in pairs).values(), default=0) > MOST_TIMES:
         return False
-    found = list(filter(is_of_load, figures_of(pairs)))
+    found = list(filter(is_of_load, named_figures(pairs)))
     kinds = {name.partition(" ")[0] for name in found}
     return len(found) > 1 and (not kinds.isdisjoint(_OF_SERVERS) or _LATENCIES in lower)
 
@@ -58,9 +63,9 @@ def recognise(text: str) -> bool:
 def summarise(text: str, path: Path) -> PastedText | None:
     """What a summary says."""
     gauges = gauges_in(text)
-    said = summary_of(figures_of(pairs_in(text)), text)
-    said = replace(said, **_of_moment(gauges), engine=engine_in(text))
-    sentence = ", ".join([*_at_moment(said), *_times(said), *_rates(said)])
+    summary = serving_summary(named_figures(pairs_in(text)), text)
+    summary = replace(summary, **_of_moment(gauges), engine=engine_in(text))
+    sentence = ", ".join([*_at_moment(summary), *_times(summary), *_rates(summary)])
     if not sentence:
         return None
     return PastedText(
@@ -68,7 +73,7 @@ def summarise(text: str, path: Path) -> PastedText | None:
         tells=f"{sentence[0].upper()}{sentence[1:]}.",
         record=RECORD,
         notes=tuple(_runs(text)),
-        serving=said,
+        serving=summary,
     )
 
 
@@ -82,30 +87,30 @@ def _of_moment(gauges: dict[str, float]) -> dict[str, Any]:
     return known
 
 
-def _at_moment(said: ServingSummary) -> list[str]:
+def _at_moment(summary: ServingSummary) -> list[str]:
     """The queue and the KV cache at a moment."""
     parts = []
-    if said.running is not None and said.waiting is not None:
-        parts.append(f"{digits(said.running)} requests run and {digits(said.waiting)} wait")
-    if said.kv_usage is not None:
-        parts.append(f"the KV cache is {said.kv_usage:.0%} full")
+    if summary.running is not None and summary.waiting is not None:
+        parts.append(f"{digits(summary.running)} requests run and {digits(summary.waiting)} wait")
+    if summary.kv_usage is not None:
+        parts.append(f"the KV cache is {summary.kv_usage:.0%} full")
     return parts
 
 
-def _times(said: ServingSummary) -> list[str]:
+def _times(summary: ServingSummary) -> list[str]:
     parts = []
     for name, label in _LATENCY_NAMES.items():
-        times = getattr(said, name)
+        times = getattr(summary, name)
         if times is not None and times.typical is not None:
             parts.append(f"{label} {digits(times.typical)} ms")
     return parts
 
 
-def _rates(said: ServingSummary) -> list[str]:
-    tokens = (said.output_tokens_per_s, "output tokens")
-    if said.output_tokens_per_s is None:
-        tokens = (said.total_tokens_per_s, "tokens")
-    rates = ((said.requests_per_s, "requests"), tokens)
+def _rates(summary: ServingSummary) -> list[str]:
+    tokens = (summary.output_tokens_per_s, "output tokens")
+    if summary.output_tokens_per_s is None:
+        tokens = (summary.total_tokens_per_s, "tokens")
+    rates = ((summary.requests_per_s, "requests"), tokens)
     return [f"{digits(rate)} {what}/s" for rate, what in rates if rate is not None]
 
 
