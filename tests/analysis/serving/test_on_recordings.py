@@ -22,6 +22,11 @@ SAID = {
 }
 
 
+LEADING = {"sglang_decode": 1}
+"""Ops of the scheduler's stream that ran while the GPU finished the iteration before, which is in another
+recording."""
+
+
 def brute_force(name: str) -> tuple[int, float, float, int, int]:
     """GPU rows, span, busy time (ms), graph launches and kernel launches of all that the file
     holds."""
@@ -29,6 +34,7 @@ def brute_force(name: str) -> tuple[int, float, float, int, int]:
         gzip.decompress((DATA / f"{name}.json.gz").read_bytes())
     )["traceEvents"]
     rows = sorted((e["ts"], e["ts"] + e["dur"]) for e in events if e.get("cat") in GPU)
+    rows = rows[LEADING.get(name, 0) :]
     busy = 0.0
     reach = rows[0][0]
     for start, end in rows:
@@ -37,6 +43,7 @@ def brute_force(name: str) -> tuple[int, float, float, int, int]:
     calls = [e["name"] for e in events if e.get("cat") in ("cuda_runtime", "cuda_driver")]
     graphs = sum("GraphLaunch" in call for call in calls)
     launches = sum("LaunchKernel" in call for call in calls)
+    launches -= LEADING.get(name, 0)
     return len(rows), (reach - rows[0][0]) / 1e3, busy / 1e3, graphs, launches
 
 
@@ -60,7 +67,7 @@ def test_an_iteration_is_what_its_mark_and_the_raw_file_say(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "limit"),
-    [("vllm_decode", "gpu"), ("sglang_decode", "unknown"), ("vllm_piecewise", "gpu")],
+    [("vllm_decode", "gpu"), ("sglang_decode", "gpu"), ("vllm_piecewise", "gpu")],
 )
 def test_what_limits_it(name: str, limit: str) -> None:
     m = measure(load([DATA / f"{name}.json.gz"]).traces[0])

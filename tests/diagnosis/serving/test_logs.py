@@ -57,15 +57,19 @@ def test_decodes_that_wait_for_prompts_have_a_flag(tmp_path: Path) -> None:
         assert all("take 80 ms, without them 10 ms" in note for note in told)
 
 
-def test_a_log_of_batches_without_times_says_its_rate(tmp_path: Path) -> None:
+def test_a_log_of_batches_without_times_says_load_and_rate(tmp_path: Path) -> None:
     path = tmp_path / "server.log"
     path.write_text(
         "[2026-01-01 00:00:00] Decode batch, #running-req: 5, #token: 5125, token usage: 0.1, "
         "cuda graph: True, gen throughput (token/s): 476.2, #queue-req: 0\n" * 3
     )
-    said = ta.analyze(path).summary.headline
-    assert "no times of iterations. It says 476 tokens/s" in said
-    assert not TRAINING.search(said)
+    report = ta.analyze(path)
+    load = "No request waits: 5 run at a time, and the KV cache is 10% full."
+    assert report.summary.headline.startswith(f"{load} 476 generated tokens/s.")
+    assert not TRAINING.search(report.summary.headline)
+    screen = render_screen(report)
+    assert screen.startswith("SERVING")
+    assert "steps" not in screen
 
 
 @pytest.mark.parametrize(
