@@ -84,12 +84,15 @@ def report_tables(
         if one.name not in without
     }
     tables["gaps"] = sorted(tables["gaps"], key=lambda row: -row.duration_ns)
+    for name in [one.name for one in TABLES if one.only_with_rows]:
+        if not tables.get(name):
+            tables.pop(name, None)
     return with_first_rows(tables, top)
 
 
 def in_order(tables: dict[str, list[Any]]) -> dict[str, list[Any]]:
     """The tables of a report in the order that reports have them."""
-    return {one.name: tables[one.name] for one in TABLES}
+    return {one.name: tables[one.name] for one in TABLES if one.name in tables}
 
 
 def with_first_rows(

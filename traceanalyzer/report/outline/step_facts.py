@@ -44,8 +44,9 @@ SUMMED_UP = (
     "unprofiled_source",
     "unsteady_step_time_ms",
     "step_unit",
+    "serving",
 )
-"""What the summary and the table of step times say."""
+"""What the summary and the tables of step times and of a server's load say."""
 OF_SOME_INPUTS = (
     "coverage",
     "repeats",

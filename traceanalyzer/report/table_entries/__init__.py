@@ -48,6 +48,7 @@ TABLES = (
         rows.load_of_server,
         "Neither a server's log nor the summary of a benchmark.",
         command="serving",
+        only_with_rows=True,
     ),
     TableEntry(
         "critical_path",

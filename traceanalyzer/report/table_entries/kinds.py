@@ -60,6 +60,7 @@ class TableEntry:
     """The column by which its rows, single events in time order, are longest; None: rows are in
     order of worth."""
 
+    only_with_rows: bool = False  # whether a report without rows of it leaves it out
     is_origin: bool = False  # whether the moments of other tables count from its earliest row
     people_by: str = ""
     """The column by which its command shows people the largest rows first; empty: in their own order."""
