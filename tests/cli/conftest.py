@@ -10,6 +10,7 @@ import traceanalyzer.report.build
 import traceanalyzer.report.kept_tables  # it must not first be loaded while functions are replaced
 import traceanalyzer.report.tables
 from tests.report.reports import full, tables
+from traceanalyzer.analysis.serving.figures import ServingFigure
 from traceanalyzer.analysis.serving.rows import IterationRow
 from traceanalyzer.cli import main
 from traceanalyzer.trace import Failure, Run
@@ -44,6 +45,7 @@ class Asked:
             1,
             None,
         )
+        self.rows["serving"] = [ServingFigure("ttft_ms.median", 310.0, "ms")]
         self.rows["iterations"] = [IterationRow(*work), IterationRow(1, *work[1:])]
 
 

@@ -179,7 +179,11 @@ def test_what_the_commands_print_follows_their_schemas(name):
     }
     document = printed(name, SAMPLES / shows.get(name, "tensor_parallel"), "--format", "json")
     check.validate(document)
-    assert all(document.values()) or name in ("counters", "iterations", "serving")  # no sample has any
+    assert all(document.values()) or name in (
+        "counters",
+        "iterations",
+        "serving",
+    )  # no sample has any
 
 
 def test_a_comparison_and_a_history_follow_their_schemas(tmp_path):
