@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from tests.analysis.causes.test_gaps import Program
 from tests.diagnosis.test_remedies import GEMM, program, within
+from traceanalyzer.analysis.roofline.op_models.tensors import FLOAT, Tensor
 from traceanalyzer.replay.patterns.operators import Operator
+from traceanalyzer.replay.patterns.parameters import Parameters
 from traceanalyzer.replay.recorded import make_tape
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.replay.unmade import work
 from traceanalyzer.replay.unmade.dimensions import Dimensions, _parts, dimensions_of
+from traceanalyzer.replay.unmade.folded import Root, unfolded
 from traceanalyzer.replay.unmade.larger_batch import with_larger_batch
 from traceanalyzer.replay.unmade.made import RunPlan, planned
 from traceanalyzer.replay.unmade.question import QuestionError
-from traceanalyzer.replay.unmade.resized import Sizes
+from traceanalyzer.replay.unmade.resized import Resizer, Sizes
 
 TOKENS = 8192
 FLOATS = '["float","float","float"]'
@@ -86,3 +91,69 @@ def test_what_convolutions_leave_of_a_length_and_its_chunks_are_parts_of_it() ->
         for sizes in ("[8, 7, 457, 64]", "[8, 3199, 4, 16]")
     )
     assert _parts(16000, [line], [chunks, heads]) == {3199, 7}
+
+
+NO_PARAMETERS = Parameters(frozenset(), frozenset())
+SERIES = Operator("aten::mean", ("[[16,321,512]]", '["float"]', None))
+FRAMES = Operator("aten::reshape", ("[[8,16,3,64,64]]", '["float"]', None))
+GRAPHS = Operator("aten::cross_entropy_loss", ("[[2048,12],[2048]]", '["float","long"]', None))
+
+
+def test_series_that_are_folded_into_rows_leave_the_batch() -> None:
+    patches = Root(5136, 64, "patches")
+    found = unfolded(patches, [SERIES], [], NO_PARAMETERS)
+    assert (found.batch, found.length) == (16, 512)
+    assert (found.folds, found.parts) == ({5136}, {64})
+    assert found.basis == "[16, 321, 512], folded into patches"
+
+
+def test_frames_that_are_folded_into_images_leave_the_clips() -> None:
+    found = unfolded(Root(128, None, "frames"), [FRAMES], [], NO_PARAMETERS)
+    assert (found.batch, found.length, found.parts) == (8, None, frozenset())
+
+
+def test_rows_of_the_loss_are_the_batch_of_nodes() -> None:
+    nodes = Root(61440, None, "nodes", rows=True)
+    found = unfolded(nodes, [], [GRAPHS], NO_PARAMETERS)
+    assert (found.batch, found.rows) == (2048, False)
+    assert found.basis == "the 2048 rows of the loss, 30 each in nodes"
+
+
+@pytest.mark.parametrize(
+    ("root", "before"),
+    [
+        (Root(2048, None, "as many rows as the loss has"), []),
+        (Root(3000, None, "no whole number of them"), []),
+        (Root(1024, None, "fewer"), []),
+        (Root(4096, 64, "sequences, of which a loss may take some"), []),
+        (Root(128, None, "rows of a layer, tokens first or samples first", rows=True), [FRAMES]),
+    ],
+)
+def test_what_does_not_tell_leaves_the_root(root: Root, before: list[Operator]) -> None:
+    assert unfolded(root, before, [GRAPHS], NO_PARAMETERS) == root
+
+
+def test_tensors_of_folded_samples_go_with_the_batch_wherever_it_stands() -> None:
+    now = Dimensions(16, 512, parts=frozenset({64}), folds=frozenset({5136}))
+    more = Resizer(Sizes(now, 24, 512), NO_PARAMETERS)
+    shapes = [(5136, 64, 128), (64, 5136, 128), (3, 64, 5136, 128), (64, 82176, 8), (328704, 128)]
+    larger = [more.tensor(_floats(shape)).shape for shape in shapes]
+    assert larger == [
+        (7704, 64, 128),
+        (64, 7704, 128),
+        (3, 64, 7704, 128),
+        (64, 123264, 8),
+        (493056, 128),
+    ]
+
+
+def test_patches_of_a_shorter_length_are_fewer() -> None:
+    now = Dimensions(16, 512, parts=frozenset({64}), folds=frozenset({5136}))
+    shorter = Resizer(Sizes(now, 16, 256), NO_PARAMETERS)
+    assert shorter.tensor(_floats((5136, 64, 128))).shape == (5136, 32, 128)
+    assert shorter.tensor(_floats((328704, 128))).shape == (164352, 128)
+
+
+def _floats(shape: tuple[int, ...]) -> Tensor:
+    strides = tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+    return Tensor(shape, FLOAT, strides)

@@ -19,6 +19,7 @@ from traceanalyzer.replay.patterns.named import operators_named
 from traceanalyzer.replay.patterns.operators import Operator, convolved, operators
 from traceanalyzer.replay.patterns.parameters import CONVOLUTION, Parameters, parameters_of
 from traceanalyzer.replay.tape import within_optimizer
+from traceanalyzer.replay.unmade.folded import Root, unfolded
 from traceanalyzer.replay.unmade.question import QuestionError
 from traceanalyzer.trace import I64
 
@@ -67,6 +68,8 @@ class Dimensions:
     routed: frozenset[int] = frozenset()
     # sizes in proportion to the length: what convolutions leave of it, chunks that it is cut into
     parts: frozenset[int] = frozenset()
+    # rows of layers that are the batch times something that each sample has: series, frames, nodes
+    folds: frozenset[int] = frozenset()
     # whether the batch counts rows of a matrix, which may be samples, tokens or neither
     rows: bool = False
 
@@ -83,16 +86,6 @@ class Dimensions:
         return round(sum(self.cached) / len(self.cached))
 
 
-@dataclass(frozen=True)
-class Root:
-    """What one of the first operators says."""
-
-    batch: int
-    length: int | None
-    basis: str
-    rows: bool = False  # whether the batch is rows of a matrix
-
-
 def dimensions_of(rated: Rated, batch_now: int | None = None) -> Dimensions:
     """Batch and length of the recorded steps. Raises QuestionError where they cannot be told."""
     nodes = forward_nodes(rated)
@@ -100,14 +93,16 @@ def dimensions_of(rated: Rated, batch_now: int | None = None) -> Dimensions:
     if not found:
         raise QuestionError(NO_SHAPES)
     parameters = rated.joined.memo(parameters_of)
-    root = next(_roots(found, parameters), None)
+    root = _root(found, parameters)
     attention = list(_attention(_named(rated, nodes, ATTENTION)))
     dimensions = _of_shapes(root, attention, batch_now)
     products = _named(rated, nodes, MATMUL)
     routed = _routed(products, parameters, dimensions.batch)
     lines = _named(rated, nodes, LINES)
     views = _named(rated, nodes, VIEW)
-    parts = _parts(dimensions.length, lines, views) if not dimensions.is_decode else frozenset()
+    if dimensions.is_decode:
+        return replace(dimensions, routed=routed)
+    parts = dimensions.parts | _parts(dimensions.length, lines, views)
     return replace(dimensions, routed=routed, parts=parts)
 
 
@@ -135,12 +130,31 @@ def _of_shapes(
 ) -> Dimensions:
     """Batch and length as the user says, the first operators and attention."""
     if batch_now is not None:
-        length = root.length if root is not None and batch_now in (root.batch,) else None
-        length = length or next((shape[-2] for shape, _ in attention), None)
-        return _with_cache(Dimensions(batch_now, length, basis="--batch-now"), attention)
+        return _with_cache(_as_told(batch_now, root, attention), attention)
     if root is None:
         raise QuestionError(NO_BATCH)
     return _with_cache(_settled(root, attention), attention)
+
+
+def _as_told(batch: int, root: Root | None, attention: list[tuple[Shape, Shape]]) -> Dimensions:
+    """The user's batch, and the length that the first operators or attention have with it."""
+    if root is not None and root.batch == batch:
+        return replace(_as_read(root), basis="--batch-now", rows=False)
+    length = next((shape[-2] for shape, _ in attention), None)
+    rows = batch if root is None else root.batch
+    folds = frozenset({rows} if rows > batch and rows % batch == 0 else ())
+    return Dimensions(batch, length, basis="--batch-now", folds=folds)
+
+
+def _as_read(root: Root) -> Dimensions:
+    return Dimensions(
+        root.batch,
+        root.length,
+        basis=root.basis,
+        parts=root.parts,
+        folds=root.folds,
+        rows=root.rows,
+    )
 
 
 def _routed(products: list[Operator], parameters: Parameters, batch: int) -> frozenset[int]:
@@ -208,12 +222,14 @@ def forward_nodes(rated: Rated) -> I64:
     return chosen[np.argsort(tree.start[chosen], kind="stable")]
 
 
-def _roots(found: list[Operator], parameters: Parameters) -> Iterator[Root]:
-    """What operators with weights say, in their order."""
-    for operator in found:
+def _root(found: list[Operator], parameters: Parameters) -> Root | None:
+    """What the first operator with weights says that says anything."""
+    for place, operator in enumerate(found):
         tensors = [t for t in operator.typed if isinstance(t, Tensor)]
-        if tensors:
-            yield from _roots_of(operator, tensors, parameters)
+        root = next(_roots_of(operator, tensors, parameters), None) if tensors else None
+        if root is not None:
+            return unfolded(root, found[:place], found[place:], parameters)
+    return None
 
 
 def _roots_of(operator: Operator, tensors: list[Tensor], parameters: Parameters) -> Iterator[Root]:
@@ -284,7 +300,7 @@ def _settled(root: Root, attention: list[tuple[Shape, Shape]]) -> Dimensions:
             break
         if outer == (root.length, root.batch) and root.length is not None:
             return Dimensions(root.length, root.batch, basis=f"{root.basis}, length first")
-    return Dimensions(root.batch, root.length, basis=root.basis, rows=rows)
+    return replace(_as_read(root), rows=rows)
 
 
 def _with_cache(found: Dimensions, attention: list[tuple[Shape, Shape]]) -> Dimensions:

@@ -46,7 +46,7 @@ class Sizes:
     def rows(self) -> frozenset[int]:
         """The recorded samples, and their tokens."""
         length = self.now.length or 1
-        return frozenset((self.now.batch, self.now.batch * length))
+        return self.now.folds | {self.now.batch, self.now.batch * length}
 
     def lengthened(self, size: int) -> int | None:
         """What becomes of a size that is a length; None where it is none."""
@@ -90,6 +90,20 @@ class Sizes:
         if self.length is None or not any(size % one == 0 for one in products if one):
             return None
         return max(round(size * self.batch_ratio * self.length_ratio), 1)
+
+    def is_folded(self, size: int) -> bool:
+        """Whether a size is the batch times what each sample has, and something else."""
+        return size > 0 and any(size % rows == 0 for rows in self.now.folds)
+
+    def folded(self, size: int) -> int:
+        """What becomes of such a size."""
+        return size // self.now.batch * self.batch
+
+    def inner(self, size: int) -> int | None:
+        """What becomes of the rows that a weight's gradient is summed over; None where they stay."""
+        tokens = self.now.batch * (self.now.length or 1)
+        parted = None if size % tokens == 0 else self.parted(size)
+        return self.batched(size) if parted is None else parted
 
     def routed(self, size: int) -> int | None:
         """What becomes of rows that are some of the samples or tokens; None for other sizes."""
@@ -151,7 +165,7 @@ class Resizer:
         if len(left.shape) != 2 or len(right.shape) != 2 or left.strides is None:
             return _agreed(resized, call, places)
         if backward and left.strides[0] < left.strides[1]:
-            inner = self.sizes.batched(left.shape[1]) or left.shape[1]
+            inner = self.sizes.inner(left.shape[1]) or left.shape[1]
             return _with_operands(resized, places, (left.shape[0], inner), (inner, right.shape[1]))
         if self.parameters.has(right):
             first = self.tensor(left, casts=False).shape
@@ -178,7 +192,15 @@ class Resizer:
                 shape[axis] = self.sizes.batch
             elif first is None and axis == order[1]:
                 shape[axis] = self.sizes.routed(size) or size
-        return tuple(shape)
+        return tuple(self._with_folds(shape, tensor, order[1:-1]))
+
+    def _with_folds(self, shape: list[int], tensor: Tensor, inner: list[int]) -> list[int]:
+        """The shape whose dimensions between the outermost and the innermost that are the batch
+        times what each sample has go with the batch, too."""
+        for axis in inner:
+            if self._is_folded(shape[axis]) and shape[axis] == tensor.shape[axis]:
+                shape[axis] = self.sizes.folded(shape[axis])
+        return shape
 
     def _outer(self, tensor: Tensor, axis: int) -> int | None:
         """The outermost size; None where it stays."""
@@ -205,6 +227,10 @@ class Resizer:
         tokens = self.sizes.now.batch * (self.sizes.now.length or 1)
         has_tokens = tensor.shape[outer] % tokens == 0
         return has_tokens or any(self.sizes.lengthened(size) is not None for size in inner)
+
+    def _is_folded(self, size: int) -> bool:
+        """Whether an inner size is the batch times what each sample has, and none of a parameter."""
+        return self.sizes.is_folded(size) and size not in self.parameters.sizes
 
     def _may_be_feature(self, tensor: Tensor, axis: int) -> bool:
         """Whether a size that equals the length may be that of features, as parameters have it."""
