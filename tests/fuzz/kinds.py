@@ -68,6 +68,7 @@ TEXTS = {
     "memsum.txt": "memory_summary",
     "oom.txt": "out_of_memory",
     "watchdog.txt": "watchdog",
+    "nccl.log": "nccl_log",
     "lightning.txt": "host_profile",
     "ncu.csv": "ncu_csv",
     "vllm.txt": "serving_summary",

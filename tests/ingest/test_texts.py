@@ -20,6 +20,7 @@ TOLD = {
         "host_profile",
         "40.1 s in all. [_TrainingEpochLoop].train_dataloader_next 24 s",
     ),
+    "nccl.log": ("nccl_log", "2 ranks on 2 nodes, 2 channels: 4 connections over TCP sockets"),
     "watchdog.txt": ("watchdog", "2 ranks gave up: rank 3 in allreduce #1,234; rank 0 in"),
     "memsum.txt": ("memory_summary", "At its peak 10 GiB were allocated, 12 GiB reserved"),
     "vllm.txt": ("serving_summary", "TTFT 310 ms, TPOT 21.5 ms, ITL 17.2 ms, 8.3 requests/s"),
@@ -83,6 +84,7 @@ def test_messages_are_asked_for_after_logs_of_steps():
     assert names.index("texts") < names.index("timing") < names.index("messages")
     assert {kind.source for kind in messages.KINDS} == {
         "watchdog",
+        "nccl_log",
         "comms_log",
         "memory_stats",
         "xla_metrics",
@@ -169,3 +171,24 @@ def test_a_row_whose_number_is_damaged_is_none(time: str) -> None:
     row = "  GPU activities:   50.00%  {}        10  1.0ms  1.0ms  1.0ms  gemm\n"
     assert nvprof_rows(row.format(time)) == []
     assert nvprof_rows(row.format("8.0ms"))[0].device_total_ms == 8.0
+
+
+def test_ranks_behind_and_ranks_that_said_nothing(tmp_path: Path) -> None:
+    line = (
+        "[Rank {0}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={1}, OpType=ALLREDUCE, "
+        "NumelIn=8, NumelOut=8, Timeout(ms)=600000) ran for 600012 milliseconds before timing out.\n"
+    )
+    path = tmp_path / "watchdog.txt"
+    path.write_text("".join(line.format(*one) for one in ((0, 1207), (1, 1208), (3, 1208))))
+    notes = " ".join(read(path).pasted.notes)
+    assert "rank 0 is behind, at #1,207 while others are at #1,208" in notes
+    assert "Rank 2 said nothing" in notes
+
+
+def test_a_gpu_that_a_kernel_holds_and_hardly_uses(tmp_path: Path) -> None:
+    head = "index, utilization.gpu [%], power.draw [W], power.limit [W]\n"
+    for draws, is_said in ((95.4, True), (320.0, False)):
+        path = tmp_path / f"{draws}.csv"
+        path.write_text(head + f"0, 100 %, {draws} W, 400.00 W\n" * 3)
+        notes = " ".join(read(path).pasted.notes)
+        assert (f"GPU 0 draws {draws} of 400 W" in notes) is is_said

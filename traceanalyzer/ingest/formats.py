@@ -295,6 +295,7 @@ FORMATS = (
             FormatSource("out_of_memory", ".txt", keeps_model=False),
             FormatSource("torch_console", ".txt", keeps_model=False),
             FormatSource("watchdog", ".txt", keeps_model=False),
+            FormatSource("nccl_log", ".log", keeps_model=False),
             FormatSource("printed_averages", ".txt", keeps_model=False),
             FormatSource("comms_log", ".txt", keeps_model=False),
             FormatSource("memory_stats", ".txt", keeps_model=False),
@@ -303,12 +304,13 @@ FORMATS = (
         in_folder="printout",
         expected="an out-of-memory error",
         title=(
-            "messages: an allocation that failed, a collective that timed out, recompilations and graph "
+            "messages: an allocation that failed, a collective that timed out, NCCL's log (`NCCL_DEBUG=INFO`), "
+            "recompilations and graph "
             "breaks (`TORCH_LOGS`), what a benchmark prints at its end, `torch.cuda.memory_stats()`, DeepSpeed's "
             "log of communication, torch_xla's metrics, MLPerf's log"
         ),
         tells=(
-            "how much memory was asked for and why there was none; what recompiled, and why; "
+            "how much memory was asked for and why there was none; how ranks are connected; what recompiled, and why; "
             "mean, percentiles and rate"
         ),
         cannot="what the memory is used for, what a recompilation costs",

@@ -6,6 +6,7 @@ from traceanalyzer.base import dataclass
 from traceanalyzer.trace import circumstances as known
 from traceanalyzer.trace import events
 from traceanalyzer.trace.compile_log import CompileLog
+from traceanalyzer.trace.nccl import NcclLog
 from traceanalyzer.trace.snapshot import Snapshot
 
 TORCH_PROFILER = ("kineto", "pftrace")  # formats that torch.profiler writes
@@ -73,6 +74,7 @@ class Trace:
     profiler_rows: tuple[known.ProfilerRow, ...] = ()
     """All there is where `source` is `key_averages`: a printed table of sums."""
     pasted: known.PastedText | None = None  # all there is of a text that was pasted
+    nccl: NcclLog | None = None  # what NCCL wrote into the same text
     # start and end of the recording as the recorder states them, ns
     window: tuple[int, int] | None = None
     kept_as: str | None = None

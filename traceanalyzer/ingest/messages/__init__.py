@@ -5,7 +5,7 @@ their end."""
 from collections.abc import Callable
 from pathlib import Path
 
-from traceanalyzer.ingest.messages import averages
+from traceanalyzer.ingest.messages import averages, nccl_log
 from traceanalyzer.ingest.texts import (
     console,
     deepspeed_comms,
@@ -21,6 +21,7 @@ from traceanalyzer.trace import Trace
 KINDS = (
     TextKind("watchdog", watchdog.recognise, watchdog.summarise),
     TextKind("out_of_memory", out_of_memory.recognise, out_of_memory.summarise),
+    TextKind(nccl_log.SOURCE, nccl_log.recognise, nccl_log.summarise),
     TextKind("torch_console", console.recognise, console.summarise),
     TextKind("torch_console", inductor.recognise, inductor.summarise),
     TextKind("memory_stats", memory_stats.recognise, memory_stats.summarise),

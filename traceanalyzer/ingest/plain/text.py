@@ -17,6 +17,8 @@ _PREFIX = regex(
     r") ?"
 )
 """What a collector of logs writes in front of each line: a time, a rank, a process, a container."""
+OF_NCCL = (" NCCL INFO ", " NCCL WARN ")
+"""In lines of NCCL and RCCL, which are no program's: `comm 0x7f01 rank 0 nranks 8` is no step."""
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 """How a text begins that a Windows shell redirected."""
 MOST_BLANK_LINES = 20

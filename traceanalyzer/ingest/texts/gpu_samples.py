@@ -50,6 +50,8 @@ _NAMES = {
     "DCGM_FI_PROF_DRAM_ACTIVE": "dram",
     "pwr": "power_w",
     "power.draw [W]": "power_w",
+    "power.limit [W]": "limit_w",
+    "enforced.power.limit [W]": "limit_w",
     "POWER": "power_w",
     "DCGM_FI_DEV_POWER_USAGE": "power_w",
     "pclk": "clock_mhz",
@@ -73,6 +75,10 @@ _WORDS = {
 _BUSY_TIMES = ("busy", "graphics", "sms")
 UNEVEN = 0.15
 """GPUs whose busy time differs by more of the time than this do not work alike."""
+ALWAYS = 0.9  # from this utilisation on a kernel runs nearly all the time
+LITTLE_POWER = 0.4
+"""Of the limit: a GPU that computes, or reads its memory, at its full rate draws more; one that idles
+with its clocks up draws a seventh to a quarter."""
 RECORD = (
     "What the GPU waits for, samples do not say: `traceanalyzer collect torch -- python train.py`, "
     "or {}, and analyse that."
@@ -128,6 +134,7 @@ def _notes(
             "This utilisation counts the time with any kernel at all: a GPU at 100 % may still use a "
             "tenth of its SMs."
         )
+    yield from _nearly_empty(means)
     by_gpu = next(filter(_are_uneven, (means.get(what, {}) for what in _BUSY_TIMES)), None)
     if by_gpu is not None:
         ordered = sorted(by_gpu.items(), key=lambda item: item[1])
@@ -142,6 +149,19 @@ def _notes(
     memory = [used for of in values.get("memory_mib", {}).values() for used in of]
     if memory:
         yield f"Most memory in use: {digits(max(memory) / 1024)} GiB."
+
+
+def _nearly_empty(means: dict[str, dict[str, float]]) -> Iterator[str]:
+    """That GPUs with a kernel nearly all the time draw little power."""
+    for gpu, limit_w in means.get("limit_w", {}).items():
+        busy = means.get("busy", {}).get(gpu, 0.0)
+        power_w = means.get("power_w", {}).get(gpu)
+        if power_w is None or busy < ALWAYS or power_w > LITTLE_POWER * limit_w:
+            continue
+        yield (
+            f"GPU {gpu} draws {digits(power_w)} of {digits(limit_w)} W: there is a kernel nearly all the time, "
+            "and it hardly uses the GPU."
+        )
 
 
 def _are_uneven(by_gpu: dict[str, float]) -> bool:

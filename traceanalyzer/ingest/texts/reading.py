@@ -1,13 +1,16 @@
 """Reads a text of one of some kinds."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from traceanalyzer.base import UnreadableInputError, dataclass
 from traceanalyzer.base.limits import MIB, limits
+from traceanalyzer.ingest.plain.nccl import nccl_log, nccl_sentence
 from traceanalyzer.ingest.plain.text import UTF16, plain_text
 from traceanalyzer.ingest.stream import open_stream
 from traceanalyzer.trace import Health, PastedText, ProfilerRow, Trace
+from traceanalyzer.trace.nccl import NcclLog
 
 _HEAD = 65_536
 """Bytes within which a text has to show what it is."""
@@ -57,5 +60,22 @@ def read_text(
         pasted = kind.summarise(text, path)
         if pasted is not None:
             health = Health(events=text.count("\n") + 1)
-            return [Trace(str(path), kind.source, [], pasted=pasted, health=health)]
+            log = nccl_log(text)
+            return [
+                Trace(
+                    str(path),
+                    kind.source,
+                    [],
+                    pasted=_with_nccl(pasted, kind, log),
+                    health=health,
+                    nccl=log,
+                )
+            ]
     raise UnreadableInputError(f"{path}: a text without figures; paste all of it")
+
+
+def _with_nccl(pasted: PastedText, kind: TextKind, log: NcclLog | None) -> PastedText:
+    """A text of another kind with what NCCL's lines in it say."""
+    if log is None or kind.source == "nccl_log":
+        return pasted
+    return replace(pasted, notes=(*pasted.notes, f"NCCL: {nccl_sentence(log)}"))

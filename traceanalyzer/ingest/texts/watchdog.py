@@ -1,6 +1,7 @@
 """What PyTorch's watchdog of NCCL prints when a collective timed out."""
 
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 
 from traceanalyzer.base import MS_PER_S, dataclass, digits, regex
@@ -49,6 +50,9 @@ def summarise(text: str, path: Path) -> PastedText | None:
     ranks: dict[tuple[int, str], list[int]] = defaultdict(list)
     for rank, found in sorted(waiting.items()):
         ranks[found.number, found.kind].append(rank)
+    numbers: dict[int, list[int]] = defaultdict(list)
+    for rank, found in sorted(waiting.items()):
+        numbers[found.number].append(rank)
     places = "; ".join(
         f"{_named(of)} in {kind} #{number:,}" for (number, kind), of in sorted(ranks.items())
     )
@@ -56,21 +60,30 @@ def summarise(text: str, path: Path) -> PastedText | None:
         what="A collective timed out (PyTorch's watchdog)",
         tells=f"After {digits(longest)} s {counted(len(waiting), 'rank')} gave up: {places}.",
         record=RECORD,
-        notes=tuple(_notes(text, len(ranks))),
+        notes=tuple(_notes(text, len(ranks), numbers)),
     )
 
 
-def _notes(text: str, collectives: int) -> list[str]:
+def _notes(text: str, collectives: int, numbers: Mapping[int, list[int]]) -> list[str]:
+    """`numbers`: the ranks that wait at each number of a collective."""
     notes = []
-    if collectives > 1:
+    if len(numbers) > 1:
+        least, most = min(numbers), max(numbers)
         notes.append(
-            "They do not wait in the same collective: ranks took different ways through the "
-            "program, or wait in different process groups."
+            f"They do not wait in the same collective: if all are of one process group, {_named(numbers[least])} is "
+            f"behind, at #{least:,} while others are at #{most:,}; else they wait in different groups."
         )
-    else:
+    elif collectives > 1:
         notes.append(
-            "Ranks that do not stand here did not wait: one of them may be the one that never came."
+            "They do not wait in the same collective: ranks took different ways through the program."
         )
+    ranks = {rank for of in numbers.values() for rank in of}
+    silent = sorted(set(range(max(ranks))) - ranks)
+    notes.append(
+        f"{_named(silent).capitalize()} said nothing: one that never came, or whose log is not here."
+        if silent
+        else "Ranks that do not stand here did not wait: one of them may be the one that never came."
+    )
     enqueued = {int(rank): int(last) for rank, last, _ in _WORK.findall(text)}
     least = min(enqueued.values(), default=0)
     behind = sorted(rank for rank, last in enqueued.items() if last == least)

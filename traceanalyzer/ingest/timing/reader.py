@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from traceanalyzer.ingest.plain.text import OF_NCCL
 from traceanalyzer.ingest.timing.documents import begins_document
 from traceanalyzer.ingest.timing.formats import FORMATS, LineFormat
 from traceanalyzer.ingest.timing.found import FoundLines
@@ -54,6 +55,7 @@ class Log:
         numbered = list(enumerate(filled, first))
         if any(len(line) > MAX_LINE for line in filled):
             numbered = [(number, line) for number, line in numbered if len(line) <= MAX_LINE]
+        numbered = _without_nccl(numbered)
         if numbered and numbered[0][0] == 1 and self._pattern is None:
             header = numbered[0][1]
             self.is_document = begins_document(header)
@@ -80,3 +82,8 @@ class Log:
             texts += self._objects.read(objects)
         if texts and not self.is_document:
             self._texts.read(texts)
+
+
+def _without_nccl(lines: Sequence[Numbered]) -> list[Numbered]:
+    """The lines that NCCL did not write."""
+    return [one for one in lines if not any(mark in one[1] for mark in OF_NCCL)]
