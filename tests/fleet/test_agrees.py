@@ -4,6 +4,7 @@ what that costs."""
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -69,3 +70,20 @@ def test_of_a_job(name: str, tmp_path: Path, run) -> None:
         figure, share = cost.split(", ")
         wanted = f"Rank {rank} holds up the job: {why}. It costs {figure} ({share}) of each"
         assert job["summary"]["headline"].startswith(wanted)
+
+
+def test_of_more_ranks_than_are_analyzed_both_say_the_same(tmp_path: Path, run) -> None:
+    """20 ranks, the GPU of one is slow, and others differ a little: the same ranks are replayed
+    together, so one figure says how much longer its kernels take."""
+    job = Job(
+        ranks=20, layers=3, steps=4, slower=lambda rank: 1.5 if rank == 3 else 1.0 + 0.004 * rank
+    )
+    write(job, tmp_path)
+    screen, fleet = (
+        " ".join(run(command, str(tmp_path))[1].split()) for command in ("analyze", "fleet")
+    )
+    told = re.compile(r"Fix rank 3: kernels take \S+ ms a step longer")
+    (longer,) = told.findall(screen)
+    assert longer in fleet
+    after = re.compile(r"→ \S+ us \([^)]*\) per step, [\d.]+x")
+    assert after.findall(screen)[0] == after.findall(fleet)[0]

@@ -11,6 +11,7 @@ from tests.analysis.collectives import GEMM, Ranked
 from tests.examples import tried
 from tests.replay.ranks import Rank, run
 from traceanalyzer.analysis.ranks.digested import digest_of
+from traceanalyzer.analysis.ranks.last_to_arrive import MOST_TOGETHER
 from traceanalyzer.analysis.ranks.matches import match_collectives
 from traceanalyzer.diagnosis.measurements import measure, measure_ranks
 from traceanalyzer.replay.host_speed import host_scaled
@@ -23,7 +24,6 @@ from traceanalyzer.replay.scenarios import (
 )
 from traceanalyzer.replay.simulate import step_times_ns
 from traceanalyzer.replay.together import (
-    MAX_RANKS,
     beside_transfers,
     join_tapes,
     make_tapes,
@@ -236,7 +236,7 @@ def test_of_many_ranks_those_that_the_others_wait_for_are_replayed() -> None:
     """Ten ranks, of which the two that arrive first spend longest in the collective."""
     contexts = run(BUSY, *[Rank(compute=40.0)] * 2, *[BUSY] * 7)
     tapes = make_tapes(contexts[0].rated, [c.rated for c in contexts[1:]])
-    assert len(tapes) == MAX_RANKS == 8
+    assert len(tapes) == MOST_TOGETHER == 8
     assert {tape.source.trace.rank for tape in tapes} == {0, *range(3, 10)}
 
 

@@ -14,14 +14,12 @@ import numpy as np
 from traceanalyzer.analysis.algebra import measure, union
 from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.analysis.ranks.digested import digest_of
+from traceanalyzer.analysis.ranks.last_to_arrive import last_to_arrive
 from traceanalyzer.analysis.ranks.matches import Matches, match_collectives
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.replay.recorded import make_tape, typical_steps
 from traceanalyzer.replay.tape import Tail, Tape
 
-MAX_RANKS = 8
-"""Of more, those that spend least in collectives are replayed: they arrive last, so the others wait
-for them."""
 OF_TIME = (
     "dispatch",
     "work",
@@ -40,23 +38,26 @@ OF_TIME = (
 def make_tapes(rated: Rated, peers: Sequence[Rated] = ()) -> tuple[Tape, ...]:
     """The tape of a recording, and of the other ranks of its run where they share collectives with
     it; empty where launches or device work were not recorded."""
-
-    def in_collectives(rank: Rated) -> int:
-        calls = rank.timed.collective_calls
-        return int((calls.end - calls.start).sum())
-
-    ranks = (rated, *sorted(peers, key=in_collectives)[: MAX_RANKS - 1])
-    causes = [one.causes for one in ranks]
-    tapes = [make_tape(one, typical_steps(one.causes, *causes)) for one in ranks if peers]
-    known = list(filter(None, tapes))
-    if len(known) == len(ranks) and len({tape.steps for tape in known}) == 1:
-        together = join_tapes(
-            known, match_collectives([one.timed.memo(digest_of) for one in ranks])
-        )
-        if (together[0].meeting >= 0).any():
-            return together
+    together = _together((rated, *peers)) if peers else ()
+    if together:
+        return together
     alone = make_tape(rated)
     return () if alone is None else (alone,)
+
+
+def _together(every: Sequence[Rated]) -> tuple[Tape, ...]:
+    """The tapes of the first rank and of those that the others wait for; empty where they share no
+    collective with it, or steps of one are not those of another."""
+    chosen = last_to_arrive([one.timed.memo(digest_of) for one in every], 0)
+    ranks = [every[i] for i in chosen]
+    causes = [one.causes for one in ranks]
+    tapes = [make_tape(one, typical_steps(one.causes, *causes)) for one in ranks]
+    known = list(filter(None, tapes))
+    if len(known) < len(ranks) or len({tape.steps for tape in known}) > 1:
+        return ()
+    digests = [one.timed.memo(digest_of) for one in ranks]
+    joined = join_tapes(known, match_collectives(digests))
+    return joined if (joined[0].meeting >= 0).any() else ()
 
 
 def join_tapes(tapes: Sequence[Tape], matches: Matches) -> tuple[Tape, ...]:

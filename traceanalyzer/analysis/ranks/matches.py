@@ -15,7 +15,7 @@ from traceanalyzer.analysis.algebra import Groups, counts, isin_few, stable_orde
 from traceanalyzer.analysis.names.collectives import KINDS, SYNCHRONISING
 from traceanalyzer.analysis.ranks.digest import SENDS, RankDigest
 from traceanalyzer.analysis.ranks.rank_clocks import Clocks, align_clocks, member_sums
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, digits
 from traceanalyzer.trace import I32, I64, Bool, distinct
 
 T = TypeVar("T", bound=Hashable)
@@ -378,7 +378,7 @@ def _on_one_clock(
     if len(calls.rank) and not clocks.comparable:
         notes.append(
             "Collectives were not compared across ranks: the clocks of the recordings do not agree "
-            f"(ends of one collective scatter by {clocks.spread_ns / 1e6:.3g} ms)."
+            f"(ends of one collective scatter by {digits(clocks.spread_ns / 1e6)} ms)."
         )
         calls = calls.take(np.empty(0, np.int64))
         first = first[:1]

@@ -13,7 +13,7 @@ from traceanalyzer.analysis.ranks.copied import a_copy, copies
 from traceanalyzer.analysis.ranks.digest import SENDS, RankDigest, RunClaim
 from traceanalyzer.analysis.ranks.digested import claim_of
 from traceanalyzer.analysis.ranks.rank_clocks import Clocks
-from traceanalyzer.base import NS_PER_MS, regex
+from traceanalyzer.base import NS_PER_MS, digits, regex
 from traceanalyzer.base.errors import SeveralRunsError
 from traceanalyzer.trace import I64, Trace, distinct
 
@@ -69,7 +69,7 @@ def refuse_apart(traces: Sequence[Trace], clocks: Clocks) -> None:
     claims = [claim_of(trace) for trace in traces]
     apart = max(claim.start_ns for claim in claims) > min(claim.end_ns for claim in claims)
     if apart and not clocks.comparable:
-        scatter = f"ends of one collective scatter by {clocks.spread_ns / NS_PER_MS:.3g} ms"
+        scatter = f"ends of one collective scatter by {digits(clocks.spread_ns / NS_PER_MS)} ms"
         raise _refusal(traces, f"recorded one after the other, and {scatter}")
 
 

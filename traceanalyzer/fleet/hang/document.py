@@ -245,6 +245,8 @@ def _screen(hang: Hang) -> list[Section]:
     sections = [Section(TITLE, answer_parts(hang), untitled=True)]
     if len(hang.culprits) > 1:
         each = [_culprit(hang, one) for one in hang.culprits[:SHOWN_CULPRITS]]
+        if len(hang.culprits) > len(each):
+            each.append(f"{len(hang.culprits) - len(each):,} more (analyze --full lists them).")
         sections.append(Section("Culprits", [Bullets(each)], is_minor=True))
     if waiting:
         sections.append(Section("Who waits", [Bullets(waiting)], is_minor=True))

@@ -10,6 +10,7 @@ import numpy as np
 
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.ranks.digest import Why
+from traceanalyzer.analysis.ranks.last_to_arrive import last_to_arrive
 from traceanalyzer.analysis.ranks.late import EXPLAINED, SAME_WORK
 from traceanalyzer.base import NS_PER_MS, EmptyRecordingError, ms, span
 from traceanalyzer.diagnosis.finding import (
@@ -160,12 +161,13 @@ def _notes(job: JobRanks) -> list[str]:
 
 
 def _telling(job: JobRanks) -> list[DigestedRank]:
-    """The ranks whose recordings are analyzed: all of a small job; of a large one the critical one,
-    those that are late, and their neighbours."""
+    """The ranks whose recordings are analyzed: all of a small job; of a large one those that
+    `analyze` of all replays, those that are late, and their neighbours."""
     if len(job.ranks) <= MOST_RANKS:
         return list(job.ranks)
     late = [one.position for one in job.compared.late]
-    positions = dict.fromkeys((job.compared.critical, *late[:SHOWN]))
+    replayed = last_to_arrive(job.digests, job.compared.critical)
+    positions = dict.fromkeys((*replayed, *late[:SHOWN]))
     for neighbour in _beside(job, job.compared.critical, late)[: MOST_RANKS - len(positions)]:
         positions[neighbour] = None
     return [job.ranks[i] for i in sorted(positions)]

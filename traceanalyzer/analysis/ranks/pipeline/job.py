@@ -24,7 +24,7 @@ from traceanalyzer.analysis.ranks.pipeline.slowdown import (
     slowdown,
     step_times_s,
 )
-from traceanalyzer.base import MS_PER_S, TraceAnalyzerError, dataclass
+from traceanalyzer.base import MS_PER_S, TraceAnalyzerError, dataclass, digits
 from traceanalyzer.trace import F64, I64, Bool
 
 FAITHFUL = 0.05
@@ -244,7 +244,7 @@ def pipeline_job(
         return None, f"The pipeline is not worked out: {error}."
     if job.is_faithful or job.late:
         return job, ""
-    took = f"{job.base_ms.mean():.3g} ms, recorded are {job.slowdown.recorded_ms:.3g}"
+    took = f"{digits(job.base_ms.mean())} ms, recorded are {digits(job.slowdown.recorded_ms)}"
     return (
         job,
         f"Steps worked out from the pipeline's operations take {took}: nobody is named by them.",
