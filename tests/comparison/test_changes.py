@@ -1,12 +1,17 @@
 """Which parts are matched, what a change is called, and that nothing is lost."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.comparison.build import idle, part, report
+from traceanalyzer.analysis.tables.copies import CopyStats
 from traceanalyzer.comparison.compare import compare_reports
 from traceanalyzer.comparison.matching import How, match_parts
+from traceanalyzer.report.model import Report
+from traceanalyzer.report.names.kernel_labels import LABEL_WIDTH
 
 STEP = [
     part("aten::embedding", "gather", 1),
@@ -221,3 +226,71 @@ def test_a_step_is_no_different_from_itself(a):
     result = compare_reports(report(*a), report(*a))
     assert result.headline.startswith("No significant change")
     assert not any(c.significant for c in result.changes)
+
+
+def copied(count: float, ms: float, size: float | None) -> CopyStats:
+    """Copies to the device."""
+    return CopyStats(
+        None,
+        0,
+        "host to device",
+        None,
+        None,
+        "over 64 MB",
+        None,
+        None,
+        None,
+        count,
+        size,
+        ms,
+        ms,
+        None,
+    )
+
+
+def copies_of(ms: float, size: float | None) -> Report:
+    name = "Memcpy HtoD (Pageable -> Device)"
+    step = report(*STEP, part(None, name, ms, of="exposed_copy", cls="copy"))
+    return replace(step, tables=step.tables | {"copies": [copied(1.0, ms, size)]})
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "kind", "title"),
+    [
+        (
+            (155.0, 2.03e9),
+            (11.8, 160e6),
+            "fewer_bytes",
+            "Memcpy HtoD: fewer bytes (2.03 GB → 160 MB a step, bandwidth unchanged)",
+        ),
+        (
+            (10.0, 100e6),
+            (10.0 / 4, 50e6),
+            "fewer_bytes",
+            "Memcpy HtoD: fewer bytes (100 MB → 50.0 MB a step, 10.0 → 20.0 GB/s)",
+        ),
+        ((10.0, 100e6), (4.0, 100e6), "faster", "Memcpy HtoD: faster"),
+        ((10.0, None), (4.0, 100e6), "less_time", "Memcpy HtoD: less time (bytes not known)"),
+    ],
+)
+def test_copies_that_moved_fewer_bytes_are_not_faster(a, b, kind, title) -> None:
+    """Only copies of as many bytes are faster or slower."""
+    found = compare_reports(copies_of(*a), copies_of(*b)).changes[0]
+    assert (found.kind, found.title) == (kind, title)
+
+
+def test_large_times_have_no_exponent() -> None:
+    """1,420 ms, not 1.42e+03."""
+    a = copies_of(1_577.0, 2.0e9)
+    b = copies_of(157.0, 0.2e9)
+    assert compare_reports(a, b).headline.endswith("bandwidth unchanged), -1,420 ms.")
+
+
+def test_kernels_outside_of_operators_go_by_their_labels() -> None:
+    """Tables call them so, and no two alike."""
+    names = [f"Cijk_Ailk_Bljk_SB_MT{n}x64x16_MI32x32x2x1_SN_1LDSB1_APM1_ABV0" for n in (64, 128)]
+    a, b = ([part(None, name, ms), *END] for name, ms in zip(names, (9.0, 4.0), strict=True))
+    (title,) = {one.title for one in changes(a, b) if "Cijk" in one.title}
+    before, _, after = title.partition(" → ")
+    assert before != after
+    assert all(len(name) <= LABEL_WIDTH for name in (before, after))

@@ -1,12 +1,18 @@
 """Groups of matched parts as changes: how large, how sure, and in words."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Literal
 
 from traceanalyzer.analysis.tables.step_parts import BUDGET, StepPart
+from traceanalyzer.base import digits
 from traceanalyzer.comparison.matching import MOSTLY, How, Link, LinkGroup, match_parts, part_name
 from traceanalyzer.comparison.model import Change, Detail, Difference, PartDifference, StepChange
+from traceanalyzer.comparison.side_by_side.copied import (
+    Copied,
+    bytes_and_bandwidth,
+    kind_of_copies,
+)
 from traceanalyzer.comparison.side_by_side.recorders import ANY_CAUSE
 from traceanalyzer.comparison.speed import SAME_CALLS, is_other_count
 from traceanalyzer.comparison.work import WHOLE, BothSteps, StepWork, figures
@@ -40,6 +46,10 @@ PART_TITLES = {
 PHRASES = {
     "slower": "slower",
     "faster": "faster",
+    "more_time": "more time",
+    "less_time": "less time",
+    "more_bytes": "more bytes",
+    "fewer_bytes": "fewer bytes",
     "more_calls": "more of them",
     "fewer_calls": "fewer of them",
     "other_kernels": "other kernels",
@@ -57,7 +67,7 @@ def changes_between(a: list[StepPart], b: list[StepPart], steps: BothSteps) -> l
     """All changes, those beyond noise first, then by size."""
     found = []
     for group in match_parts(a, b):
-        kind = _kind(group)
+        kind = _kind(group, steps)
         found.append(
             Change(
                 **figures(StepWork.of(group.a), StepWork.of(group.b), steps),
@@ -76,7 +86,7 @@ def order_of_change(change: Change) -> tuple[bool, float]:
     return change.significant is False, -abs(change.difference_ms)
 
 
-def _kind(group: LinkGroup) -> str:
+def _kind(group: LinkGroup, steps: BothSteps) -> str:
     """What happened, by the links with the largest part of the difference."""
     of_how = defaultdict[How, float](float)
     for link in group.links:
@@ -89,11 +99,25 @@ def _kind(group: LinkGroup) -> str:
     how = max(of_how, key=lambda how: abs(of_how[how]))
     if how in KINDS:
         return KINDS[how]
+    if group.part == "exposed_copy" and difference:
+        before, after = _copied(group, steps)
+        return kind_of_copies(before, after, difference)
+    return _kind_of_calls(group, difference)
+
+
+def _kind_of_calls(group: LinkGroup, difference: float) -> str:
+    """Whether there are more or fewer calls, or longer or shorter ones."""
     a = StepWork.of(group.a).calls
     b = StepWork.of(group.b).calls
     if abs(b - a) > SAME_CALLS * max(a, b):
-        return "more_calls" if b > a else "fewer_calls"
+        return _by_sign(b - a, "more_calls", "fewer_calls")
     return _by_sign(difference, "slower", "faster")
+
+
+def _copied(group: LinkGroup, steps: BothSteps) -> tuple[Copied | None, Copied | None]:
+    """The copies of this direction on both sides."""
+    a, b = steps.copies
+    return a.get(group.label), b.get(group.label)
 
 
 def _by_sign(difference: float, more: str, less: str) -> str:
@@ -104,21 +128,26 @@ def _by_sign(difference: float, more: str, less: str) -> str:
 
 def _title(group: LinkGroup, kind: str, steps: BothSteps) -> str:
     if group.part == "idle":
-        if group.label == ANY_CAUSE:
-            return f"{PHRASES[kind]}{_counted(steps)}"
-        return (
-            f"{PHRASES[kind]}, "
-            f"{IDLE_TITLES.get(group.label, group.label)}{_waited_for(group, steps)}"
-        )
+        return _title_of_idle(group, kind, steps)
+    every = [*group.a, *group.b]
     if kind == "replaced":
-        return f"{_names(group.a)} → {_names(group.b)}"
+        return f"{_names(group.a, every)} → {_names(group.b, every)}"
     if kind == "other_shapes" and not group.label:
-        return f"the same operators on other shapes ({_names(group.a)})"
+        return f"the same operators on other shapes ({_names(group.a, every)})"
     if kind == "other_shapes" and group.part == "exposed_communication":
-        return f"{group.label}: other sizes{_from_to(group, 'more_calls', steps.each)}"
-    title = PART_TITLES.get(group.part, group.part)
-    names = group.label or _names([*group.a, *group.b]) or title
-    return f"{names}: {PHRASES[kind]}{_from_to(group, kind, steps.each)}"
+        return f"{group.label}: other sizes{_from_to(group, 'more_calls', steps)}"
+    # An operator, a collective or a copy goes by its name, a kernel by its label.
+    is_kernel = group.part == "compute" and not every[0].op
+    known = "" if is_kernel else group.label
+    names = known or _names(every, every) or PART_TITLES.get(group.part, group.part)
+    return f"{names}: {PHRASES[kind]}{_from_to(group, kind, steps)}"
+
+
+def _title_of_idle(group: LinkGroup, kind: str, steps: BothSteps) -> str:
+    if group.label == ANY_CAUSE:
+        return f"{PHRASES[kind]}{_counted(steps)}"
+    cause = IDLE_TITLES.get(group.label, group.label)
+    return f"{PHRASES[kind]}, {cause}{_waited_for(group, steps)}"
 
 
 def _waited_for(group: LinkGroup, steps: BothSteps) -> str:
@@ -128,7 +157,7 @@ def _waited_for(group: LinkGroup, steps: BothSteps) -> str:
         a, b = steps.launches
         if a is None or b is None or abs(b - a) <= SAME_CALLS * max(a, b):
             return ""
-        return f" ({a:.4g} → {b:.4g}{steps.each})"
+        return f" ({digits(a, 4)} → {digits(b, 4)}{steps.each})"
     largest = group.largest
     call = (largest.a or largest.b)[0].kernel
     difference = sum(link.difference_ms for link in group.links)
@@ -140,19 +169,25 @@ def _counted(steps: BothSteps) -> str:
     """In brackets what causes idle time, in numbers: launches and waits where these differ."""
     counts = {"launches": steps.launches, "waits": steps.waits}
     found = [
-        f"{what} {a:.4g} → {b:.4g}"
+        f"{what} {digits(a, 4)} → {digits(b, 4)}"
         for what, (a, b) in counts.items()
         if a is not None and b is not None and is_other_count(a, b)
     ]
     return f" ({', '.join(found)}{steps.each})" if found else ""
 
 
-def _from_to(group: LinkGroup, kind: str, each: str) -> str:
+def _from_to(group: LinkGroup, kind: str, steps: BothSteps) -> str:
     """What most of a change goes from and to, in brackets."""
     largest = group.largest
+    before, after = _copied(group, steps)
+    if kind in ("more_bytes", "fewer_bytes") and before and after:
+        return f" ({bytes_and_bandwidth(before, after, steps.each)})"
+    if kind in ("more_time", "less_time"):
+        return " (bytes not known)"
     if kind in ("more_calls", "fewer_calls"):
         # Of several kernels of an operator this is how often that runs.
-        return f" ({StepWork.of(largest.a).calls:.4g} → {StepWork.of(largest.b).calls:.4g}{each})"
+        calls = (digits(StepWork.of(side).calls, 4) for side in (largest.a, largest.b))
+        return f" ({' → '.join(calls)}{steps.each})"
     if kind == "other_types":
         return f" ({_sides(largest, 'dtypes')})"
     if kind == "other_kernels" and largest.a and largest.b:
@@ -171,10 +206,15 @@ def _longest_kernels(link: Link) -> list[str]:
     return [labels[kernel] for kernel in kernels]
 
 
-def _names(parts: Iterable[StepPart]) -> str:
+def _names(parts: Sequence[StepPart], among: Sequence[StepPart]) -> str:
+    """Operators and kernels, those with most time first; kernels by their labels `among` those of
+    both sides."""
+    bare = (p.kernel for p in among if p.part == "compute" and p.kernel and not p.op)
+    labels = kernel_labels(bare)
     time = defaultdict[str, float](float)
     for p in parts:
-        time[part_name(p)] += p.ms
+        name = part_name(p)
+        time[labels.get(name, name)] += p.ms
     names = [name for name in sorted(time, key=lambda name: -time[name]) if name]
     shown = ", ".join(names[:NAMED])
     return f"{shown} and {len(names) - NAMED} more" if len(names) > NAMED else shown

@@ -4,7 +4,7 @@ from dataclasses import replace
 from operator import attrgetter
 
 from traceanalyzer.analysis.memory.measure import Site
-from traceanalyzer.base import MEMORY
+from traceanalyzer.base import MEMORY, digits
 from traceanalyzer.comparison.changes import changes_between, step_change
 from traceanalyzer.comparison.conditions import (
     INPUT_SHAPES,
@@ -26,6 +26,7 @@ from traceanalyzer.comparison.model import (
     Side,
     StepChange,
     Word,
+    signed_ms,
 )
 from traceanalyzer.comparison.side_by_side.by_rank import ranks_between
 from traceanalyzer.comparison.side_by_side.by_row import (
@@ -178,7 +179,7 @@ def _by_batch(a: Report, b: Report, found: Comparison, judged: Judged) -> str:
     change = times.b_ms / times.a_ms / shapes.factor - 1.0
     word = "faster" if change < 0.0 else "slower"
     return (
-        f"If B's batch is {shapes.factor:.4g} times A's, it is {word} per sample: {change:+z.1%} "
+        f"If B's batch is {digits(shapes.factor, 4)} times A's, it is {word} per sample: {change:+z.1%} "
         f"(--samples {shapes.samples})."
     )
 
@@ -198,7 +199,7 @@ def _largest(found: StepChange, verdict: Word, conditions: list[Condition]) -> s
         is_large = abs(change.difference_ms) >= least_ms and change.difference_ms * against <= 0
         is_sure = change.significant or (change.significant is None and verdict != "no_change")
         if is_sure and is_large:
-            sentences.append(f"Largest part: {change.title}, {change.difference_ms:+.3g} ms.")
+            sentences.append(f"Largest part: {change.title}, {signed_ms(change.difference_ms)}.")
             break
     sentences += [f"A is {c.a}; B is {c.b}." for c in conditions if c.name == RANK]
     return " ".join(sentences)
@@ -210,7 +211,7 @@ def _of_waiting(a: Report, b: Report, step: Difference) -> str:
     after = getattr(b.metrics.communication, "waiting_ms", None)
     if before is None or after is None or abs(after - before) < LEAST_SHARE * step.a_ms:
         return ""
-    return f"Waiting for other ranks within communication: {before:.3g} → {after:.3g} ms per step."
+    return f"Waiting for other ranks within communication: {digits(before)} → {digits(after)} ms per step."
 
 
 def _of_memory(a: Report, b: Report) -> str:

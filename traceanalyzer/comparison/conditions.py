@@ -4,7 +4,7 @@ times."""
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, digits
 from traceanalyzer.comparison.matching import MOSTLY, How, Link, match_parts
 from traceanalyzer.comparison.model import Condition
 from traceanalyzer.comparison.side_by_side.recorders import recorder_of
@@ -182,7 +182,7 @@ def _shapes(a: Report, b: Report) -> Iterator[Condition]:
         return
     effect = OTHER_WORK
     if shapes.factor is not None:
-        effect += f"; sizes that differ are {shapes.factor:.4g} times A's"
+        effect += f"; sizes that differ are {digits(shapes.factor, 4)} times A's"
     yield Condition(
         name=INPUT_SHAPES,
         a=shorten(shapes.a, SHOWN_LENGTH),

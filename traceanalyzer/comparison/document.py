@@ -6,7 +6,7 @@ from functools import partial
 
 from traceanalyzer.base import dataclass, metric
 from traceanalyzer.comparison import outline
-from traceanalyzer.comparison.model import Comparison
+from traceanalyzer.comparison.model import Comparison, signed_ms
 from traceanalyzer.report.brief import brief
 from traceanalyzer.report.document import (
     Bullets,
@@ -179,7 +179,7 @@ class Several(Result):
             change=f"{_ratio(comparison) - 1.0:+.1%}",
             speedup=1.0 / _ratio(comparison) if changed else None,
             verdict=f"{verdict}, best" if comparison is self.best else verdict,
-            largest=f"{largest.title} ({largest.difference_ms:+.3g} ms)"
+            largest=f"{largest.title} ({signed_ms(largest.difference_ms)})"
             if largest and changed
             else "",
         )

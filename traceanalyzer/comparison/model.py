@@ -4,7 +4,7 @@ so less is faster."""
 from dataclasses import field
 from typing import Literal
 
-from traceanalyzer.base import dataclass, metric
+from traceanalyzer.base import dataclass, digits, metric
 from traceanalyzer.comparison.noise import RUN_NOISE_SHARE
 from traceanalyzer.comparison.side_by_side.by_rank import RanksChange
 from traceanalyzer.comparison.side_by_side.by_row import BatchChange, Outcome, RowChange
@@ -14,6 +14,12 @@ from traceanalyzer.report.memory.model import LineChange
 Word = Literal["faster", "likely_faster", "no_change", "likely_slower", "slower", "not_comparable"]
 Basis = Literal["unprofiled", "recorded"]
 SHOWN_CHANGES = 8  # in the `repr`, which has a screen
+
+
+def signed_ms(value: float) -> str:
+    """A difference of times, with its sign."""
+    sign = "+" if value > 0 else ""
+    return f"{sign}{digits(value)} ms"
 
 
 @dataclass(frozen=True)
@@ -74,7 +80,8 @@ class Change(Difference):
     cls: str = metric("class of work; of idle time its cause")
     kind: str = metric(
         "slower, faster, more_calls, fewer_calls, other_kernels, other_types, other_shapes, replaced, gone, added, "
-        "more_idle, less_idle or unchanged"
+        "more_idle, less_idle or unchanged; of copies also more_bytes, fewer_bytes, and where bytes are not known "
+        "more_time, less_time"
     )
     title: str = metric("what it is, in words")
     details: list[Detail] = metric("what it is made of, largest difference first")
@@ -157,7 +164,7 @@ class PerUnit:
             if share > 0
             else "faster"
         )
-        times = f"{self.a_ms:.4g} → {self.b_ms:.4g} ms ({share:+z.1%})"
+        times = f"{digits(self.a_ms, 4)} → {digits(self.b_ms, 4)} ms ({share:+z.1%})"
         return (
             f"Per {self.unit} {verdict}: {times}, at {self.a_units:,.6g} and "
             f"{self.b_units:,.6g} a step."

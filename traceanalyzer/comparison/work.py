@@ -2,7 +2,7 @@
 names."""
 
 import dataclasses
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from itertools import pairwise
 from statistics import fmean
 from typing import NamedTuple, TypedDict, TypeVar
@@ -10,6 +10,7 @@ from typing import NamedTuple, TypedDict, TypeVar
 from traceanalyzer.analysis.tables.step_parts import MAX_BATCHES, StepPart
 from traceanalyzer.base import dataclass
 from traceanalyzer.comparison.noise import difference_interval, is_significant
+from traceanalyzer.comparison.side_by_side.copied import Copied, copies_by_direction
 from traceanalyzer.report.model import Report
 
 T = TypeVar("T")
@@ -71,6 +72,7 @@ class BothSteps(NamedTuple):
     launches: tuple[float | None, float | None] = (None, None)  # launch calls a step
     waits: tuple[float | None, float | None] = (None, None)  # calls a step that wait for the GPU
     each: str = " a step"  # what calls are counted in
+    copies: tuple[Mapping[str, Copied], Mapping[str, Copied]] = ({}, {})  # by direction
 
 
 def both_steps(
@@ -82,6 +84,7 @@ def both_steps(
         launches=(a.metrics.launches_per_step, b.metrics.launches_per_step),
         waits=(_waits(a), _waits(b)),
         each=each,
+        copies=(copies_by_direction(a), copies_by_direction(b)),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from statistics import median
+from textwrap import fill
 
 from traceanalyzer.base import dataclass
 from traceanalyzer.base.figures import plural
@@ -116,7 +117,9 @@ def metric_page(series: MetricSeries) -> str:
     """The page of one metric."""
     rows = series.values[-ROWS:]
     values = html_table("Values", rows, limit=ROWS) if rows else tag("p", NO_RUN)
-    return _page(series.metric, _first_and_last(series), *_charts(_lines(series).values()), values)
+    basis = tag("p", series.basis) if series.basis else None
+    charts = _charts(_lines(series).values())
+    return _page(series.metric, _first_and_last(series), basis, *charts, values)
 
 
 def runs_page(
@@ -355,7 +358,8 @@ class MetricPage(Result):
         """Bars, then the values."""
         drawn = bars(self.series, width)
         table = self.printed.terminal(width, colour)
-        return f"{drawn}\n{table}" if self.series.values else table
+        basis = f"{fill(self.series.basis, width)}\n" if self.series.basis else ""
+        return f"{drawn}\n{basis}{table}" if self.series.values else table
 
     def markdown(self) -> str:
         """A chart, then the values."""
@@ -367,7 +371,8 @@ class MetricPage(Result):
             title = f"{self.series.metric}{of_program}"
             values = [(str(v.run), v.value) for v in own.values]
             lines += [*bar_chart(title, "run", own.unit, values), ""]
-        return "\n".join([*lines, self.printed.markdown()])
+        basis = [self.series.basis, ""] if self.series.basis else []
+        return "\n".join([*lines, *basis, self.printed.markdown()])
 
     def json(self) -> str:
         """The series."""

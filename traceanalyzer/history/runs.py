@@ -19,7 +19,12 @@ from traceanalyzer.base import UnreadableInputError, dataclass, regex
 from traceanalyzer.base.figures import metric as defined
 from traceanalyzer.history.database import reading_database, writing
 from traceanalyzer.history.named import NOTHING_SAID, Said, StepBasis, said_by
-from traceanalyzer.report.figures.names import SUMMARY, figure_name
+from traceanalyzer.report.figures.names import (
+    OF_THE_SUMMARY,
+    SUMMARY,
+    figure_name,
+    in_the_summary,
+)
 from traceanalyzer.report.json import as_plain, render_json
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.read import report_from_json
@@ -30,6 +35,9 @@ if TYPE_CHECKING:
 
 Row = TypeVar("Row")
 PARTS = " · "  # between the parts of a program's name
+AS_RECORDED = (
+    "As recorded, with the profiler; the list of runs has the step without it: --metric {}."
+)
 LARGEST = 1e30  # no figure of a report is larger
 REFERENCE = regex(r"^(?P<file>.+)#(?:(?P<run>\d{1,18})|latest|(?P<key>[^#=]+)=(?P<value>[^#]*))")
 OF_A_RUN = frozenset(
@@ -112,7 +120,9 @@ class MetricValue:
     tags: dict[str, str] = defined("what the run was stored with")
     value: float = defined("the metric in this run")
     change_share: float | None = defined(
-        "change against the program's run before it; null for the first", "share"
+        "change against the program's run before it; null for the first, and of a figure of the summary where only "
+        "one of both is known without the profiler",
+        "share",
     )
     program: str = defined("what runs are grouped by", default="")
     commit: str | None = defined("commit of the run; null where it is not known", default=None)
@@ -136,6 +146,11 @@ class MetricSeries:
     metric: str = defined("its name")
     unit: str = defined("unit of the values")
     values: list[MetricValue] = defined("its value in each run that has it")
+    basis: str = defined(
+        "that it is of the recorded step, where the list of runs has the step without the profiler; else empty",
+        text="own",
+        default="",
+    )
 
 
 @dataclass(frozen=True)
@@ -238,25 +253,48 @@ def metric_series(db: "Database", name: str, runs: Sequence[StoredRun]) -> Metri
     if not found:
         raise UnreadableInputError(_no_metric(name, [row.name for row in metric_names(db)]))
     values: list[MetricValue] = []
-    last: dict[str, float] = {}
+    last: dict[str, MetricValue] = {}
+    recorded = {run.run for run in runs if run.step_basis == "recorded"}
     for run in runs:
         if run.run not in found:
             continue
         value = _checked(found[run.run]["value"], float)
-        before = last.get(run.program)
-        last[run.program] = value
-        values.append(
-            MetricValue(
-                run=run.run,
-                stored_at=run.stored_at,
-                tags=run.tags,
-                value=value,
-                change_share=value / before - 1 if before else None,
-                program=run.program,
-                commit=run.commit,
-            )
+        before = _before(last.get(run.program), run, recorded, name)
+        measured = MetricValue(
+            run=run.run,
+            stored_at=run.stored_at,
+            tags=run.tags,
+            value=value,
+            change_share=_change(before, value),
+            program=run.program,
+            commit=run.commit,
         )
-    return MetricSeries(name, str(next(iter(found.values()))["unit"]), values)
+        last[run.program] = measured
+        values.append(measured)
+    unit = str(next(iter(found.values()))["unit"])
+    without = any(one.run not in recorded for one in values)
+    return MetricSeries(name, unit, values, _basis_of(name) if without else "")
+
+
+def _before(
+    before: MetricValue | None, run: StoredRun, recorded: set[int], name: str
+) -> MetricValue | None:
+    """The value of the run before. Of figures of the summary, of which some are of the recorded step
+    and others of the one without profiler, None where one of both runs is `recorded`."""
+    if before is None or not name.startswith(OF_THE_SUMMARY):
+        return before
+    return before if (before.run in recorded) == (run.run in recorded) else None
+
+
+def _change(before: MetricValue | None, value: float) -> float | None:
+    """The change against the run before; None without one, or where it was 0."""
+    return value / before.value - 1 if before and before.value else None
+
+
+def _basis_of(name: str) -> str:
+    """What is said of a figure of the recorded step; empty of others."""
+    instead = in_the_summary(name)
+    return AS_RECORDED.format(instead) if instead else ""
 
 
 def _no_metric(name: str, known: Sequence[str]) -> str:

@@ -7,6 +7,8 @@ import re
 
 import pytest
 
+from tests.analyzed import reported
+from tests.recorded import ROOT
 from tests.report.reports import full
 from traceanalyzer.history.runs import store_report
 from traceanalyzer.report.model import Report
@@ -196,3 +198,17 @@ def test_an_empty_file_is_no_history_and_stays_empty(tmp_path, run):
     status, out, err = run("history", path)
     assert (status, out, path.read_bytes()) == (1, "", b"")
     assert "no such history" in err
+
+
+def test_a_metric_of_the_recorded_step_says_which_one_the_list_has(tmp_path, run):
+    """The list has the step without the profiler."""
+    runs = tmp_path / "runs.db"
+    for _ in range(2):
+        store_report(runs, reported(ROOT / "sample_traces" / "sync_bound"))
+    for name in ("step_time_ms.median", "idle_ms.sync"):
+        _, out, _ = run("history", str(runs), "--metric", name)
+        words = " ".join(out.split())
+        assert "As recorded, with the profiler; the list of runs has the step without it" in words
+        assert "summary." in words
+    for name in ("summary.step_ms", "kernels_per_step"):
+        assert "As recorded" not in run("history", str(runs), "--metric", name)[1]

@@ -1,7 +1,7 @@
 """Rows of the tables of two reports: operators, modules and kernels by how often they run and how
 long a call takes, batches of servers, and what training came to step by step."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 
@@ -45,6 +45,19 @@ class RowChange:
     )
 
 
+class KernelChange(RowChange):
+    """That of a kernel, which goes by its label where its name has no room."""
+
+    @property
+    def full_name(self) -> str:
+        """Its name."""
+        return self.name
+
+
+ROWS_OF: Mapping[str, type[RowChange]] = {"kernels": KernelChange}
+"""Rows of tables that have rows of their own."""
+
+
 def rows_between(a: Report, b: Report, step_ms: float) -> dict[str, list[RowChange]]:
     """What changed in each table, the largest difference first."""
     both = [table for table in TIMES if _sums(table, a) and _sums(table, b)]
@@ -56,6 +69,7 @@ def rows_between(a: Report, b: Report, step_ms: float) -> dict[str, list[RowChan
 def _changes(table: str, a: Report, b: Report, least_ms: float) -> list[RowChange]:
     of_a = _sums(table, a)
     of_b = _sums(table, b)
+    row = ROWS_OF.get(table, RowChange)
     rows = []
     for name in dict.fromkeys((*of_a, *of_b)):
         if (name not in of_a and _is_cut(table, a)) or (name not in of_b and _is_cut(table, b)):
@@ -69,7 +83,7 @@ def _changes(table: str, a: Report, b: Report, least_ms: float) -> list[RowChang
         if before.calls and after.calls:
             by_calls_ms = (after.calls - before.calls) * before.ms / before.calls
         rows.append(
-            RowChange(
+            row(
                 name=name,
                 calls=f"{before} → {after}",
                 a_ms=before.ms,
