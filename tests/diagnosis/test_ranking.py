@@ -11,10 +11,16 @@ from traceanalyzer.diagnosis.draft import Draft
 from traceanalyzer.diagnosis.finding import (
     AfterOthers,
     BottleneckClass,
+    Finding,
     Recommendation,
     Summary,
 )
-from traceanalyzer.diagnosis.ranking import is_for_first_screen, ranked_advice, with_reason
+from traceanalyzer.diagnosis.ranking import (
+    is_for_first_screen,
+    ranked_advice,
+    ranked_findings,
+    with_reason,
+)
 
 STEP_MS = 10.0
 
@@ -97,3 +103,42 @@ def test_what_the_first_screen_has_is_first_everywhere() -> None:
     shown = [one for one in found if is_for_first_screen(one)]
     assert ids(found)[:2] == ids(shown)
     assert sorted(ids(shown)) == ["undersized-kernels", "unsure"]
+
+
+def test_what_answers_the_verdict_saves_half_as_much_to_be_first() -> None:
+    """1.18x against the wait for data, 1.08x against launches, of which the verdict speaks: it saves
+    less than half. 1.12x is enough."""
+    summary = Summary("launch", 0.6, "", "recorded", STEP_MS)
+    loader = advice("input-wait", "input", STEP_MS / 1.18)
+    little = advice("launch-bound", "launch", STEP_MS / 1.08)
+    found = with_reason(ranked_advice([loader, little], STEP_MS), summary)
+    assert ids(found) == ["input-wait", "launch-bound"]
+    assert (
+        found[0].instead == "It gains more than the advice against launch overhead alone (1.08x)."
+    )
+    enough = advice("launch-bound", "launch", STEP_MS / 1.12)
+    found = with_reason(ranked_advice([loader, enough], STEP_MS), summary)
+    assert ids(found) == ["launch-bound", "input-wait"]
+
+
+def found_of(id_: str, cls: BottleneckClass, headroom_ms: float | None) -> Finding:
+    return Finding(id_, cls, id_, "info", headroom_ms, [])
+
+
+def test_the_finding_that_the_verdict_rests_on_comes_first() -> None:
+    """A rank that loads its input itself: its headroom is counted in none, and advice says what it
+    costs. What launches cost is more than what this rank waits for itself."""
+    launches = found_of("launch-bound", "launch", 4.0)
+    own = found_of("input-wait", "input", 0.2)
+    straggler = found_of("straggler", "input", None)
+    fix = advice("straggler", "input", 5.0)
+    summary = Summary("input", 0.7, "", "recorded", STEP_MS)
+    ranked = ranked_findings([launches, own, straggler], [fix], summary)
+    assert [one.id for one in ranked] == ["straggler", "launch-bound", "input-wait"]
+    assert ranked[0].severity == "high", "it costs half of the step"
+    # without advice nothing says what it costs: the verdict rests on what is known
+    ranked = ranked_findings([launches, own, straggler], [], summary)
+    assert [one.id for one in ranked] == ["input-wait", "launch-bound", "straggler"]
+    # without a verdict they stand by headroom
+    unnamed = replace(summary, bottleneck="inconclusive")
+    assert ranked_findings([own, launches], [], unnamed)[0].id == "launch-bound"

@@ -4,7 +4,7 @@ not, or that cannot be known. No word of the claim counts, only its figures."""
 import re
 from typing import Literal
 
-from traceanalyzer.base import TraceAnalyzerError, dataclass, regex
+from traceanalyzer.base import TraceAnalyzerError, dataclass, digits, regex
 from traceanalyzer.comparison.model import Comparison, Side
 from traceanalyzer.comparison.noise import RUN_NOISE_SHARE
 from traceanalyzer.report import document as doc
@@ -122,7 +122,9 @@ def _of_figures(
     claim: StatedChange, before: float, after: float, could_see: float
 ) -> tuple[Verdict, str]:
     noise = max(RUN_NOISE_SHARE, could_see)
-    measured = f"measured {before:.4g} \u2192 {after:.4g} ms ({before / after:.3g}x)"
+    measured = (
+        f"measured {digits(before, 4)} \u2192 {digits(after, 4)} ms ({digits(before / after)}x)"
+    )
     if claim.low_ms is not None and claim.high_ms is not None:
         return _of_range(claim.low_ms, claim.high_ms, after, measured)
     if claim.speedup is not None:
@@ -158,7 +160,7 @@ def _of_range(low: float, high: float, after: float, measured: str) -> tuple[Ver
     """The step after the change against a range for it; a run's own noise beyond its ends tells
     nothing."""
     if low <= after <= high:
-        return "holds", f"{measured}, within {low:.4g} to {high:.4g} ms"
+        return "holds", f"{measured}, within {digits(low, 4)} to {digits(high, 4)} ms"
     beyond = low * (1 - RUN_NOISE_SHARE) <= after <= high * (1 + RUN_NOISE_SHARE)
-    outside = f"{measured}, outside {low:.4g} to {high:.4g} ms"
+    outside = f"{measured}, outside {digits(low, 4)} to {digits(high, 4)} ms"
     return ("cannot tell" if beyond else "does not hold"), outside

@@ -14,7 +14,7 @@ from traceanalyzer.analysis.roofline.op_models.tensors import Precision
 from traceanalyzer.analysis.tables.modules import OUTSIDE
 from traceanalyzer.analysis.tables.phases import PhaseStats
 from traceanalyzer.analysis.tables.syncs import SyncRow
-from traceanalyzer.base import regex
+from traceanalyzer.base import digits, regex
 from traceanalyzer.diagnosis.finding import BottleneckClass
 from traceanalyzer.diagnosis.ledger import Ledger, LedgerEntry
 from traceanalyzer.diagnosis.measurements import Measurements
@@ -246,7 +246,7 @@ def _of_sync(m: Measurements) -> str | None:
         else f" in {top.phase}"
     )
     idle = sum(map(_idle_ms, costly))
-    times = f"{top.calls:.4g} times {m.timed.steps.per}"
+    times = f"{digits(top.calls, 4)} times {m.timed.steps.per}"
     return (
         f"{_most(_idle_ms(top) / idle)} of the syncs' idle time: {where}, {times}{when}"
         if idle
@@ -261,7 +261,7 @@ def _of_communication(m: Measurements) -> str | None:
     if time is None or not rows or not time.exposed_ms:
         return None
     top = rows[0]
-    size = f" of {top.message_bytes / 1e6:.3g} MB" if top.message_bytes else ""
+    size = f" of {digits(top.message_bytes / 1e6)} MB" if top.message_bytes else ""
     share = min(top.exposed_ms / time.exposed_ms, 1.0)
     tail = ""
     if time.tail_ms is not None and time.tail_ms >= LEAST_TAIL * time.exposed_ms:

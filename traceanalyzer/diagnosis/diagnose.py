@@ -29,10 +29,10 @@ from traceanalyzer.diagnosis.finding import (
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.outside import IDLE_CLASSES, outside_cause
 from traceanalyzer.diagnosis.rank_costs import STRAGGLER, held_up
-from traceanalyzer.diagnosis.ranking import ranked_advice, with_reason
+from traceanalyzer.diagnosis.ranking import ranked_advice, ranked_findings, with_reason
 from traceanalyzer.diagnosis.recommend import gpu_work_first, recommendations_of
 from traceanalyzer.diagnosis.remedies.host import with_hidden_waits
-from traceanalyzer.diagnosis.rules import RULES
+from traceanalyzer.diagnosis.rules import RULES, nccl
 from traceanalyzer.diagnosis.rules.device import UNDERSIZED
 from traceanalyzer.diagnosis.rules.timing import timing_parts
 from traceanalyzer.diagnosis.shares import step_shares
@@ -54,6 +54,7 @@ WITHOUT_VERDICT = (
     "decodes-without-graphs",
     "late-first-token",
     "guesses-rejected",
+    *nccl.FINDINGS,
 )
 """Findings whose advice is given although no class of the step is named."""
 LARGE_SPEEDUP = 1.25  # a change that gains a fifth of the step decides what is named first
@@ -81,6 +82,7 @@ def diagnose(m: Measurements, rules: Sequence[Rule] = RULES) -> Diagnosis:
     advice = sorted(advice, key=lambda one: not one.id.startswith(IN_EACH_STEP))
     advice = with_reason(advice, summary, _idle_ms(m, summary.bottleneck))
     advice = with_hidden_waits(m, advice)
+    findings = ranked_findings(findings, advice, summary)
     diagnosis = Diagnosis(summary, findings, advice)
     headline = " ".join([summary.headline, *_across(m, diagnosis)[:1]])
     named = replace(summary, headline=headline, culprit=culprit(m, summary.bottleneck))
@@ -243,7 +245,7 @@ def _findings(
     lifted: Sequence[float | None],
     bottleneck: BottleneckClass,
 ) -> list[Finding]:
-    """By headroom; of idle time by something outside or few ops, and of GPU work not in the
+    """With their headroom; of idle time by something outside or few ops, and of GPU work not in the
     verdict, it is unknown. What it would be alone says how severe a finding is whose headroom others
     count."""
     unnamed = bottleneck == "inconclusive"
@@ -253,13 +255,10 @@ def _findings(
         bound = draft.id == GPU_BUSY and (draft.cls != bottleneck or unnamed)
         return not bound and (promised or draft.cls not in IDLE_CLASSES)
 
-    found = [
+    return [
         _finding(m, draft, alone, headroom) if known(draft) else _finding(m, draft, None, None)
         for (draft, alone), headroom in zip(settled, lifted, strict=True)
     ]
-    return sorted(
-        found, key=lambda one: -1.0 if one.headroom_ms is None else one.headroom_ms, reverse=True
-    )
 
 
 def _finding(m: Measurements, draft: Draft, alone: float | None, headroom: float | None) -> Finding:

@@ -1,5 +1,6 @@
 """The order of advice: what surely shortens the step first, what may not help last; and why what
-comes first is not against the cause that the verdict names, where it is not."""
+comes first is not against the cause that the verdict names, where it is not. The order of findings:
+what the verdict rests on first."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,7 +8,15 @@ from dataclasses import replace
 
 from traceanalyzer.base import digits
 from traceanalyzer.diagnosis.effort import how_much
-from traceanalyzer.diagnosis.finding import GPU_BUSY, BottleneckClass, Recommendation, Summary
+from traceanalyzer.diagnosis.finding import (
+    GPU_BUSY,
+    BottleneckClass,
+    Finding,
+    Recommendation,
+    Summary,
+    begins_with_id,
+    severity_of,
+)
 
 WORTH_SHOWING = 1.05
 """What gains less is within the spread of hosts and clocks: it stands behind what gains more, and
@@ -17,6 +26,9 @@ CLEAR_GAIN = 1.1
 UNKNOWN = 3  # the kind of gain of a change of which nothing is predicted
 AS_GOOD = 0.9
 """Share of the best speedup from which what answers the verdict is named first."""
+SAVES_AS_MUCH = 0.5
+"""Share of the time that the best change saves that it has to save as well: 1.08x is nine tenths of 1.18x,
+and saves less than half."""
 LITTLE_SAVED = 1 / 3
 """A change that takes a cause away and saves less of its time has to say so: what the cause hid
 takes its place."""
@@ -156,7 +168,7 @@ def _answer_first(
     best = advice[0].predicted_speedup
     is_unknown = _kind_of_gain(advice[0]) == UNKNOWN
     for candidate in advice[1:]:
-        as_good = best is None or (candidate.predicted_speedup or 0.0) >= AS_GOOD * best
+        as_good = best is None or _is_as_good(candidate.predicted_speedup or 0.0, best)
         if (
             candidate.cls in named
             and (is_unknown or not candidate.may_not_help)
@@ -167,9 +179,64 @@ def _answer_first(
     return list(advice)
 
 
+def _is_as_good(speedup: float, best: float) -> bool:
+    saved = 1.0 - 1.0 / speedup if speedup > 1.0 else 0.0
+    return speedup >= AS_GOOD * best and saved >= SAVES_AS_MUCH * (1.0 - 1.0 / best)
+
+
 def answering(summary: Summary) -> set[BottleneckClass]:
     """Classes of advice and findings that are for the cause that the verdict names."""
     named: set[BottleneckClass] = {summary.bottleneck}
     if summary.beside is not None:
         named.add(summary.beside)
     return named | set(DEVICE_CLASSES) if named & set(DEVICE_CLASSES) else named
+
+
+def ranked_findings(
+    findings: Sequence[Finding], advice: Sequence[Recommendation], summary: Summary
+) -> list[Finding]:
+    """The finding that the verdict rests on, then the others by what they save. Advice says what a
+    finding saves whose headroom is unknown, or counted in others."""
+    gained = {one.id: gained_ms(one, advice, summary.step_ms) for one in findings}
+    rated = [_rated(one, gained[one.id], summary.step_ms) for one in findings]
+
+    def saved_ms(finding: Finding) -> float:
+        known = (finding.headroom_ms, gained[finding.id])
+        return next((ms for ms in known if ms is not None), -1.0)
+
+    rated.sort(key=saved_ms, reverse=True)
+    first = of_verdict(rated, summary)
+    return rated if first is None else [first, *(one for one in rated if one is not first)]
+
+
+def of_verdict(findings: Sequence[Finding], summary: Summary) -> Finding | None:
+    """The first finding on the cause that the verdict names, else on the one named beside it; None
+    without a verdict, and where no finding is on either."""
+    if summary.bottleneck == "inconclusive":
+        return None
+    alone = answering(replace(summary, beside=None))
+    either = answering(summary)
+    on_cause = next((one for one in findings if one.cls in alone), None)
+    return on_cause or next((one for one in findings if one.cls in either), None)
+
+
+def advice_on(finding: Finding, advice: Sequence[Recommendation]) -> list[Recommendation]:
+    """The advice on a finding: of its id, else of ids that go on from it."""
+    exact = [one for one in advice if one.id == finding.id]
+    return exact or [one for one in advice if begins_with_id(one.id, finding.id)]
+
+
+def gained_ms(
+    finding: Finding, advice: Sequence[Recommendation], step_ms: float | None
+) -> float | None:
+    """What the best advice on a finding gains, ms; None where none tells."""
+    after = [one.predicted_step_ms for one in advice_on(finding, advice)]
+    known = [ms for ms in after if ms is not None]
+    return step_ms - min(known) if known and step_ms else None
+
+
+def _rated(finding: Finding, gain_ms: float | None, step_ms: float | None) -> Finding:
+    """The finding, as severe as what advice on it gains where its own headroom is not known."""
+    if finding.headroom_ms is not None or gain_ms is None or not step_ms:
+        return finding
+    return replace(finding, severity=severity_of(gain_ms / step_ms))

@@ -3,7 +3,7 @@
 import re
 from typing import Literal
 
-from traceanalyzer.base import dataclass, metric
+from traceanalyzer.base import dataclass, digits, metric
 
 Kind = Literal["change", "ideal", "asked"]
 BETWEEN = "; "
@@ -70,10 +70,10 @@ class WhatIf:
         base = self.recorded_step_ms if self.unprofiled_step_ms is None else self.unprofiled_step_ms
         best = next(
             (
-                f", {one.id} {one.step_ms:.3g} ms"
+                f", {one.id} {digits(one.step_ms)} ms"
                 for one in self.scenarios
                 if one.step_ms is not None
             ),
             "",
         )
-        return f"<WhatIf: step {base:.3g} ms{best}, {len(self.scenarios)} scenarios>"
+        return f"<WhatIf: step {digits(base)} ms{best}, {len(self.scenarios)} scenarios>"

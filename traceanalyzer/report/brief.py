@@ -32,6 +32,7 @@ NEXT = "Next:"
 PROGRAM = "traceanalyzer"
 LONGEST_NAME = 70  # of a change where it is only named
 LONGEST_CHANGE = LONGEST + 60  # what a change gains stands before it
+LONGEST_FIRST = 2 * LONGEST  # the first change says how
 
 
 def first_screen(
@@ -57,7 +58,8 @@ def what_to_change(advice: Sequence[str]) -> list[Part]:
     """The first changes below a heading, and of how many; nothing without any."""
     if not advice:
         return []
-    shown = [Item(brief(text, LONGEST_CHANGE)) for text in advice[:SHOWN_CHANGES]]
+    longest = [LONGEST_FIRST, *[LONGEST_CHANGE] * (SHOWN_CHANGES - 1)]
+    shown = [Item(brief(text, most)) for text, most in zip(advice, longest, strict=False)]
     counted = f" ({len(shown)} of {len(advice)})" if len(shown) < len(advice) else ""
     return [Paragraph(f"{CHANGES}{counted}", "bold"), Items(shown)]
 
@@ -89,6 +91,15 @@ def brief(text: str, longest: int = LONGEST) -> str:
     cut = text[: longest - 1]
     kept = text[:at] if at > 0 else cut.rpartition(" ")[0] or cut
     return f"{kept.rstrip(',;:')}{ELLIPSIS}"
+
+
+def change_told(action: str, position: int, room: int) -> str:
+    """What to do and how, in a clause or two: all that is needed of the first change, of others as
+    much as there is `room` for."""
+    longest = LONGEST if position == 1 else room
+    text = brief(action, longest)
+    is_cut = len(text) < longest / 2 or text.endswith(ELLIPSIS)
+    return brief(action) if is_cut else text
 
 
 def in_few_words(action: str) -> str:

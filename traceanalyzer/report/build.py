@@ -268,15 +268,13 @@ def _limits(m: Measurements, device: Device, gpu: Hardware | None) -> Iterator[s
         yield f"{unknown}: its limits are unknown (--hardware FILE gives them)."
         return
     if gpu.stated:
-        fp32 = f", {gpu.vector['fp32'] / 1e12:.3g} TFLOP/s in fp32" if gpu.vector else ""
+        fp32 = f", {digits(gpu.vector['fp32'] / 1e12)} TFLOP/s in fp32" if gpu.vector else ""
         yield MinorNote(
             f"{gpu.name} is not in the hardware table: its limits are those that the recording states "
-            f"({gpu.bandwidth / 1e9:.4g} GB/s{fp32}; of tensor cores it states nothing)."
+            f"({digits(gpu.bandwidth / 1e9, 4)} GB/s{fp32}; of tensor cores it states nothing)."
         )
     elif device.sm_count and not device.called:
-        size = (
-            f"{device.sm_count} SMs (compute units) and {(device.memory_bytes or 0) / GIGA:.3g} GB"
-        )
+        size = f"{device.sm_count} SMs (compute units) and {digits((device.memory_bytes or 0) / GIGA)} GB"
         yield MinorNote(
             f"The GPU's name was not recorded; {size} are those of {gpu.name}: its limits are used."
         )

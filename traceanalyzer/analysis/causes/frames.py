@@ -4,7 +4,7 @@ import numpy as np
 
 from traceanalyzer.analysis.joined.python_stacks import PythonStacks
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base import regex
+from traceanalyzer.base import digits, regex
 from traceanalyzer.trace import I64
 
 MIN_GAP_NS = 1_000_000  # shorter gaps are dispatch, whose frames say nothing
@@ -43,7 +43,7 @@ def python_frames(timed: Timed, thread: int, start: int, end: int) -> str:
     place = int(rows[spent >= WHOLE_SHARE * (end - start)].max(initial=-1))
     parts = _parts(stacks, rows, spent, place, end - start)
     told = ", ".join(
-        f"{_named(name).rpartition(': ')[2]} {time / 1e6:.3g} ms" for name, time in parts
+        f"{_named(name).rpartition(': ')[2]} {digits(time / 1e6)} ms" for name, time in parts
     )
     if place < 0:
         return told

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from traceanalyzer.base import digits
 from traceanalyzer.cli.io.formats import is_quiet
 from traceanalyzer.cli.io.output import is_terminal
 
@@ -34,7 +35,7 @@ def counting(what: str, noun: str) -> Iterator[Callable[[int, int], None]]:
 
         def count(done: int, total: int) -> None:
             rate = done / max(time.monotonic() - begun, UPDATE_S)
-            update(done, total, f"{what} {done:,} of {total:,} {noun}, {rate:.3g} a second")
+            update(done, total, f"{what} {done:,} of {total:,} {noun}, {digits(rate)} a second")
 
         yield count
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from traceanalyzer.base import TraceAnalyzerError
+from traceanalyzer.base import TraceAnalyzerError, digits
 from traceanalyzer.cli.options import Number, help_all_option, help_of
 from traceanalyzer.cli.tools.collect import COMMAND
 
@@ -166,7 +166,7 @@ def _supported(candidates: Any, left: Any) -> str:
     lines = []
     for candidate in candidates:
         promise = (
-            f"promised {candidate.promise.step_ms:.3g} ms" if candidate.promise else "no figure"
+            f"promised {digits(candidate.promise.step_ms)} ms" if candidate.promise else "no figure"
         )
         lines.append(f"{candidate.switch.id.ljust(widest)}  {promise}: {candidate.switch.write}")
     lines += [f"{entry.switch.id.ljust(widest)}{DOES_NOT_SUPPORT}{entry.why}" for entry in left]

@@ -3,7 +3,7 @@ each with advice."""
 
 from collections.abc import Iterator
 
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, digits
 from traceanalyzer.diagnosis.finding import (
     BottleneckClass,
     Evidence,
@@ -320,7 +320,7 @@ def autotune(compiled: Compiled) -> Iterator[Pair]:
         if best and row.rank == best.rank and row.autotune_s >= LEAST_S
     ]
     again = len(starts) > 1
-    title = f"Autotuning takes {spent:.3g} s of {compile_s:.3g} s of compilation"
+    title = f"Autotuning takes {digits(spent)} s of {digits(compile_s)} s of compilation"
     title += (
         f", at each of {len(starts)} starts" if again else "; a start without its cache tunes again"
     )

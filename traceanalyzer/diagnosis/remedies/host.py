@@ -135,7 +135,7 @@ def waits_in_words(m: Measurements) -> str:
     97.0 us of the CPU`."""
     calls = sum(row.calls for row in m.syncs)
     waits_ms = sum(row.host_wait_ms for row in m.syncs)
-    times = f"{calls:.3g} {plural('wait', calls)} {m.timed.steps.per}"
+    times = f"{digits(calls)} {plural('wait', calls)} {m.timed.steps.per}"
     return f"{times}, {span(waits_ms)} of the CPU"
 
 

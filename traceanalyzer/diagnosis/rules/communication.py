@@ -8,7 +8,7 @@ from traceanalyzer.analysis.ranks.compare import RankComparison
 from traceanalyzer.analysis.ranks.late import LateRank
 from traceanalyzer.analysis.ranks.pipeline.job import PipelineJob
 from traceanalyzer.analysis.ranks.pipeline.operations import BACKWARD, FORWARD
-from traceanalyzer.base import plural, ratio
+from traceanalyzer.base import digits, plural, ratio
 from traceanalyzer.base.figures import MS_PER_S
 from traceanalyzer.diagnosis.draft import Draft, Part, Proposal, finding, share
 from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence, same_for_all
@@ -140,7 +140,7 @@ def _of_pipeline(m: Measurements) -> Iterator[Evidence]:
 
 def _collectives(m: Measurements) -> Iterator[Evidence]:
     for row in sorted(m.collectives, key=lambda row: -row.exposed_ms)[:ROWS]:
-        size = "" if row.message_bytes is None else f" of {row.message_bytes / 1e6:.3g} MB"
+        size = "" if row.message_bytes is None else f" of {digits(row.message_bytes / 1e6)} MB"
         where = f"{row.collective}{size}, group {row.group or 'not recorded'}"
         yield Evidence("exposed time", row.exposed_ms, "ms", where)
 

@@ -17,6 +17,7 @@ from traceanalyzer.analysis.groups.ops import (
 )
 from traceanalyzer.analysis.groups.products import TENSOR_EFFICIENCY
 from traceanalyzer.analysis.names.kernel_names import MAX_LENGTH, function_name
+from traceanalyzer.base import digits
 from traceanalyzer.base.figures import cut
 from traceanalyzer.diagnosis.draft import Draft, Proposal, finding, share, times
 from traceanalyzer.diagnosis.finding import GPU_BUSY, BottleneckClass, Evidence, Words, same_for_all
@@ -80,7 +81,7 @@ def undersized(m: Measurements, _free: Bool) -> Iterator[Draft]:
         where = f"of a launch{held}, mean over their time"
         evidence.append(Evidence("threads", small.threads, "", where))
     if small.narrow_share:
-        where = f"in blocks of {small.narrow_threads:.3g} threads: a warp runs {WARP} together"
+        where = f"in blocks of {digits(small.narrow_threads)} threads: a warp runs {WARP} together"
         evidence.append(Evidence("of their time", small.narrow_share, "share", where))
     evidence += times(small.kernels.top)
     basis = "no estimate: at most what they take, if their work can be spread over the whole GPU"

@@ -7,6 +7,7 @@ from traceanalyzer.analysis.causes.details import IdleDetail
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.groups.idle import longest_gaps_of, queued_idle_ms
 from traceanalyzer.analysis.tables.syncs import SyncRow
+from traceanalyzer.base import digits
 from traceanalyzer.diagnosis import loader_advice
 from traceanalyzer.diagnosis.draft import Draft, Proposal, finding, share
 from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence, Words
@@ -201,5 +202,10 @@ def _where(row: SyncRow, each: str) -> str:
     phase = (
         row.phase if row.phase is None or row.phase.startswith("between ") else f"phase {row.phase}"
     )
-    parts = (f"{row.call}, {row.calls:.4g}{each}", row.op and f"in {row.op}", phase, row.python)
+    parts = (
+        f"{row.call}, {digits(row.calls, 4)}{each}",
+        row.op and f"in {row.op}",
+        phase,
+        row.python,
+    )
     return ", ".join(part for part in parts if part)

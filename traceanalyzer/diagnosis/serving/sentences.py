@@ -309,4 +309,4 @@ def _some(count: float | None, noun: str) -> str:
 
 
 def _ms(ms: float) -> str:
-    return f"{digits(ms)} ms" if ms >= 1 else f"{ms * 1e3:.3g} us"
+    return f"{digits(ms)} ms" if ms >= 1 else f"{digits(ms * 1e3)} us"

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
 
-from traceanalyzer.base import MinorNote
+from traceanalyzer.base import MinorNote, digits
 from traceanalyzer.replay.compile import breaks
 from traceanalyzer.replay.compile.kernels import kernel_rows
 from traceanalyzer.replay.compile.model import CompilationRow, Compiled
@@ -128,7 +128,7 @@ def _errors(log: CompileLog) -> list[str]:
 
 def _cost_of_the_log(seconds: float, compile_s: float) -> str:
     """What writing the log took, by dynamo's own clock."""
-    text = f"Writing the log took {seconds:.2f} of {compile_s:.3g} s of compilation."
+    text = f"Writing the log took {seconds:.2f} of {digits(compile_s)} s of compilation."
     return text if seconds > MUCH_LOGGING * compile_s else MinorNote(text)
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 from traceanalyzer.analysis.groups.first_steps import PaidBack
-from traceanalyzer.base import MinorNote, plural
+from traceanalyzer.base import MinorNote, digits, plural
 from traceanalyzer.diagnosis.compile.judged import CompileAdvice, CompileDiagnosis
 from traceanalyzer.replay.compile.model import CacheUse, Compiled, StepsUse
 from traceanalyzer.replay.prediction import assumptions
@@ -193,9 +193,9 @@ def _gain(compiled: Compiled, advice: CompileAdvice) -> str:
     if advice.predicted_step_ms is not None:
         gains.append(_gain_of_a_step(compiled.steps.step_ms, advice))
     if advice.predicted_compile_s is not None:
-        ends = f"{advice.low_s or 0:.3g} to {advice.high_s or 0:.3g}"
-        now = f"{compiled.compile_s:.3g} → " if compiled.compile_s else ""
-        gains.append(f"{now}{advice.predicted_compile_s:.3g} s ({ends}) of compilation")
+        ends = f"{digits(advice.low_s or 0)} to {digits(advice.high_s or 0)}"
+        now = f"{digits(compiled.compile_s)} → " if compiled.compile_s else ""
+        gains.append(f"{now}{digits(advice.predicted_compile_s)} s ({ends}) of compilation")
     return ", ".join(gains) or "gain unknown"
 
 
@@ -261,7 +261,7 @@ def _cache_use(cache: CacheUse) -> str:
         counts.append(f"{cache.bypasses} not allowed into it")
     if cache.off:
         counts.append(f"{cache.off} compiled with it off")
-    saved = f" Hits saved {cache.saved_s:.3g} s." if cache.saved_s else ""
+    saved = f" Hits saved {digits(cache.saved_s)} s." if cache.saved_s else ""
     return f"FX graph cache: {', '.join(counts)}.{saved}"
 
 

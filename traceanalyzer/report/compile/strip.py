@@ -7,7 +7,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra import IntervalSet, union
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base import NS_PER_S, dataclass
+from traceanalyzer.base import NS_PER_S, dataclass, digits
 from traceanalyzer.diagnosis.compile.judged import CompileDiagnosis
 from traceanalyzer.replay.compile.model import Compiled
 from traceanalyzer.replay.compile.stages import STAGES, stage_of
@@ -84,7 +84,7 @@ def strip_svg(strip: Strip) -> Markup:
     scale = (WIDTH - LABEL) / max(strip.length_ns, 1)
     rows = [_row(label, times, number, scale) for number, (label, times) in enumerate(strip.rows)]
     height = ROW * (len(rows) + 1)
-    seconds = f"{strip.length_ns / NS_PER_S:.4g} s"
+    seconds = f"{digits(strip.length_ns / NS_PER_S, 4)} s"
     begin = tag("text", "0 s", x=LABEL, y=height - 6, font_size=12, fill="currentColor")
     end = tag(
         "text", seconds, x=WIDTH, y=height - 6, font_size=12, fill="currentColor", text_anchor="end"

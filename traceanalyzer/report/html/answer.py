@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from traceanalyzer.analysis.tables.step_figures import Budget, Idle
 from traceanalyzer.base import definitions
 from traceanalyzer.diagnosis.finding import Recommendation
-from traceanalyzer.report.brief import in_few_words
+from traceanalyzer.report.brief import LONGEST_OF_MORE, change_told
 from traceanalyzer.report.document import Fact
 from traceanalyzer.report.figures import step_times
 from traceanalyzer.report.format import figure, label, step_figure
@@ -138,16 +138,20 @@ def advice(report: Report) -> Markup:
 
 
 def _named(report: Report, advice: Recommendation, position: int) -> Markup:
-    """A recommendation in a line, with a link to all of it."""
+    """A recommendation in the words of the terminal's first screen, with a link to all of it."""
     alone = gains.prediction_alone(report, advice)
     factor = gains.factor(report, advice)
-    told = [text for text in (alone if factor else "", advice.effort) if text]
-    link = tag("a", in_few_words(advice.action), href=f"#change-{position}")
+    figures = [text for text in (alone if factor else "", advice.effort) if text]
+    link = tag(
+        "a", change_told(advice.action, position, LONGEST_OF_MORE), href=f"#change-{position}"
+    )
+    reason = advice.instead if position == 1 else ""
     return tag(
         "li",
         tag("span", factor or alone, class_="gain"),
         tag("span", link, class_="action"),
-        tag("span", " · ".join(told), class_="quiet") if told else None,
+        tag("span", " · ".join(figures), class_="quiet") if figures else None,
+        tag("span", reason, class_="quiet") if reason else None,
     )
 
 

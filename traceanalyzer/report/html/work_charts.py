@@ -6,6 +6,7 @@ from itertools import cycle
 from operator import attrgetter
 from typing import Any
 
+from traceanalyzer.base import digits
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.html.charts import Chart, Series, axis_name, height_of
 from traceanalyzer.report.html.charts import rows as rows_of
@@ -70,7 +71,7 @@ def roofline(report: Report, details: Details) -> Chart | None:
     )
     caption = (
         f"Kernels of a mean step on {gpu.name}: how fast they calculate against how much they calculate for each byte "
-        f"that they move; the area is their time. Below the slope, {gpu.bandwidth_tbs:.3g} TB/s of memory limits "
+        f"that they move; the area is their time. Below the slope, {digits(gpu.bandwidth_tbs)} TB/s of memory limits "
         "them, below the flat lines the arithmetic. Only kernels of operators recorded with shapes are here."
     )
     return Chart("roofline", "Kernels under the GPU's limits", caption, plot, 460)
@@ -97,7 +98,7 @@ def _kernels(
     for r in (row for row in rows if row.bound_by == bound):
         share = (r.total_ms / longest) ** 0.5
         size = round(SMALLEST_PX + (LARGEST_PX - SMALLEST_PX) * share, 1)
-        rate = f"{r.tflops:.3g} TFLOP/s, {r.intensity:.3g} operations a byte"
+        rate = f"{digits(r.tflops)} TFLOP/s, {digits(r.intensity)} operations a byte"
         light = "" if r.sol is None else f", {r.sol:.0%} of speed of light"
         label = labels[r.name]
         hint = f"{label}: {figure(r.total_ms, 'ms')} a step, {rate}{light}"

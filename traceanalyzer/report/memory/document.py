@@ -8,7 +8,7 @@ from typing import Any
 from traceanalyzer.analysis.memory.measure import MemoryOfDevice
 from traceanalyzer.analysis.memory.oom import Oom
 from traceanalyzer.analysis.memory.phases import PHASES
-from traceanalyzer.base import MEMORY
+from traceanalyzer.base import MEMORY, digits
 from traceanalyzer.diagnosis.effort import usual_effort
 from traceanalyzer.diagnosis.memory import MemoryFinding, MemoryRecommendation
 from traceanalyzer.report.brief import first_screen, shown_path, what_to_change
@@ -261,7 +261,7 @@ def _larger_batch(device: MemoryOfDevice, on: str) -> Section:
     )
     if batch.sample_speedup is not None:
         text += (
-            f" Samples would be {batch.sample_speedup:.3g}x as fast (priced for at most 8 "
+            f" Samples would be {digits(batch.sample_speedup)}x as fast (priced for at most 8 "
             "times the batch)."
         )
     return Section(

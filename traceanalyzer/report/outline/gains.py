@@ -4,7 +4,6 @@ words."""
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -25,7 +24,12 @@ from traceanalyzer.diagnosis.finding import (
     begins_with_id,
 )
 from traceanalyzer.diagnosis.memory import MemoryRecommendation
-from traceanalyzer.diagnosis.ranking import answering, is_for_first_screen
+from traceanalyzer.diagnosis.ranking import (
+    advice_on,
+    gained_ms,
+    is_for_first_screen,
+    of_verdict,
+)
 from traceanalyzer.replay.prediction import assumptions
 from traceanalyzer.report.brief import CHANGES, shown_path
 from traceanalyzer.report.figures.step_times import figure_unit, recorded_ms, step_ms
@@ -123,7 +127,11 @@ def _beyond_cause(report: Report, finding: Finding) -> str:
         return ""
     if finding.headroom_ms <= (cause.value + ROUNDING) * total_ms:
         return ""
-    predicted = [one for one in _advice_on(report, finding) if one.predicted_step_ms is not None]
+    predicted = [
+        one
+        for one in advice_on(finding, report.recommendations)
+        if one.predicted_step_ms is not None
+    ]
     best = min(predicted, key=lambda one: one.predicted_step_ms or 0.0, default=None)
     if best is None:
         return ""
@@ -137,7 +145,7 @@ def _gained(report: Report, finding: Finding) -> str:
     gain_ms = gain_of_advice_ms(report, finding)
     if gain_ms is not None:
         return f"headroom {step_figure(gain_ms)}: what its advice gains"
-    advised = _advice_on(report, finding)
+    advised = advice_on(finding, report.recommendations)
     starts = [one.at_start for one in advised if one.at_start and one.at_start.now_s is not None]
     saved_s = max(((one.now_s or 0.0) - one.compile_s for one in starts), default=0.0)
     return f"headroom {figure(saved_s, 's')} of each start" if saved_s > 0.0 else ""
@@ -145,17 +153,7 @@ def _gained(report: Report, finding: Finding) -> str:
 
 def gain_of_advice_ms(report: Report, finding: Finding) -> float | None:
     """What the best advice on a finding gains, ms; None where none tells."""
-    now_ms = step_ms(report)
-    advised = _advice_on(report, finding)
-    after_ms = [one.predicted_step_ms for one in advised if one.predicted_step_ms is not None]
-    return None if now_ms is None or not after_ms else now_ms - min(after_ms)
-
-
-def _advice_on(report: Report, finding: Finding) -> list[Recommendation]:
-    """The advice of a finding: of its id, else of ids that go on from it."""
-    exact = [one for one in report.recommendations if one.id == finding.id]
-    longer = [one for one in report.recommendations if begins_with_id(one.id, finding.id)]
-    return exact or longer
+    return gained_ms(finding, report.recommendations, step_ms(report))
 
 
 def _unknown_headroom(report: Report, finding: Finding) -> str:
@@ -304,10 +302,7 @@ def explained(report: Report) -> Finding | None:
         return next(
             (one for one in report.findings if one.cls in _classes_of_largest(report)), None
         )
-    alone = answering(replace(summary, beside=None))
-    either = answering(summary)
-    on_cause = next((one for one in report.findings if one.cls in alone), None)
-    return on_cause or next((one for one in report.findings if one.cls in either), None)
+    return of_verdict(report.findings, summary)
 
 
 def _classes_of_largest(report: Report) -> tuple[str, ...]:

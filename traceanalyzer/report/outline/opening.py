@@ -36,6 +36,7 @@ TEXTS = {
     "host_profile": "host alone",
     "printed_averages": "benchmark",
     "comms_log": "communication",
+    "nccl_log": "communication",
     "memory_stats": "GPU memory",
     "xla_metrics": "torch_xla",
 }  # texts that were pasted: their last note says what to record
@@ -43,6 +44,8 @@ SUMS = ("key_averages", "nsys_stats", "nvprof", "rocprof_stats", "proton")
 """Tables of sums by name."""
 FAILURES = {"memory-leak": "GPU memory leak", "memory-growth": "GPU memory grows"}
 """What a snapshot is on, by its finding."""
+BOTH = 2
+"""So many ranks, and one has to say whose figures are shown."""
 CPU_ALONE = "CPU only"
 STEP_TIMES = "step times"
 LOGGED = {"iteration": SERVING}  # what a log is on, by the unit that it times
@@ -162,15 +165,26 @@ def only_kind(report: Report) -> str:
 
 
 def hardware(report: Report) -> str:
-    """GPUs and steps, in a few words."""
+    """GPUs and steps, in a few words; of several ranks whose figures a report has."""
     known: list[Any] = [*report.devices] or [d for i in report.inputs for d in i.devices]
     names = {plain(d.name).removeprefix("NVIDIA ").removeprefix("AMD ") for d in known if d.name}
     unit = figure_unit(report)
     steps = report.metrics.step_time_ms if unit != "recording" else None
     named = shorten(", ".join(sorted(names)), LONGEST_NAME)
     what = f"{len(known)} x {named}" if len(known) > 1 and names else named
+    if len(known) > 1 and not names:
+        what = f"{len(known)} GPUs"
     counted = f"{steps.count} {plural(unit, steps.count)}" if steps else ""
-    return ", ".join(filter(None, (what, counted)))
+    return ", ".join(filter(None, (what, counted, _whose_figures(report))))
+
+
+def _whose_figures(report: Report) -> str:
+    """The rank that figures of a step are of, where there are others; the table of ranks begins with
+    it."""
+    rows = report.tables.get("ranks", [])
+    if len(rows) < BOTH or rows[0].rank is None:
+        return ""
+    return f"figures of rank {rows[0].rank}"
 
 
 def caveats(report: Report) -> list[str]:

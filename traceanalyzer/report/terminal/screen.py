@@ -11,10 +11,10 @@ from traceanalyzer.base import ELLIPSIS
 from traceanalyzer.diagnosis.finding import Recommendation
 from traceanalyzer.report import whole
 from traceanalyzer.report.brief import (
-    LONGEST,
     LONGEST_HEADLINE,
     LONGEST_OF_MORE,
     brief,
+    change_told,
     in_few_words,
     next_lines,
     shown_path,
@@ -186,21 +186,16 @@ def _changes(page: TerminalPage, report: Report, way: _Way, *, next_step: bool) 
         gain = gains.prediction_and_effort(report, advice)
         head = f"{gain} [{gains.id_of(advice)}]  "
         is_told = position <= way.told
-        action = _told(advice, position, gain) if is_told else _on_line(page, advice, head)
+        room = LONGEST_OF_MORE - cell_len(gain)
+        action = (
+            change_told(advice.action, position, room) if is_told else _on_line(page, advice, head)
+        )
         page.item(f"{position}", f"{head}{action}", indent=1)
         if advice.instead and (is_told or position == 1):
             page.line(advice.instead, "dim", indent=INDENT)
     order = gains.rule_of_order(advised)
     if order and way.told >= len(advised):
         page.line(order, "dim", indent=1)
-
-
-def _told(advice: Recommendation, position: int, gain: str) -> str:
-    """What to do and how, in a clause or two."""
-    longest = LONGEST if position == 1 else LONGEST_OF_MORE - cell_len(gain)
-    action = brief(advice.action, longest)
-    is_cut = len(action) < longest / 2 or action.endswith(ELLIPSIS)
-    return brief(advice.action) if is_cut else action
 
 
 def _on_line(page: TerminalPage, advice: Recommendation, head: str) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra import where_changed
 from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.analysis.names.collectives import SYNCHRONISING
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, digits
 from traceanalyzer.replay.changes.communication.collectives import REDUCTIONS, of_kind, sizes
 from traceanalyzer.replay.patterns.repeats import split_where
 from traceanalyzer.replay.tape import Tape, parametric
@@ -56,7 +56,7 @@ class BucketSize:
 
     def __str__(self) -> str:
         if self.bytes is not None:
-            return f"of {self.bytes / MB:.4g} MB"
+            return f"of {digits(self.bytes / MB, 4)} MB"
         if self.factor == 2.0:
             return "twice as large"
         return "half as large" if self.factor == 0.5 else f"{self.factor:g} times as large"
