@@ -42,6 +42,9 @@ MATRIX_SHARE = 0.5
 """Share of the kernels' time from which products are what limits the GPU."""
 SAME = 1e-9
 """Relative difference of two figures of one thing."""
+UNSURE_SPEEDUP = 1.05
+"""A larger batch that is to gain less may gain nothing; what gains more is advised, and of 36 such
+predictions all gained."""
 OWN_SPREAD = 0.06
 """How far a prediction may be off whatever changes: two runs of one program differ."""
 
@@ -115,8 +118,10 @@ class UnmadeRun:
         if advised.step_ms is None or advised.low_ms is None or advised.high_ms is None:
             return None
         larger = step / advised.step_ms
-        least = self._least_ms(step)
-        return max(advised.low_ms * larger, least), max(advised.high_ms * larger, step)
+        low = max(advised.low_ms * larger, self._least_ms(step))
+        is_sure = self.replay.base_ms >= UNSURE_SPEEDUP * advised.step_ms
+        unsure = 0.0 if is_sure else OWN_SPREAD
+        return low, max(advised.high_ms * larger, step * (1.0 + unsure))
 
     @property
     def _beyond_ms(self) -> float:
