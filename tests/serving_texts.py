@@ -90,6 +90,27 @@ LLAMA_METRICS = (
     "llamacpp:requests_processing 4\nllamacpp:requests_deferred 9\n"
     "llamacpp:kv_cache_usage_ratio 0.42\n"
 )
+TGI_LINE = (
+    '2025-05-01T01:31:0{n}.841342Z  INFO generate{{total_time="12.5s" validation_time="1.2ms" queue_time="{queue}s" '
+    'inference_time="4.4s" time_per_token="22.1ms" seed="None"}}: text_generation_router::server: Success\n'
+)
+LLAMA_LOG = """slot print_timing: id  2 | task 17 |
+prompt eval time =     838.38 ms /   128 tokens (    6.55 ms per token,   152.68 tokens per second)
+       eval time =     880.24 ms /     6 tokens (  146.71 ms per token,     6.82 tokens per second)
+      total time =    1718.62 ms /   134 tokens
+draft acceptance rate = 0.57576 (  171 accepted /   297 generated)
+[42027] slot print_timing: id  0 | task 388 |
+[42027] prompt eval time =     789.03 ms /    27 tokens (   29.22 ms per token,    34.22 tokens per second)
+[42027]        eval time =   16112.50 ms /   192 tokens (   83.92 ms per token,    11.92 tokens per second)
+[42027]       total time =   16901.53 ms /   219 tokens
+"""
+AIPERF = (
+    '{"input_config": {"loadgen": {"concurrency": 10}}, "request_throughput": {"unit": "requests/sec", "avg": 4.0}, '
+    '"time_to_first_token": {"unit": "ms", "avg": 61.3, "p50": 55.1, "p99": 90.0, "std": 12.0, "min": 16.0}, '
+    '"request_latency": {"unit": "ms", "avg": 2500.0, "p50": 2400.0}, '
+    '"output_sequence_length": {"unit": "tokens", "avg": 128.0}, '
+    '"input_sequence_length": {"unit": "tokens", "avg": 550.0}}'
+)
 
 
 def vllm_log(running: int, waiting: int, usage: float, rate: float = 504.3) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
@@ -113,3 +114,19 @@ def test_figures_are_exported_and_listed(tmp_path: Path) -> None:
     assert (units["ttft_ms.median"], units["ttft_share"]) == ("ms", "share")
     result = CliRunner().invoke(cli, ["show", "serving", str(path), "--format", "csv"])
     assert "concurrency,201.33," in result.output
+
+
+def test_a_sweep_is_a_table_with_a_row_a_run(tmp_path: Path) -> None:
+    names = []
+    for most, ttft in ((8, 100.0), (16, 120.0), (32, 310.0)):
+        path = tmp_path / f"{most}.json"
+        path.write_text(texts.vllm_summary(most=most, ttft=ttft), encoding="utf-8")
+        names.append(str(path))
+    result = CliRunner().invoke(cli, ["compare", *names, "--format", "json"])
+    runs = json.loads(result.output)["runs"]
+    assert [(run["run"], run["ttft_ms"]) for run in runs] == [
+        ("8.json", 100.0),
+        ("16.json", 120.0),
+        ("32.json", 310.0),
+    ]
+    assert [run["verdict"] for run in runs] == ["the first", "Cannot tell", "Cannot tell"]

@@ -9,6 +9,7 @@ import pytest
 import traceanalyzer as ta
 from tests import serving_texts as texts
 from tests.recorded import ROOT
+from traceanalyzer.report.markdown.issue import render_markdown
 from traceanalyzer.report.terminal.screen import render_screen
 
 if TYPE_CHECKING:
@@ -273,3 +274,47 @@ def test_decodes_that_read_memory_are_told_so(name: str, advised: bool) -> None:
     assert ("Nothing found" in screen) <= (not advised)
     assert "steps/s" not in screen
     assert "iteration" in screen.splitlines()[0]
+
+
+@pytest.mark.parametrize(("queue", "found"), [(8.1, ["late-first-token"]), (0.1, [])])
+def test_requests_of_tgi_that_queue_are_told_so(
+    tmp_path: Path, queue: float, found: list[str]
+) -> None:
+    text = "".join(texts.TGI_LINE.format(n=n, queue=queue) for n in range(3))
+    report = analyzed(tmp_path, text)
+    load = load_of(report)
+    assert load.in_queue_share == pytest.approx(queue / 12.5)
+    assert (load.engine, load.requests) == ("tgi", 3)
+    assert ids(report) == found
+    assert all("--max-batch-total-tokens" in one.action for one in report.recommendations)
+
+
+def test_requests_of_llama_cpp_are_read_with_their_guesses(tmp_path: Path) -> None:
+    report = analyzed(tmp_path, texts.LLAMA_LOG)
+    load = load_of(report)
+    assert load.latency_ms is not None
+    assert load.tpot_ms is not None
+    assert load.latency_ms.mean == pytest.approx((1718.62 + 16901.53) / 2)
+    assert load.tpot_ms.mean == pytest.approx((880.24 / 6 + 16112.5 / 192) / 2)
+    assert (load.latency_ms.p90, load.requests) == (None, 2)
+    assert load.accepted_share == pytest.approx(171 / 297)
+    assert (load.prompt_tokens, load.output_tokens) == (77.5, 99)
+    assert "its prompt 814 ms at 95.2 tokens/s" in report.summary.headline
+
+
+def test_what_aiperf_was_asked_for_is_the_load(tmp_path: Path) -> None:
+    load = load_of(analyzed(tmp_path, texts.AIPERF))
+    assert (load.max_concurrency, load.prompt_tokens, load.output_tokens) == (10, 550, 128)
+    assert load.ttft_ms is not None
+    assert (load.ttft_ms.median, load.ttft_ms.min, load.ttft_ms.p95) == (55.1, 16.0, None)
+    assert load.concurrency == pytest.approx(10.0)
+    assert load.decoding == pytest.approx(4.0 * (2.5 - 0.0613))
+
+
+def test_a_server_in_markdown_has_its_figures_and_no_budget(tmp_path: Path) -> None:
+    text = render_markdown(analyzed(tmp_path, texts.SGLANG_SUMMARY))
+    assert text.count("The server under load") == 1
+    assert "| `ttft_ms.median` | 15,098 | ms |" in text
+    assert "**Serving.** " in text
+    assert "no budget" not in text
+    assert "Step time" not in text

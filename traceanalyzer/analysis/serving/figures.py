@@ -38,6 +38,9 @@ class Serving:
         "mean time to the first token over the mean latency; null where either is not known",
         default=None,
     )
+    in_queue_share: float | None = metric(
+        "mean time in the queue over the mean latency; null where either is not known", default=None
+    )
     requests_per_s: float | None = metric("requests completed a second", "1/s", default=None)
     output_tokens_per_s: float | None = metric("tokens generated a second", "1/s", default=None)
     prompt_tokens_per_s: float | None = metric("prompt tokens a second", "1/s", default=None)
@@ -162,7 +165,8 @@ def of_summary(summary: ServingSummary) -> Serving:
         itl_ms=summary.itl,
         latency_ms=summary.latency,
         queue_ms=summary.queue,
-        ttft_share=first / latency if first is not None and latency else None,
+        ttft_share=_ratio(first, latency),
+        in_queue_share=_ratio(_mean(summary.queue), latency),
         requests_per_s=rate,
         output_tokens_per_s=summary.output_tokens_per_s,
         prompt_tokens_per_s=summary.prompt_tokens_per_s,
@@ -191,6 +195,10 @@ def of_summary(summary: ServingSummary) -> Serving:
         accepted_length=summary.accepted_length,
         accepted_share=summary.accepted_share,
     )
+
+
+def _ratio(part: float | None, total: float | None) -> float | None:
+    return part / total if part is not None and total else None
 
 
 def _sum(a: float | None, b: float | None) -> float | None:

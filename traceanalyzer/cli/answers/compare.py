@@ -128,17 +128,21 @@ def _trials(names: list[str], hidden: Hidden) -> "list[Section]":
     return [] if section is None else [section]
 
 
-def _several(names: list[str], scope: Scope, hidden: Hidden) -> "Several":
+def _several(names: list[str], scope: Scope, hidden: Hidden) -> "Several | Printed":
     """Each run but the first compared with it."""
     from traceanalyzer.cli.io.reports import cleaned_with, report_of_reference
     from traceanalyzer.comparison.compare import compare_reports
     from traceanalyzer.comparison.document import Several
+    from traceanalyzer.comparison.servers.loads import several_servers
 
     reports = [report_of_reference(name, *scope) for name in names]
     if hidden is not None:
         first, others = cleaned_with(reports[0], reports[1:], hidden)
         reports = [first, *others]
         names = [f"run {number}" for number in range(1, len(names) + 1)]
+    servers = several_servers(reports, names)
+    if servers is not None:
+        return servers
     pairs = zip(reports[1:], names[1:], strict=True)
     return Several(
         [compare_reports(reports[0], report, (names[0], name)) for report, name in pairs]

@@ -2,6 +2,7 @@
 under the same load."""
 
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import PurePath
 from typing import Any
 
 from traceanalyzer.analysis.serving.figures import Serving, ServingFigure, figure_rows
@@ -46,6 +47,21 @@ class ServingChange:
     a: str = metric("in A")
     b: str = metric("in B")
     change: str = metric("B less A, as a share of A")
+
+
+@dataclass(frozen=True)
+class ServerRun:
+    """One of several servers under load; latencies are medians, means where there are none."""
+
+    run: str = metric("name of its file")
+    concurrency: float | None = metric("requests in the server at a time, mean")
+    output_tokens_per_s: float | None = metric("tokens generated a second", "1/s")
+    requests_per_s: float | None = metric("requests completed a second", "1/s")
+    ttft_ms: float | None = metric("time to the first token")
+    tpot_ms: float | None = metric("time per output token")
+    itl_ms: float | None = metric("time between two tokens")
+    latency_ms: float | None = metric("time from end to end")
+    verdict: str = metric("against the first", text="own")
 
 
 @dataclass(frozen=True)
@@ -103,6 +119,39 @@ def compared_servers(a: Report, b: Report, names: tuple[str, str]) -> Printed | 
     }
     return Printed(
         Document(headline, sections), values, PrintedRows("figures", rows, ServingChange)
+    )
+
+
+def several_servers(reports: Sequence[Report], names: Sequence[str]) -> Printed | None:
+    """Several servers under load, such as one at rising loads, each with its verdict against the first; None
+    where one is something else."""
+    first, *others = reports
+    shown = (names[0], "")
+    pairs = [compared_servers(first, other, shown) for other in others]
+    if None in pairs:
+        return None
+    words = ["", *(pair.values["verdict"] for pair in pairs if pair is not None)]
+    rows = [
+        _run(name, one.metrics.serving, WORDS.get(word, "") if word else "the first")
+        for name, one, word in zip(names, reports, words, strict=True)
+        if one.metrics.serving is not None
+    ]
+    headline = f"{len(rows)} servers under load, each against the first."
+    section = Section("Comparison", [Verdict(headline), "", Table(rows)], untitled=True)
+    values = {"headline": headline, "runs": rows}
+    return Printed(Document(headline, [section]), values, PrintedRows("runs", rows, ServerRun))
+
+
+def _run(name: str, serving: Serving, verdict: str) -> ServerRun:
+    times = {name: getattr(serving, name) for name in TIMES}
+    typical = {name: known.typical if known else None for name, known in times.items()}
+    return ServerRun(
+        run=PurePath(name).name,
+        concurrency=serving.concurrency,
+        output_tokens_per_s=serving.output_tokens_per_s,
+        requests_per_s=serving.requests_per_s,
+        **typical,
+        verdict=verdict,
     )
 
 

@@ -134,14 +134,20 @@ def decodes_without_graphs(m: Measurements, _free: Bool) -> Iterator[Draft]:
 def late_first_token(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Most of a request's time is before its first token."""
     s = m.serving
-    if s is None or s.ttft_share is None or s.ttft_share < MOST_OF_TIME:
+    shares = [] if s is None else [s.ttft_share, s.in_queue_share]
+    largest = max(filter(None, shares), default=0.0)
+    if s is None or largest < MOST_OF_TIME:
         return
     if has_queue(s) and s.kv_usage_while_queued_share is not None:
         return  # what they wait for is known
+    parts = (
+        ("time before the first token", s.ttft_share),
+        ("time in the queue", s.in_queue_share),
+    )
     evidence = [
-        Evidence(
-            "time before the first token", s.ttft_share, "share", "of a mean request", MOST_OF_TIME
-        )
+        Evidence(what, share, "share", "of a mean request", MOST_OF_TIME)
+        for what, share in parts
+        if share is not None
     ]
     counts = (
         ("requests before their first token", s.before_first_token),
@@ -154,6 +160,8 @@ def late_first_token(m: Measurements, _free: Bool) -> Iterator[Draft]:
     ]
     words = LOAD_EXPECTED if s.all_at_once else LOG_SAYS
     proposal = Proposal(same_for_all(words), NOT_IN_FIGURES)
+    if s.engine == "tgi":  # whose log of requests this is
+        proposal = _switch(m, "more_requests", "batch")
     yield finding("late-first-token", "none", None, evidence, [proposal])
 
 

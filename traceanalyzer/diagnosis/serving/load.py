@@ -173,7 +173,7 @@ def _tails(s: Serving) -> Iterator[str]:
         )
     first = _tail(s.ttft_ms)
     if first is not None and not story(s):
-        yield f"TTFT is {first} the median: requests queue before their prefill."
+        yield f"TTFT is {first} the median: a queue before the prefill, or longer prompts."
 
 
 def _tail(times: Percentiles | None) -> str | None:

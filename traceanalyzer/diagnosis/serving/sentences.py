@@ -32,6 +32,7 @@ SERVERS = {
     "TensorRT-LLM": "tensorrt_llm",
     "ATOM": "atom",
     "llama.cpp": "llama_cpp",
+    "TGI": "tgi",
 }
 FEW = 0.02  # what the profiler adds less of is not told
 NOT_TOLD = "What speculative decoding brings is not known: {}."

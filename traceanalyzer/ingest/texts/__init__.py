@@ -29,7 +29,7 @@ from traceanalyzer.ingest.texts.benchmarks import (
     trtexec,
 )
 from traceanalyzer.ingest.texts.reading import TextKind, read_text, text_kind
-from traceanalyzer.ingest.texts.serving import summaries
+from traceanalyzer.ingest.texts.serving import llama_server, summaries
 from traceanalyzer.trace import Trace
 
 KINDS = (
@@ -50,6 +50,7 @@ KINDS = (
     TextKind("printed_averages", nccl_tests.recognise, nccl_tests.summarise),
     TextKind("serving_summary", tgi.recognise_requests, tgi.summarise_requests),
     TextKind("serving_summary", tgi.recognise_benchmark, tgi.summarise_benchmark),
+    TextKind("serving_summary", llama_server.recognise, llama_server.summarise),
     TextKind("serving_summary", generation.recognise, generation.summarise),
     TextKind("serving_summary", summaries.recognise, summaries.summarise),
     TextKind("gpu_samples", gpu_samples.recognise, gpu_samples.summarise),

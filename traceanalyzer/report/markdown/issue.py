@@ -27,19 +27,24 @@ GITHUB_LIMIT = 65_536  # characters of an issue or a comment
 ROOM = 4_096  # left for the words of the person who posts it
 
 
+LOAD = ("serving",)  # the table that stands among the metrics
+
+
 def render_markdown(report: Report, max_chars: int = BRIEF, *, in_brief: bool | None = None) -> str:
     """The report as GitHub Markdown of at most `max_chars` characters (4,000 or more: the answer
     always stays), as `render.render_markdown` has it: summary, metrics, findings,
     recommendations. `in_brief`: with the first evidence alone; by default where there is little
     room."""
     made_by = f"*Made by {report.tool.name} {report.tool.version} from files alone.*"
-    bottleneck = f"**Bottleneck: {opening.verdict(report)}.** {prose(report.summary.headline)}"
+    is_of_server = opening.companion(report) == opening.SERVING
+    bottleneck = f"**{_label(report)}.** {prose(report.summary.headline)}"
     brief_report = max_chars <= BRIEF if in_brief is None else in_brief
     sections = [
         Section("Summary", [Drawing(markdown=[bottleneck])]),
         _untitled("What to do first", Drawing(markdown=_points(report))),
         Section("Metrics"),
-        _untitled("Budget", Drawing(markdown=_budget(report))),
+        *([] if is_of_server else [_untitled("Budget", Drawing(markdown=_budget(report)))]),
+        *whole.tables_with_rows(report, LOAD),
         *whole.key_figure_facts(report),
         *brief_sections(report),
         *([] if brief_report else whole.step_time_facts(report)),
@@ -52,13 +57,20 @@ def render_markdown(report: Report, max_chars: int = BRIEF, *, in_brief: bool | 
     return render.document_markdown(Document("", sections), max_chars)
 
 
+def _label(report: Report) -> str:
+    """The verdict, and what it is on."""
+    verdict = opening.verdict(report)
+    return verdict.capitalize() if verdict == opening.SERVING else f"Bottleneck: {verdict}"
+
+
 def _untitled(title: str, part: Part, weight: Weight = Weight.ADVICE) -> Section:
     return Section(title, [part], untitled=True, weight=weight)
 
 
 def _points(report: Report) -> list[str]:
     lines = [f"- **Culprit:** {prose(report.summary.culprit)}"] if report.summary.culprit else []
-    lines.append(f"- **Step time:** {opening.step_sentence(report)}")
+    if opening.companion(report) != opening.SERVING:
+        lines.append(f"- **Step time:** {opening.step_sentence(report)}")
     known = known_in_brief(report)
     if known:
         lines.append(f"- **Throughput and utilisation:** {known}")
@@ -148,7 +160,7 @@ def _details(report: Report) -> list[Section]:
         whole.figures_of_step(report),
         *whole.devices_overall(report),
         *whole.groups_of_figures(report),
-        *whole.tables_with_rows(report, chart=table_chart),
+        *whole.tables_with_rows(report, without=LOAD, chart=table_chart),
     ]
 
 

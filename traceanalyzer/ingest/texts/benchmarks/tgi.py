@@ -8,7 +8,8 @@ from statistics import median
 from traceanalyzer.base import dataclass, digits, ratio, regex
 from traceanalyzer.ingest.side_files import number_in
 from traceanalyzer.ingest.texts.figures import counted
-from traceanalyzer.trace import PastedText
+from traceanalyzer.ingest.texts.serving.names import percentiles_of
+from traceanalyzer.trace import PastedText, ServingSummary
 
 _FIELD = regex(
     r'\b(total_time|queue_time|inference_time|time_per_token)="?(\d{1,9}(?:\.\d{1,12})?)(ns|[µμu]s|ms|s)\b'
@@ -80,6 +81,12 @@ def summarise_requests(text: str, path: Path) -> PastedText | None:
         )
         if waits >= LONG_QUEUE
         else (),
+        serving=ServingSummary(
+            engine="tgi",
+            requests=float(count),
+            latency=percentiles_of(times.get("total_time", [])),
+            queue=percentiles_of(times.get("queue_time", [])),
+        ),
     )
 
 

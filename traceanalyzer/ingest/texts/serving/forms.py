@@ -71,6 +71,7 @@ def objects_in(text: str) -> list[str]:
 
 def _of_json(values: Mapping[str, Any]) -> Iterator[Pair]:
     """`{"mean_ttft_ms": 8}`; or `{"time_to_first_token": {"unit": "ms", "avg": 8}}`."""
+    yield from _settings(values)
     for name, value in values.items():
         if is_number(value):
             yield name, float(value)
@@ -78,6 +79,14 @@ def _of_json(values: Mapping[str, Any]) -> Iterator[Pair]:
         unit = inner.get("unit")
         numbers = inner.items() if unit in _UNITS else ()
         yield from ((f"{key} {name} ({unit})", float(n)) for key, n in numbers if is_number(n))
+
+
+def _settings(values: Mapping[str, Any]) -> Iterator[Pair]:
+    """The load that AIPerf was asked for: `{"input_config": {"loadgen": {"concurrency": 10}}}`."""
+    asked = mapping(mapping(values.get("input_config")).get("loadgen"))
+    for key, name in (("concurrency", "max_concurrency"), ("request_rate", "request_rate")):
+        if is_number(asked.get(key)):
+            yield name, float(asked[key])
 
 
 def _of_cut_json(text: str) -> Iterator[Pair]:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean, median, quantiles
 
 from traceanalyzer.base import regex
 from traceanalyzer.ingest.side_files import number_in
@@ -83,6 +84,8 @@ AT_ONCE = regex(r"request[ _]rate\"?\s*[:=]\s*\"?inf", re.IGNORECASE)
 LIMIT = regex(r"\bmax_concurrency=(\d{1,9})\b")
 MODEL = regex(r"\bmodel(?:_id|_name)?\"?\s?[:=]\s?[\"']([^\"'\n]{1,200})[\"']")
 """In the line of settings that vLLM prints, and in JSON."""
+FEWEST_FOR_TAIL = 20  # requests: of fewer the tail is the slowest one
+FEWEST_FOR_HUNDREDTH = 100
 _PERCENT = 1e-2
 
 
@@ -174,6 +177,22 @@ def _times(found: Mapping[str, float], name: str) -> Percentiles | None:
         if f"{name} {statistic}" in found
     }
     return Percentiles(**known) if known else None
+
+
+def percentiles_of(values: Sequence[float]) -> Percentiles | None:
+    """The statistics of single requests' times, ms; the tail of twenty and more."""
+    if not values:
+        return None
+    hundredths = quantiles(values, n=100, method="inclusive") if len(values) > 1 else []
+    has_tail = len(values) >= FEWEST_FOR_TAIL
+    return Percentiles(
+        mean=fmean(values),
+        median=median(values),
+        p90=hundredths[89] if has_tail else None,
+        p95=hundredths[94] if has_tail else None,
+        p99=hundredths[98] if len(values) >= FEWEST_FOR_HUNDREDTH else None,
+        min=min(values),
+    )
 
 
 def _kind(kinds: Sequence[tuple[str, re.Pattern[str]]], name: str) -> str:
