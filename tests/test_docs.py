@@ -24,8 +24,8 @@ from tests.analyzed import remembering
 from tests.fleet.build import write_job
 from tests.nsys_builder import small_run
 from tests.report.reports import full
-from traceanalyzer.cli import COMMANDS, cli
-from traceanalyzer.cli.commands import OLD
+from traceanalyzer.cli import cli
+from traceanalyzer.cli.commands import COMMANDS, OLD
 from traceanalyzer.diagnosis.memory import OOM
 from traceanalyzer.diagnosis.pages import FindingPage, finding_page, finding_pages
 from traceanalyzer.diagnosis.rules.device import GPU_BUSY, UNDERSIZED

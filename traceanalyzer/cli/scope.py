@@ -21,9 +21,11 @@ class Scope(NamedTuple):
     """What a question is about: the part of a run, and what is known beside the recording."""
 
     selection: "Selection"
-    knowledge: "Knowledge"
+    knowledge: "Knowledge | None"  # None: what is known in any case
 
 
+BESIDE = ("classes", "hardware", "counters", "iteration_name")
+"""Options of what is known beside the recording."""
 AMOUNTS = (
     (
         "samples",
@@ -102,24 +104,33 @@ def _knowledge() -> tuple[Callable[[Function], Function], ...]:
 
 
 def selection_options(command: Function) -> Function:
-    """The options of the selection and of what is known beside the recording, as one `scope`."""
+    """The options of the selection and of what is known beside the recording, as one `scope`, for a
+    command that works with numpy."""
+
+    @wraps(command)
+    def with_numpy(*args: Any, **options: Any) -> Any:
+        from traceanalyzer.cli.io.process import load_numpy
+
+        load_numpy()
+        return command(*args, **options)
+
+    return scope_options(cast("Function", with_numpy))
+
+
+def scope_options(command: Function) -> Function:
+    """The options of the selection and of what is known beside the recording, as one `scope`. A
+    command that prints kept rows does so without numpy."""
 
     @wraps(command)
     def narrowed(
         *args: Any, rank: int | None, device: int | None, step: int | None, **options: Any
     ) -> Any:
-        from traceanalyzer.cli.io.process import load_numpy
-
-        load_numpy()
-        from traceanalyzer.analysis.joined.knowledge import Knowledge
         from traceanalyzer.diagnosis.part_of_run import Selection
 
-        given = {
-            name: options.pop(name)
-            for name in ("classes", "hardware", "counters", "iteration_name")
-        }
-        knowledge = Knowledge(**{name: value for name, value in given.items() if value is not None})
-        return command(*args, scope=Scope(Selection(rank, device, step), knowledge), **options)
+        given = {name: options.pop(name) for name in BESIDE}
+        known = {name: value for name, value in given.items() if value is not None}
+        scope = Scope(Selection(rank, device, step), _knowledge_of(known))
+        return command(*args, scope=scope, **options)
 
     number = click.IntRange(min=0)
     selection = (
@@ -143,21 +154,36 @@ def selection_options(command: Function) -> Function:
     return cast("Function", with_all((*selection, *_knowledge()))(narrowed))
 
 
+def _knowledge_of(values: dict[str, Any]) -> "Knowledge | None":
+    """What the user says is known; None where nothing is said."""
+    if not values:
+        return None
+    from traceanalyzer.cli.io.process import load_numpy
+
+    load_numpy()
+    from traceanalyzer.analysis.joined.knowledge import Knowledge
+
+    return Knowledge(**values)
+
+
 def amount_options(command: Function) -> Function:
     """`--samples`, `--tokens`, `--flops` and `--peak`, as part of `scope`: apply inside
     `selection_options`."""
 
     @wraps(command)
     def informed(*args: Any, scope: Scope, peak: float | None, **options: Any) -> Any:
+        given = {name: options.pop(name) for name in ("samples", "tokens", "flops")}
+        if peak is None and all(value is None for value in given.values()):
+            return command(*args, scope=scope, **options)
         from dataclasses import replace
 
+        from traceanalyzer.analysis.joined.knowledge import Knowledge
         from traceanalyzer.trace import StepAmounts
 
-        amounts = StepAmounts(
-            **{name: options.pop(name) for name in ("samples", "tokens", "flops")}
-        )
         known = replace(
-            scope.knowledge, amounts=amounts, peak_flops_per_s=None if peak is None else peak * 1e12
+            scope.knowledge or Knowledge(),
+            amounts=StepAmounts(**given),
+            peak_flops_per_s=None if peak is None else peak * 1e12,
         )
         return command(*args, scope=scope._replace(knowledge=known), **options)
 

@@ -8,17 +8,18 @@ import msgspec
 import numpy as np
 
 from traceanalyzer.analysis.algebra.lazy_rows import LazyRows
-from traceanalyzer.analysis.joined.knowledge import Knowledge
-from traceanalyzer.base.reading import reading
-from traceanalyzer.diagnosis.part_of_run import Selection
 from traceanalyzer.diagnosis.question import Query
 from traceanalyzer.ingest.cache.answers import answered_once
 from traceanalyzer.report import tables
 from traceanalyzer.report.table_entries import table_named
+from traceanalyzer.report.table_entries.asked_about import facts_of
 from traceanalyzer.report.table_entries.kinds import RowFilter
 
 MOST_ROWS = 20_000
 """More take longer to keep than to work out: every gap of a long recording."""
+MOST_RANKS = 128
+"""Ranks of which the gaps of each are found for a question that may follow: of thousands that would
+take as long as a third of the report."""
 
 
 def kept_rows(asked: Query, *parts: tuple[str, RowFilter]) -> list[list[Any]]:
@@ -46,22 +47,6 @@ def kept_question(asked: Query, what: str, *options: object) -> tuple[object, ..
     """What is asked; None where the answer depends on files of the user's."""
     facts = facts_of(asked.selection, asked.knowledge)
     return None if facts is None else (what, *facts, *options)
-
-
-def facts_of(selection: Selection | None, knowledge: Knowledge | None) -> tuple[object, ...] | None:
-    """The part of a run that is asked about, and what is known beside it; None where that is files
-    of the user's."""
-    usual = Knowledge()
-    known = knowledge or Knowledge()
-    if known.classes != usual.classes or known.hardware != usual.hardware or known.counters:
-        return None
-    return (
-        selection or Selection(),
-        known.amounts,
-        known.peak_flops_per_s,
-        known.iteration_name,
-        reading().iteration,
-    )
 
 
 def rows_from(table: str, text: bytes | msgspec.Raw) -> list[Any]:

@@ -10,18 +10,20 @@ import msgspec
 
 from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.base.files import reads_apart
+from traceanalyzer.base.reading import reading
 from traceanalyzer.diagnosis.part_of_run import Selection
 from traceanalyzer.ingest.cache.answers import answered_once, is_answered
 from traceanalyzer.ingest.cache.pages import CachedPage, answered_page, keep_page, text_of_page
 from traceanalyzer.report import tables
 from traceanalyzer.report.kept_answers import (
+    MOST_RANKS,
     MOST_ROWS,
-    facts_of,
     kept_question,
     kept_text,
     rows_from,
 )
 from traceanalyzer.report.model import PAGE_ROWS, TOP_ROWS, Report
+from traceanalyzer.report.table_entries.asked_about import facts_of
 
 if TYPE_CHECKING:
     from traceanalyzer.diagnosis.finding import Finding
@@ -52,8 +54,15 @@ def whole_report(asked: "Query", top: int = TOP_ROWS) -> Report:
 def rows_of(asked: "Query", top: int) -> int:
     """How many rows long tables have where so many are asked for: as many as a page's where a report
     is kept."""
-    is_kept = all(trace.kept_as for trace in asked.run.traces)
-    return max(top, PAGE_ROWS) if is_kept else top
+    return max(top, PAGE_ROWS) if leaves_page(asked) else top
+
+
+def leaves_page(asked: "Query") -> bool:
+    """Whether a report leaves all that a page shows: of a recording that is not read again, and of
+    ranks that take long to read. Of one short recording that would take a tenth of its report."""
+    traces = asked.run.traces
+    is_kept = all(trace.kept_as for trace in traces)
+    return is_kept or (reading().cache and 1 < len(traces) <= MOST_RANKS)
 
 
 def with_rows(report: Report, top: int) -> Report:

@@ -8,13 +8,11 @@ import io
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
-from html import escape
 from typing import Any
 
 from traceanalyzer.base import dataclass
 from traceanalyzer.report.document import Document, Paragraph, Part, Row, Section, Table
 from traceanalyzer.report.format import DEFAULT_WIDTH, plain
-from traceanalyzer.report.json import RENAMED, dump, dump_pieces, plain_columns
 
 WIDTH = 100  # columns in a notebook
 SCREEN_LINES = 24
@@ -84,6 +82,8 @@ class Printed(Result):
         return self.terminal(WIDTH)
 
     def _repr_html_(self) -> str:
+        from html import escape
+
         return f"<pre>{escape(repr(self))}</pre>"
 
     def terminal(self, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
@@ -111,10 +111,14 @@ class Printed(Result):
 
     def json(self) -> str:
         """Its values."""
+        from traceanalyzer.report.json import dump
+
         return dump(self.values)
 
     def json_pieces(self) -> Iterator[str]:
         """Its values."""
+        from traceanalyzer.report.json import dump_pieces
+
         return dump_pieces(self.values)
 
     def csv(self) -> str:
@@ -194,11 +198,15 @@ class PrintedRows(Result):
 
     def json(self) -> str:
         """`{name: [row, ...]}` with every field of every row."""
+        from traceanalyzer.report.json import dump
+
         return dump({**self.values, self.name: self.rows})
 
     def csv(self) -> str:
         """A header with the names of the fields, then every row; an empty cell is a value that was
         not recorded."""
+        from traceanalyzer.report.json import RENAMED, plain_columns
+
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")
         names = [f.name for f in dataclasses.fields(self.row_type)]

@@ -11,6 +11,7 @@ from traceanalyzer.diagnosis.part_of_run import Selection
 from traceanalyzer.report.table_entries import (
     BY_NAME,
     TABLES,
+    places_of_largest,
     table_named,
 )
 from traceanalyzer.report.table_entries.kinds import RowFilter, TableEntry
@@ -66,9 +67,7 @@ def longest(rows: Sequence[Any], column: str, top: int | None) -> list[Any]:
     """The `top` rows that are largest in a column, in the order in which they come."""
     if top is None or len(rows) <= top:
         return list(rows)
-    values = list(column_of(rows, column))
-    kept = sorted(range(len(rows)), key=lambda i: -values[i])[:top]
-    return [rows[i] for i in sorted(kept)]
+    return [rows[i] for i in places_of_largest(list(column_of(rows, column)), top)]
 
 
 def report_tables(

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+LEFT = ("table_entries.left_rows", "kept_report", "predictions.left", "html.kept_details")
+"""Modules of `report` with what a report leaves for other commands."""
+
 
 def told(*words: object) -> str:
     """What a command prints that succeeds."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tests.ingest.cache.asked import assert_told_again, kept, told
+from tests.ingest.cache.asked import LEFT, assert_told_again, kept, told
 from tests.recorded import EVERY_FILE, GPU, ROOT, label
 from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.base.reading import read_with
@@ -39,6 +39,8 @@ RECORDED = [path for path in (*EVERY_FILE, *GPU, *SAMPLES) if "timing" not in pa
 def no_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was printed before (`test_pages.py`) would be printed before an answer is looked for."""
     monkeypatch.setattr("traceanalyzer.ingest.cache.pages.answered_page", lambda *_: None)
+    for left in LEFT:
+        monkeypatch.setattr(f"traceanalyzer.report.{left}.answered_page", lambda *_: None)
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 
 from tests.ingest.cache.asked import told
+from tests.recorded import ROOT
 from traceanalyzer.base.reading import read_with
+from traceanalyzer.cli import cli
 from traceanalyzer.report import kept_tables
+from traceanalyzer.report.table_entries import left_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -102,7 +107,8 @@ def test_a_table_that_was_cut_answers_no_more_than_it_has(
     asked = [["gaps", "--format", "json"], ["path", "--top", "1"], ["kernels", "--top", "1"]]
     without = [told(*words, trace_file, "--no-cache") for words in asked]
     read_with(cache=True)
-    monkeypatch.setattr(kept_tables, "MOST_ROWS", 1)
+    for limited in (kept_tables, left_rows):
+        monkeypatch.setattr(limited, "MOST_ROWS", 1)
     told("analyze", trace_file)
     assert [told(*words, trace_file) for words in asked] == without
     refuse(monkeypatch)
@@ -121,7 +127,8 @@ def test_moments_count_from_the_first_of_more_steps_than_are_kept(
     without = [told(*words, trace_file, "--no-cache") for words in asked]
     assert all("from the start of step" in text for text in without)
     read_with(cache=True)
-    monkeypatch.setattr(kept_tables, "MOST_ROWS", 1)
+    for limited in (kept_tables, left_rows):
+        monkeypatch.setattr(limited, "MOST_ROWS", 1)
     told("analyze", trace_file)
     refuse(monkeypatch)
     assert [told(*words, trace_file) for words in asked] == without
@@ -151,3 +158,12 @@ def test_an_answer_loads_nothing_that_reads_or_measures(cache: Path, trace_file:
         "diagnosis.selection False",
         "replay.tape False",
     ]
+
+
+def test_what_tells_no_times_leaves_no_tables(cache: Path, tmp_path: Path) -> None:
+    source = ROOT / "tests" / "data" / "memory" / "half_batch.snapshot.pickle.gz"
+    file = str(shutil.copy(source, tmp_path / "memory.pickle.gz"))
+    told("analyze", file)
+    result = CliRunner().invoke(cli, ["gaps", file])
+    assert result.exit_code == 1
+    assert "tells no times" in str(result.exception)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tests.ingest.cache.asked import assert_told_again, kept, told
+from tests.ingest.cache.asked import LEFT, assert_told_again, kept, told
 from tests.recorded import ROOT, recording
 from traceanalyzer.base.limits import MIB
 from traceanalyzer.base.reading import read_with
@@ -49,7 +49,7 @@ finally:
 @pytest.fixture
 def only_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Models, answers, tables, predictions and reports are not kept: what is in the cache are pages."""
-    for left in ("kept_tables", "kept_report", "predictions.left", "html.kept_details"):
+    for left in LEFT:
         monkeypatch.setattr(f"traceanalyzer.report.{left}.answered_page", lambda *_: None)
     monkeypatch.setattr("traceanalyzer.ingest.cache.models.place", lambda: None)
 

@@ -28,3 +28,14 @@ class Knowledge:
     iteration_name: str | None = None
     """Regular expression that finds the ranges of a serving engine's iterations, as the user
     says."""
+
+    @property
+    def stated(self) -> tuple[object, ...] | None:
+        """What the user says, as text can hold it: empty where nothing is said, None where files of the
+        user's are part of it."""
+        usual = Knowledge()
+        if self.classes != usual.classes or self.hardware != usual.hardware or self.counters:
+            return None
+        values = (self.amounts, self.peak_flops_per_s, self.iteration_name)
+        usual_values = (usual.amounts, usual.peak_flops_per_s, usual.iteration_name)
+        return () if values == usual_values else values

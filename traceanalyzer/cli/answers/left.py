@@ -78,16 +78,18 @@ def leave(paths: Sequence[str], query: "Query", answer: ShownReport, *, alone: b
 
 def _leave_answers(paths: Sequence[str], query: "Query") -> None:
     """Keep the tables and predictions in the cache, for the commands that print them. Not where
-    reading warned of something, and not of profiler tables (sums by name), which have other
-    tables."""
+    reading warned of something, not of profiler tables (sums by name), which have other tables, and
+    not of what tells no times."""
     from traceanalyzer.cli.io.output import has_warned
     from traceanalyzer.ingest.cache.pages import kept_page
-    from traceanalyzer.report.kept_tables import keep_tables, page_of_tables
+    from traceanalyzer.report.kept_tables import keep_tables
     from traceanalyzer.report.predictions.left import page_of_predictions
     from traceanalyzer.report.predictions.predicted import keep_predictions
+    from traceanalyzer.report.table_entries.left_rows import page_of_tables
 
     traces = query.run.traces
-    if not traces or has_warned() or any(trace.profiler_rows for trace in traces):
+    has_times = any(not trace.is_companion for trace in traces)
+    if not has_times or has_warned() or any(trace.profiler_rows for trace in traces):
         return
     tables = page_of_tables(paths, query.selection, query.knowledge)
     if tables is not None and kept_page(tables) is None:
@@ -98,10 +100,12 @@ def _leave_answers(paths: Sequence[str], query: "Query") -> None:
 
 
 def _leave_details(paths: Sequence[str], query: "Query", details: "Details | None") -> None:
-    """Keep what a page of a long recording shows beyond the report; `details` where they are made.
-    Of the longest they are not made: it would take a third more memory than the report."""
+    """Keep what a page shows beyond the report; `details` where they are made. Of the longest
+    recordings they are not made: it would take a third more memory than the report."""
+    from traceanalyzer.report.kept_report import leaves_page
+
     traces = query.run.traces
-    if not (traces and all(trace.kept_as for trace in traces)):
+    if not traces or not leaves_page(query):
         return
     if details is None and sum(trace.health.events for trace in traces) > MOST_DETAILED:
         return

@@ -8,6 +8,7 @@ import click
 
 from traceanalyzer.cli.io.again import replays_output
 from traceanalyzer.cli.io.formats import TABLE_FORMATS, Output
+from traceanalyzer.cli.io.process import load_numpy
 from traceanalyzer.cli.options import (
     Hidden,
     Number,
@@ -16,7 +17,7 @@ from traceanalyzer.cli.options import (
     recordings,
     redact_options,
 )
-from traceanalyzer.cli.scope import Scope, selection_options
+from traceanalyzer.cli.scope import Scope, scope_options
 from traceanalyzer.cli.settings import Wanted, setting_options
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ LARGEST_BUCKET_MB = 1e6
 @command("whatif")
 @replays_output
 @recordings
-@selection_options
+@scope_options
 @click.option(
     "--speedup",
     "speedups",
@@ -68,8 +69,6 @@ def whatif(
     """Predict the step time under each of several scenarios, or at other settings, by replaying the
     recording."""
     from traceanalyzer.cli.io.output import emit
-    from traceanalyzer.cli.io.progress import working
-    from traceanalyzer.cli.io.reports import cleaned, opened
     from traceanalyzer.report.scenarios import ScenariosPage
 
     wanted = [_speedup(text) for text in speedups]
@@ -82,6 +81,10 @@ def whatif(
     if left is not None:
         emit(shown(left), output)
         return
+    load_numpy()
+    from traceanalyzer.cli.io.progress import working
+    from traceanalyzer.cli.io.reports import cleaned, opened
+
     run = opened(paths)
     if questions:
         from traceanalyzer.diagnosis.unmade import unmade

@@ -6,11 +6,15 @@ import sys
 from collections.abc import Callable
 from functools import partial, wraps
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from traceanalyzer.cli.commands import OLD
 from traceanalyzer.cli.io.formats import arguments_of, format_of, is_quiet
+
+if TYPE_CHECKING:
+    from traceanalyzer.ingest.cache.pages import CachedPage
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
@@ -22,7 +26,7 @@ def replays_output(command: Function) -> Function:
     @wraps(command)
     def answered(*args: Any, **options: Any) -> Any:
         from traceanalyzer.cli.io.output import KEEP, checked, write
-        from traceanalyzer.ingest.cache.pages import answered_page, keep_page, text_of_page
+        from traceanalyzer.ingest.cache.pages import answered_page, text_of_page
 
         context = click.get_current_context()
         inputs = arguments_of(context)
@@ -32,7 +36,7 @@ def replays_output(command: Function) -> Function:
             return command(*args, **options)
         text = text_of_page(page)
         if text is None:
-            context.meta[KEEP] = partial(keep_page, page)
+            context.meta[KEEP] = partial(_keep, page, context)
             return command(*args, **options)
         checked(
             options["format_"],
@@ -41,13 +45,33 @@ def replays_output(command: Function) -> Function:
             inputs,
         )
         write(text, options["file"])
+        _keep_words(page, context)
         return None
 
     return cast("Function", answered)
 
 
+def _keep(page: "CachedPage", context: click.Context, text: str) -> None:
+    """Keep what a command printed."""
+    from traceanalyzer.ingest.cache.pages import keep_page
+
+    keep_page(page, text)
+    _keep_words(page, context)
+
+
+def _keep_words(page: "CachedPage", context: click.Context, *more: str) -> None:
+    """Have the words of the command, and `more`, found again, where they were given to a process of
+    their own and asked for nothing but to print. An old name of a command is told of each time."""
+    words = context.find_root().obj
+    if words and context.params["file"] is None and words[0] not in OLD:
+        from traceanalyzer.cli.io.same_words import keep_words
+
+        keep_words([*words, *more], page)
+
+
 def leave_json(text: str) -> None:
     """Keep what the running command prints as JSON, for when it is asked for that."""
+    from traceanalyzer.cli.io.stdout import is_terminal
     from traceanalyzer.ingest.cache.pages import answered_page, keep_page
 
     context = click.get_current_context()
@@ -56,12 +80,14 @@ def leave_json(text: str) -> None:
     page = None if question is None else answered_page(question, arguments_of(context))
     if page is not None:
         keep_page(page, text)
+        if context.params["format_"] is None and not is_terminal(sys.stdout):
+            _keep_words(page, context, "--format", "json")
 
 
 def _question(context: click.Context) -> tuple[object, ...] | None:
     """All that what is printed depends on beside the files; None where more is done than to
     print."""
-    from traceanalyzer.cli.io.output import is_terminal
+    from traceanalyzer.cli.io.stdout import is_terminal
 
     shown = context.params["file"] is None and is_terminal(sys.stdout)
     return _question_with(context.params, context, shown=shown)
@@ -71,7 +97,7 @@ def _question_with(
     options: dict[str, Any], context: click.Context, *, shown: bool
 ) -> tuple[object, ...] | None:
     """As `_question`, with these options. `shown`: whether a terminal shows what is printed."""
-    from traceanalyzer.cli.io.output import terminal_width, with_colour
+    from traceanalyzer.cli.io.stdout import terminal_width, with_colour
     from traceanalyzer.ingest.cache.pages import may_be_read
 
     options = dict(options)

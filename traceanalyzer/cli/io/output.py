@@ -1,7 +1,6 @@
 """Writing: results to standard output or a file, everything else to standard error."""
 
 import os
-import shlex
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,13 +8,21 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.base.files import note_read, replacing
 from traceanalyzer.cli.io.formats import Output, is_quiet, output_of
+from traceanalyzer.cli.io.stdout import (
+    in_pieces,
+    is_terminal,
+    paged,
+    terminal_width,
+    to_stdout,
+    with_colour,
+)
 
 if TYPE_CHECKING:
     from traceanalyzer.report.printed import Result
@@ -25,26 +32,7 @@ KEEP = "traceanalyzer.keep"
 WARNED = "traceanalyzer.warned"
 """Of a command: what is to be done with the text that it prints, and whether it warned of
 something."""
-BROKEN_PIPE = 141  # what a shell reports of a program that ends by SIGPIPE
-PIECE = 1 << 20  # characters of a result that are written at once
-NARROWEST = 60  # columns: narrower, tables lose their meaning; wider, lines cannot be followed
-WIDEST = 200
-IN_ASCII = str.maketrans(
-    {
-        "─": "-",
-        "█": "#",
-        "░": ".",
-        "…": "~",
-        "→": "->",
-        "·": "-",
-        "\ufffd": "?",
-        "\u200b": "",
-    }
-)
-
-
 STDIN = "-"
-PAGER = "TRACEANALYZER_PAGER"  # goes before PAGER; empty or `cat`: none
 
 
 def checked(
@@ -106,14 +94,14 @@ def written_after(text: str, file: Path | None) -> Iterator[None]:
     if file is None and is_terminal(sys.stdout) and paged(text):
         yield
         return
-    with _written_after(_pieces(text), file):
+    with _written_after(in_pieces(text), file):
         yield
 
 
 @contextmanager
 def _written_after(pieces: Iterable[str], file: Path | None) -> Iterator[None]:
     if file is None:
-        _to_stdout(pieces)
+        to_stdout(pieces)
     encoded = (piece.encode("utf-8", "replace") for piece in pieces)
     with nullcontext() if file is None else _replaced_by(encoded, file):
         yield
@@ -149,27 +137,6 @@ def check_writable(file: Path | None) -> None:
         raise TraceAnalyzerError(f"cannot write {file}: Permission denied")
 
 
-def terminal_width() -> int:
-    """Columns of the terminal, 80 where there is none."""
-    return min(max(shutil.get_terminal_size().columns, NARROWEST), WIDEST)
-
-
-def is_terminal(stream: TextIO | None) -> bool:
-    """Whether a person reads the stream; Python has None for one that was closed before it
-    began."""
-    return stream is not None and stream.isatty()
-
-
-def with_colour(file: Path | None) -> bool:
-    """Whether the result is coloured: on a terminal that can, and where FORCE_COLOR is set; never
-    with NO_COLOR (https://no-color.org, https://force-color.org)."""
-    if file is not None or os.environ.get("NO_COLOR"):
-        return False
-    if os.environ.get("FORCE_COLOR", "0") not in ("", "0"):
-        return True
-    return is_terminal(sys.stdout) and os.environ.get("TERM") != "dumb"
-
-
 def warn_of_failures(run: "Run") -> None:
     """Say which inputs of a run could not be read; the others go on."""
     if is_quiet():
@@ -200,34 +167,6 @@ def has_warned() -> bool:
 def _about_command() -> dict[str, Any]:
     context = click.get_current_context(silent=True)
     return {} if context is None else context.meta
-
-
-def _to_stdout(pieces: Iterable[str]) -> None:
-    if sys.stdout is None:
-        raise TraceAnalyzerError("standard output is closed; write to a file with -o FILE")
-    try:
-        for piece in pieces:
-            sys.stdout.write(_encodable(piece, sys.stdout.encoding or "ascii"))
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # Python flushes standard output once more when it ends, and would complain then.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(BROKEN_PIPE)
-
-
-def _pieces(text: str) -> Iterator[str]:
-    """A text some of it at a time: what writes it all at once holds it twice more."""
-    for at in range(0, len(text), PIECE):
-        yield text[at : at + PIECE]
-
-
-def _encodable(text: str, encoding: str) -> str:
-    """The text in characters that the terminal has."""
-    try:
-        text.encode(encoding)
-    except UnicodeEncodeError:
-        return text.translate(IN_ASCII).encode(encoding, "replace").decode(encoding)
-    return text
 
 
 @contextmanager
@@ -294,28 +233,3 @@ def named_as_given(run: "Run", given: dict[str, str]) -> "Run":
         for some in (run.traces, run.logs)
     )
     return replace(run, traces=traces, logs=logs)
-
-
-def paged(text: str) -> bool:
-    """Show a text of more lines than the terminal in a pager, if one is wanted and there; whether
-    that was done."""
-    try:
-        words = shlex.split(os.environ.get(PAGER, os.environ.get("PAGER", "less")))
-    except ValueError:
-        return False
-    if (
-        text.count("\n") < shutil.get_terminal_size().lines
-        or words in ([], ["cat"])
-        or not shutil.which(words[0])
-    ):
-        return False
-    import subprocess
-
-    # What less does unless LESS says otherwise: leave at once what fits, show colours, keep the
-    # screen.
-    environment = {"LESS": "FRX", **os.environ}
-    try:
-        subprocess.run(words, input=text.encode("utf-8", "replace"), env=environment, check=False)  # noqa: S603
-    except OSError:
-        return False
-    return True

@@ -9,7 +9,7 @@ from typing import Any
 
 from traceanalyzer.base import digits
 from traceanalyzer.cli.io.formats import is_quiet
-from traceanalyzer.cli.io.output import is_terminal
+from traceanalyzer.cli.io.stdout import is_terminal
 
 PATIENCE_S = 1.0  # what is done within a second needs no bar
 UPDATE_S = 0.1

@@ -30,7 +30,7 @@ class ReadSide(NamedTuple):
 
 
 def sides_of(
-    a: str, b: str, selection: "Selection", knowledge: "Knowledge", *, drawn: bool
+    a: str, b: str, selection: "Selection", knowledge: "Knowledge | None", *, drawn: bool
 ) -> tuple[ReadSide, ReadSide]:
     """The two runs that are compared. `drawn`: each with a step, event by event. Raises
     TraceAnalyzerError; where neither can be read, that of A."""
@@ -62,7 +62,9 @@ def runs_in(reference: str) -> list[str]:
     return [str(path) for path in captures] if len(captures) > 1 else [reference]
 
 
-def _side(reference: str, selection: "Selection", knowledge: "Knowledge", drawn: bool) -> ReadSide:
+def _side(
+    reference: str, selection: "Selection", knowledge: "Knowledge | None", drawn: bool
+) -> ReadSide:
     from traceanalyzer.cli.io.reports import read_reference
     from traceanalyzer.report.timeline.step_timeline import step_timeline
 
@@ -74,7 +76,7 @@ def _side(reference: str, selection: "Selection", knowledge: "Knowledge", drawn:
 
 
 def _is_answered(
-    reference: str, selection: "Selection", knowledge: "Knowledge", drawn: bool
+    reference: str, selection: "Selection", knowledge: "Knowledge | None", drawn: bool
 ) -> bool:
     """Whether all of it was worked out before: another process takes longer to start than this one
     to read it."""

@@ -41,7 +41,8 @@ ALIKE = 0.7
 @click.argument("words", metavar="[NAME]", nargs=-1)
 def explain(words: tuple[str, ...]) -> None:
     """Say what a finding, a word of the report, a metric or a column means."""
-    from traceanalyzer.cli.io.output import terminal_width, write
+    from traceanalyzer.cli.io.output import write
+    from traceanalyzer.cli.io.stdout import terminal_width
     from traceanalyzer.diagnosis.pages import finding_page, finding_pages
 
     name = " ".join(words)

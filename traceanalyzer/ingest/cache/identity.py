@@ -59,15 +59,18 @@ def as_it_is(path: Path) -> list[bytes] | None:
     ):  # of an SQLite database
         return None
     times = about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns
-    last = max(
-        about.st_size - _SAMPLE_BYTES, 0
-    )  # evenly over its length, the first and the last among them
     with path.open("rb", buffering=0) as file:
-        samples = [
-            os.pread(file.fileno(), _SAMPLE_BYTES, last * i // (_SAMPLES - 1))
-            for i in range(_SAMPLES)
-        ]
-    return [repr(times).encode(), *samples]
+        return [repr(times).encode(), *_samples(file.fileno(), about.st_size)]
+
+
+def _samples(file: int, size: int) -> list[bytes]:
+    """Pieces of a file, evenly over its length, the first and the last among them; all of a short one,
+    of which samples would be more."""
+    if size <= _SAMPLES * _SAMPLE_BYTES:
+        return [os.pread(file, size, 0)]
+    last = size - _SAMPLE_BYTES
+    places = (last * i // (_SAMPLES - 1) for i in range(_SAMPLES))
+    return [os.pread(file, _SAMPLE_BYTES, place) for place in places]
 
 
 def content_digest(facts: tuple[object, ...], pieces: list[bytes]) -> str:

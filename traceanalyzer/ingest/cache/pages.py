@@ -30,7 +30,7 @@ MOST_NAMES = 20_000
 class CachedPage(NamedTuple):
     """What is going to be printed."""
 
-    question: tuple[object, ...]
+    question: str  # what is asked, and the limits in force
     inputs: tuple[str, ...]
     key: str  # digest of all that it depends on
     files: tuple[Path, ...]  # the only ones that it may be made from
@@ -39,14 +39,19 @@ class CachedPage(NamedTuple):
 def answered_page(question: tuple[object, ...], inputs: Sequence[str]) -> CachedPage | None:
     """The page that answers a question, known by its `repr`, about files and folders; None where it
     is not kept: there is no cache, or names and times alone do not say what it depends on."""
-    if not reading().cache or place() is None:
+    return page_about(repr((question, limits())), inputs) if reading().cache else None
+
+
+def page_about(question: str, inputs: Sequence[str]) -> CachedPage | None:
+    """As `answered_page`, of a page's `question`."""
+    if place() is None:
         return None
     with suppress(OSError):
         files = _files_of(inputs)
         seen = [as_it_is(file) for file in files]
         if seen and None not in seen:
             pieces = list(chain.from_iterable(filter(None, seen)))
-            facts = ("page", question, program_state("."), limits(), [str(file) for file in files])
+            facts = ("page", question, program_state("."), [str(file) for file in files])
             return CachedPage(question, tuple(inputs), content_digest(facts, pieces), files)
     return None
 
@@ -70,7 +75,7 @@ def text_of_page(page: CachedPage) -> str | None:
 def keep_page(page: CachedPage, text: str) -> None:
     """Keep what was printed, if it was made from the files of the page, and they are as they
     were."""
-    if files_read() <= set(page.files) and answered_page(page.question, page.inputs) == page:
+    if files_read() <= set(page.files) and page_about(page.question, page.inputs) == page:
         with suppress(ValueError):  # text that no file can hold
             put_text(page.key, text.encode())
 

@@ -13,7 +13,7 @@ from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.diagnosis.part_of_run import Selection
 from traceanalyzer.ingest.cache.pages import CachedPage, answered_page, keep_page, text_of_page
 from traceanalyzer.report.html.details import Details
-from traceanalyzer.report.kept_answers import facts_of
+from traceanalyzer.report.table_entries.asked_about import facts_of
 
 
 def page_of_details(

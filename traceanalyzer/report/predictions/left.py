@@ -3,18 +3,21 @@ depend on all that a page depends on (`ingest.cache.pages`)."""
 
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.diagnosis.part_of_run import Selection
 from traceanalyzer.ingest.cache.pages import CachedPage, answered_page, text_of_page
 from traceanalyzer.replay.prediction import WhatIf
-from traceanalyzer.report.kept_answers import facts_of
+from traceanalyzer.report.table_entries.asked_about import facts_of
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.joined.knowledge import Knowledge
 
 
 def page_of_predictions(
-    inputs: Sequence[str], selection: Selection | None, knowledge: Knowledge | None
+    inputs: Sequence[str], selection: Selection | None, knowledge: "Knowledge | None"
 ) -> CachedPage | None:
     """Where the predictions of a report on these inputs are kept; None where they are not."""
     facts = facts_of(selection, knowledge)

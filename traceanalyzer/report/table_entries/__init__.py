@@ -260,6 +260,12 @@ def table_named(name: str) -> TableEntry:
     )
 
 
+def places_of_largest(values: Sequence[float], count: int) -> list[int]:
+    """Where so many of the largest values stand, in the order in which they come."""
+    largest = sorted(range(len(values)), key=lambda i: -values[i])
+    return sorted(largest[:count])
+
+
 def largest_first(rows: Sequence[Any], column: str) -> list[Any]:
     """The rows, largest in a column first; what was not recorded comes last."""
 

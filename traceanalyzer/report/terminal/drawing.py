@@ -1,25 +1,23 @@
-"""Drawing for terminals with rich: plain text in, nothing of it ever read as markup or as an escape
-sequence."""
+"""Drawing for terminals: plain text in, nothing of it ever read as markup or as an escape sequence. rich
+draws what is more than lines and a table of figures; to load it takes as long as to print kept rows."""
 
 import dataclasses
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from itertools import repeat
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
-from rich.color import ColorSystem
-from rich.console import Console, RenderableType
-from rich.padding import Padding
-from rich.style import Style
-from rich.table import Table
-from rich.text import Text
 
 from traceanalyzer.analysis.names.kernel_names import briefest_name
 from traceanalyzer.base import plural
 from traceanalyzer.report.format import DEFAULT_WIDTH, plain, shorten
 from traceanalyzer.report.grid import Grid, ShownColumn
 from traceanalyzer.report.names.told_apart import told_apart
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
 
 SEPARATOR = 2
 INDENT = 2
@@ -33,6 +31,15 @@ MEANINGS = {
     "slower": "red",
     "faster": "green",
 }  # by what is in the cell
+ANSI_CODES = {
+    "bold": "1",
+    "dim": "2",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "cyan": "36",
+}
+"""Of the words of a style (ECMA-48, 8.3.117)."""
 TURNED_ROWS = 2
 TURNED_FIELDS = 18
 """So many rows fit side by side in 80 columns when a table is turned, names included, and so many
@@ -52,12 +59,17 @@ class TerminalPage:
         self.width = width
         self._labels = labels or {}
         self._file = io.StringIO()
-        self._colours = ColorSystem.STANDARD if colour else None
-        self._console = Console(
+        self._colour = colour
+
+    @cached_property
+    def _console(self) -> "Console":
+        from rich.console import Console
+
+        return Console(
             file=self._file,
-            width=width,
-            force_terminal=colour,
-            color_system="standard" if colour else None,
+            width=self.width,
+            force_terminal=self._colour,
+            color_system="standard" if self._colour else None,
             highlight=False,
             markup=False,
             emoji=False,
@@ -78,29 +90,49 @@ class TerminalPage:
     def heading(self, title: str) -> None:
         """A section begins."""
         self.title(title)
-        self._console.print(Text("─" * len(title), "dim"))
+        self.line("─" * len(title), "dim")
 
     def title(self, title: str) -> None:
         """A table or a group begins."""
-        self._console.print()
-        self._console.print(Text(title, "bold"))
+        self._file.write("\n")
+        self.line(title, "bold")
 
     def line(self, text: str, style: str = "", indent: int = 0) -> None:
         """A paragraph."""
-        self._console.print(Padding(Text(plain(text), style), (0, 0, 0, indent)))
+        text = plain(text)
+        width = self.width - indent
+        if _breaks_at_blanks(text, width):
+            *lines, last = _lines(text, width)
+            # as rich has them: the blank that a line breaks at stays in it where there is room
+            filled = [f"{line} "[:width] for line in lines]
+            for line in (*filled, last):
+                self._file.write(f"{' ' * indent}{self._styled(line, style)}\n")
+            return
+        from rich.padding import Padding
+        from rich.text import Text
+
+        self.draw(Padding(Text(text, style), (0, 0, 0, indent)))
 
     def uncut(self, text: str, style: str = "") -> None:
         """A line that is copied whole: a terminal folds it, no line break goes into it."""
-        self._console.print(Text(plain(text), style), soft_wrap=True)
+        self._file.write(f"{self._styled(plain(text), style)}\n")
 
     def item(self, mark: str, text: str, style: str = "", indent: int = 0) -> None:
         """A paragraph that hangs behind its mark."""
+        from rich.padding import Padding
+        from rich.table import Table
+        from rich.text import Text
+
         table = Table.grid(padding=(0, 1, 0, 0))
         table.add_row(Text(mark, style), Text(plain(text), style))
         self.draw(Padding(table, (0, 0, 0, indent)))
 
     def facts(self, facts: Sequence[tuple[str, str]], style: str = "") -> None:
         """Names with what they are, in two columns."""
+        from rich.padding import Padding
+        from rich.table import Table
+        from rich.text import Text
+
         table = Table.grid(padding=(0, SEPARATOR))
         table.add_column(max_width=max(self.width // 3, TEXT_WIDTH))
         # A path or a command is copied whole: it goes on in the next line.
@@ -119,12 +151,7 @@ class TerminalPage:
         if left_out and grid.rows <= TURNED_ROWS:
             worthy = sorted(grid.columns, key=lambda column: column.worth)[:TURNED_FIELDS]
             left_out = [column for column in grid.columns if column not in worthy]
-            self.draw(
-                Padding(
-                    _turned([c for c in grid.columns if c in worthy]),
-                    (0, 0, 0, INDENT),
-                )
-            )
+            self._turned([c for c in grid.columns if c in worthy])
         else:
             self._file.writelines(
                 f"{' ' * INDENT}{line}\n" for line in self._table(chosen, self.width - INDENT)
@@ -146,6 +173,9 @@ class TerminalPage:
         self, headers: Sequence[str], numeric: Sequence[bool], rows: Sequence[Sequence[str]]
     ) -> None:
         """A table of texts, which are shown in full on as many lines as they need."""
+        from rich.table import Table
+        from rich.text import Text
+
         table = Table(box=None, padding=(0, SEPARATOR, 0, 0), pad_edge=False, header_style="bold")
         for header, right in zip(headers, numeric, strict=True):
             table.add_column(Text(header), justify="right" if right else "left", overflow="fold")
@@ -208,10 +238,30 @@ class TerminalPage:
 
     def _padded(self, text: str, width: int, style: str, *, left: bool) -> str:
         blank = " " * (width - cell_len(text))
-        drawn = Style.parse(style).render(text, color_system=self._colours) if style else text
+        drawn = self._styled(text, style)
         return drawn + blank if left else blank + drawn
 
-    def draw(self, what: RenderableType) -> None:
+    def _styled(self, text: str, style: str) -> str:
+        if not (self._colour and style and text):
+            return text
+        codes = ";".join(ANSI_CODES[word] for word in style.split())
+        return f"\x1b[{codes}m{text}\x1b[0m"
+
+    def _turned(self, columns: Sequence[ShownColumn]) -> None:
+        """Columns as lines, a row beside the other."""
+        from rich.padding import Padding
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table.grid(padding=(0, SEPARATOR, 0, 0))
+        for _ in range(TURNED_ROWS + 1):
+            table.add_column(overflow="fold")
+        for column in columns:
+            cells = (Text(plain(cell), MEANINGS.get(cell, "")) for cell in column.cells)
+            table.add_row(Text(plain(column.header), "cyan"), *cells)
+        self.draw(Padding(table, (0, 0, 0, INDENT)))
+
+    def draw(self, what: "RenderableType") -> None:
         """Anything rich can draw."""
         self._console.print(what)
 
@@ -241,16 +291,6 @@ def _naming(columns: list[ShownColumn]) -> int:
     texts = [i for i, column in enumerate(columns) if column.is_text]
     named = [i for i in texts if columns[i].name == "name"]
     return next(iter(named or texts), -1)
-
-
-def _turned(columns: list[ShownColumn]) -> Table:
-    table = Table.grid(padding=(0, SEPARATOR, 0, 0))
-    for _ in range(TURNED_ROWS + 1):
-        table.add_column(overflow="fold")
-    for column in columns:
-        cells = (Text(plain(cell), MEANINGS.get(cell, "")) for cell in column.cells)
-        table.add_row(Text(plain(column.header), "cyan"), *cells)
-    return table
 
 
 def _rows_of(columns: list[ShownColumn]) -> Iterable[tuple[str, ...]]:
@@ -323,6 +363,14 @@ def _lines(text: str, width: int) -> list[str]:
         else:
             lines.append(word)
     return lines
+
+
+def _breaks_at_blanks(text: str, width: int) -> bool:
+    """Whether `_lines` breaks a paragraph as rich does: no word is longer than a line, no blanks stand
+    together, and each character takes a column."""
+    words = text.split(" ")
+    is_regular = not text or all(words)
+    return is_regular and len(max(words, key=len)) <= width and cell_len(text) == len(text)
 
 
 def _fitted(line: str, width: int) -> str:
