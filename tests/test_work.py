@@ -12,9 +12,10 @@ import pytest
 
 import traceanalyzer
 from tests.analysis.build import TraceBuilder
+from traceanalyzer.analysis.algebra import blocks
 from traceanalyzer.analysis.causes import critical_path
 from traceanalyzer.analysis.joined.host_tree import HostTree
-from traceanalyzer.analysis.tables import gap_rows
+from traceanalyzer.analysis.tables import gap_rows, path_rows
 from traceanalyzer.diagnosis.selection import measured
 from traceanalyzer.report.build import build_report, report_of
 from traceanalyzer.report.table_entries import TABLES
@@ -111,6 +112,19 @@ def test_parts_of_the_critical_path_share_the_names(monkeypatch: pytest.MonkeyPa
         build_report(Run((steps_of(MANY),)))
         times.append(asked[0])
     assert times[0] == times[1] > 0
+
+
+def test_names_around_nodes_are_made_once_for_all_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of millions of gaps, which are looked at some at a time."""
+    made: list[Timed] = []
+    of = path_rows.NodeNames.of
+    monkeypatch.setattr(path_rows.NodeNames, "of", lambda timed: (made.append(timed), of(timed))[1])
+    causes = measured(Run((steps_of(MANY),))).critical.causes
+    gaps = causes.gaps
+    monkeypatch.setattr(blocks, "AT_ONCE", 8)
+    assert len(gaps) > 2 * blocks.AT_ONCE
+    gap_rows.nodes_behind(causes.timed, gaps, np.arange(len(gaps)))
+    assert len(made) == 1
 
 
 def test_where_the_host_was_in_gaps_is_found_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 its chunk."""
 
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import starmap
 from typing import Any, Generic, TypeVar
@@ -44,7 +44,7 @@ class Columns:
         for name, code in self._layout.items():
             column = values[name]
             if isinstance(column, np.ndarray):
-                self._buffers[name] += column.astype(code, copy=False).tobytes()
+                self._buffers[name] += np.ascontiguousarray(column, code).data
             else:
                 self._buffers[name] += self._packed(column, code)
 
@@ -65,9 +65,13 @@ class Columns:
         name, code = next(iter(self._layout.items()))
         return len(self._buffers[name]) // struct.calcsize(code)
 
-    def rows(self, rows: NDArray[np.integer[Any]]) -> dict[str, NDArray[Any]]:
-        """The columns of these rows, of those that were appended; more may follow."""
-        return {name: self._from_buffer(name)[rows] for name in self._layout}
+    def rows(
+        self, rows: NDArray[np.integer[Any]], names: Collection[str] | None = None
+    ) -> dict[str, NDArray[Any]]:
+        """The columns of these rows, of those that were appended; more may follow. `names`: only these
+        columns, as far as there are such."""
+        asked = [name for name in self._layout if names is None or name in names]
+        return {name: self._from_buffer(name)[rows] for name in asked}
 
     def extend(
         self, values: Mapping[str, NDArray[Any]], mended: int, codes: Mapping[str, Recoded]

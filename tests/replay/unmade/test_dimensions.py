@@ -157,3 +157,13 @@ def test_patches_of_a_shorter_length_are_fewer() -> None:
 def _floats(shape: tuple[int, ...]) -> Tensor:
     strides = tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
     return Tensor(shape, FLOAT, strides)
+
+
+def test_a_view_tells_more_once_another_length_is_known() -> None:
+    types = '["float","float"]'
+    halves, thirds = (
+        Operator("aten::view", (f"[[{taken}]]", types, f'["", "{given}"]'))
+        for taken, given in (("8,24,64", "[8, 12, 2, 64]"), ("8,12,64", "[8, 3, 4, 64]"))
+    )
+    assert _parts(24, [], [thirds, thirds]) == set()
+    assert _parts(24, [], [thirds, halves, halves, thirds]) == {12, 3}

@@ -227,8 +227,10 @@ class HostTree:
         if not len(rows):
             return constant_column(-1, len(wanted), np.int32)
         if len(rows) * FEW < len(wanted):
-            # Each of the few holds from its place on, and what is around it after its subtree.
             stop = self.subtree_end[rows].astype(np.int64)
+            if (rows[1:] >= stop[:-1]).all():
+                return self._held(rows, stop)
+            # Each of the few holds from its place on, and what is around it after its subtree.
             one_thread = np.zeros(len(rows), np.int32)
             around = nest(one_thread, rows.astype(np.int64), stop).parent
             above = at(rows, around, -1)
@@ -253,12 +255,18 @@ class HostTree:
         rows = np.flatnonzero(wanted).astype(np.int32)
         if not len(rows):
             return constant_column(-1, len(self.start), np.int32)
-        reach = np.maximum.accumulate(self.subtree_end[rows])
-        top = rows[np.concatenate(([True], rows[1:] >= reach[:-1]))]
-        # Their subtrees follow each other: from each begin and end on it is that node, and none.
-        edges = np.stack((top, self.subtree_end[top]), axis=1).ravel()
-        holds = np.full(2 * len(top) + 1, -1, np.int32)
-        holds[1::2] = top
+        stop = self.subtree_end[rows]
+        reach = np.maximum.accumulate(stop)
+        is_top = np.concatenate(([True], rows[1:] >= reach[:-1]))
+        return self._held(rows[is_top], stop[is_top])
+
+    def _held(self, rows: I32, stop: I32 | I64) -> I32:
+        """For each node the one of these rows in whose subtree, which ends there, it is, -1 where it is
+        in none. Their subtrees follow each other."""
+        # From each begin on it is that node, from each end on none.
+        edges = np.stack((rows, stop), axis=1).ravel()
+        holds = np.full(2 * len(rows) + 1, -1, np.int32)
+        holds[1::2] = rows
         return np.repeat(holds, np.diff(edges, prepend=0, append=len(self.start)))
 
     def counted(self, chosen: Bool) -> I32:

@@ -31,7 +31,6 @@ from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.tables.path_rows import (
     LEAST_SPLIT_NS,
     NodeNames,
-    codes_of,
     is_named,
     main_nodes,
     outside,
@@ -230,7 +229,7 @@ def _other_cause(timed: Timed, gaps: Gaps, i: int) -> str:
 def _host_activities(timed: Timed, gaps: Gaps) -> Iterator[str]:
     """What the host did for the longest time between the start of each gap and the launch."""
     start, until, launching_thread = _until_launched(timed, gaps)
-    nodes, threads = main_nodes(timed, start, until, launching_thread)
+    nodes, threads = main_nodes(NodeNames.of(timed), start, until, launching_thread)
     stretches = _Stretches(start, until, nodes, threads)
     before = _calls_before(timed, start, np.where(nodes < 0, threads, -1))
     texts = _in_words(timed, gaps, nodes, threads)
@@ -260,11 +259,11 @@ def _other_parts(timed: Timed, stretches: _Stretches) -> list[str]:
     time; empty without."""
     start, end, nodes, threads = stretches
     long = np.flatnonzero(end - start >= LEAST_SPLIT_NS)
-    places = place_times(timed, start[long], end[long], threads[long])
+    names = NodeNames.of(timed)
+    places = place_times(names, start[long], end[long], threads[long])
     stretch = long[places.stretch]
-    known = codes_of(timed, nodes)
     is_told = places.spent >= TOLD_PART * (end - start)[stretch]
-    is_told &= (places.name != known[stretch]) & (places.name != outside(timed))
+    is_told &= (places.name != names.places(nodes)[stretch]) & (places.name != outside(timed))
     rows = np.flatnonzero(is_told)
     found: list[list[str]] = [[] for _ in start]
     for row in rows[np.argsort(-places.spent[rows], kind="stable")].tolist():
@@ -478,7 +477,7 @@ def _worked_parts(causes: Causes) -> GapParts:
     timed = causes.timed
     gaps = causes.gaps
     rows, threads = _worked_gaps(causes)
-    places = place_times(timed, gaps.start[rows], gaps.end[rows], threads)
+    places = place_times(NodeNames.of(timed), gaps.start[rows], gaps.end[rows], threads)
     name = causes.memo(place_codes_all)[rows].astype(np.int32)
     share = places.spent / gaps.duration[rows][places.stretch]
     is_other = _codes(timed, places.name) != name[places.stretch]
@@ -564,6 +563,8 @@ def nodes_behind(timed: Timed, gaps: Gaps, chosen: I32 | I64) -> I32:
     """For each gap the node of the host tree that stands behind it: the wait, the next op's launch,
     or what the host was in for longest until then; -1: none."""
 
+    names = NodeNames.of(timed)
+
     def behind(gap: I32 | I64) -> I32:
         sync = gaps.sync[gap]
         node = at(timed.joined.launch_node, gaps.next_op[gap], -1)
@@ -575,7 +576,7 @@ def nodes_behind(timed: Timed, gaps: Gaps, chosen: I32 | I64) -> I32:
         node[launching] = timed.linked.tree.node_of_call[call]
         host = on_host(timed, gaps, gap)
         asked = _until_launched(timed, gaps.take(gap[host].astype(np.int64)))
-        node[host] = main_nodes(timed, *asked)[0]
+        node[host] = main_nodes(names, *asked)[0]
         return node
 
     return blockwise(behind, chosen)

@@ -127,8 +127,9 @@ def op_stats(rated: WithRoofline, *, by_shape: bool = False) -> Sequence[OpStats
     keys = (calls.name, ranges.kind[rows], ranges.shapes[rows])
     groups = Groups.of(*keys if by_shape else keys[:2])
     del keys, rows
-    times, device_self = _times(rated.timed, calls, groups)
-    columns = _columns(rated, calls, groups) | times
+    outer = _outermost(groups, calls.node, rated.linked.tree)
+    times, device_self = _times(rated.timed, calls, groups, outer)
+    columns = _columns(rated, calls, groups, outer) | times
     left = _unattributed(rated, int(device_self.sum()))
 
     def row(group: int) -> OpStats:
@@ -191,13 +192,13 @@ def _calls(timed: Timed) -> _Calls:
     return _Calls(node, name[node], _self_time(inner, node, call), call)
 
 
-def _times(timed: Timed, calls: _Calls, groups: Groups) -> tuple[Columns, F64]:
+def _times(timed: Timed, calls: _Calls, groups: Groups, outer: Bool) -> tuple[Columns, F64]:
     """The columns of `OpTimes` that are of the calls, and the device time that each group launches
-    itself, ns."""
+    itself, ns. `outer`: which calls run inside none of their own group."""
     tree = timed.linked.tree
     steps = timed.steps.steady_count
     node = calls.node
-    device = _DeviceTimes.of(timed, calls, groups)
+    device = _DeviceTimes.of(timed, calls, groups, outer)
     a_step = {
         "host_total_ms": groups.sum(tree.end[node] - tree.start[node]),
         "host_self_ms": groups.sum(calls.host_self),
@@ -237,7 +238,7 @@ class _DeviceTimes(NamedTuple):
     kernels: F64  # kernels launched anywhere inside of each call
 
     @classmethod
-    def of(cls, timed: Timed, calls: _Calls, groups: Groups) -> "_DeviceTimes":
+    def of(cls, timed: Timed, calls: _Calls, groups: Groups, outer: Bool) -> "_DeviceTimes":
         """The device times of calls in these groups. Columns as long as all calls are let go of one
         by one."""
         tree = timed.linked.tree
@@ -247,7 +248,6 @@ class _DeviceTimes(NamedTuple):
         owner = at(calls.around, owner_nodes(timed.linked, launched_at), -1)
         length = timed.trace.device_ops.end - timed.trace.device_ops.start
         launched = _sum_at(launched_at, length, size)
-        outer = _outermost(groups, node, tree)
         time = tree.subtree_sum(launched, node)
         median, p95 = groups.quantiles(time, 0.5, 0.95)
         of_calls = groups.sum(time)
@@ -363,7 +363,7 @@ def _sum_at(node: I32 | I64, values: I64 | Bool, size: int) -> I64:
     return scatter(np.add, np.zeros(size, np.int64), known, node, values)
 
 
-def _columns(rated: WithRoofline, calls: _Calls, groups: Groups) -> Columns:
+def _columns(rated: WithRoofline, calls: _Calls, groups: Groups, outer: Bool) -> Columns:
     """The columns that say what the groups are, and those of `RatedRow`."""
     trace = rated.trace
     tree = rated.linked.tree
@@ -379,7 +379,7 @@ def _columns(rated: WithRoofline, calls: _Calls, groups: Groups) -> Columns:
         "shapes": LazyRows(every, lambda group: trace.text(int(shapes[group]))),
         "module": module,
         "python": line,
-        **_against_roofline(rated, calls, groups),
+        **_against_roofline(rated, calls, groups, outer),
     }
 
 
@@ -388,10 +388,9 @@ def _shown_name(name: str) -> str:
     return STEP_NAME if name.startswith(STEP_PREFIX) else name
 
 
-def _against_roofline(rated: WithRoofline, calls: _Calls, groups: Groups) -> Columns:
+def _against_roofline(rated: WithRoofline, calls: _Calls, groups: Groups, outer: Bool) -> Columns:
     """The columns of `RatedRow`: of what is launched inside the calls, nested ones once."""
     tree = rated.linked.tree
-    outer = _outermost(groups, calls.node, tree)
     node = calls.node[outer]
     launched_at = np.where(rated.timed.steady_ops, rated.joined.launch_node, -1)
     end = tree.subtree_end[node]

@@ -216,8 +216,8 @@ def _segment_codes(names: "NodeNames", path: CriticalPath) -> I32:
 
 @dataclass(frozen=True, eq=False)
 class NodeNames:
-    """How nodes of the host tree are called. Made once a question: it goes through the whole
-    tree."""
+    """How nodes of the host tree are called. Made once a table and not kept: it goes through the
+    whole tree, and is as long."""
 
     timed: Timed
     innermost: Column  # for each node the innermost operator or annotation around it, or itself
@@ -232,6 +232,10 @@ class NodeNames:
         itself), of the call where there is none, and `outside` where there is nothing but the step,
         and for -1."""
         return blockwise(lambda nodes: self._at(nodes, outside), node)
+
+    def places(self, node: I32 | I64) -> I32:
+        """The code of the place of each of these nodes."""
+        return self.at(node.astype(np.int32), outside(self.timed))
 
     def _at(self, node: I32 | I64, outside: int) -> I32:
         tree = self.timed.linked.tree
@@ -280,32 +284,27 @@ def outside(timed: Timed) -> int:
     return len(timed.trace.strings)
 
 
-def codes_of(timed: Timed, node: I32 | I64) -> I32:
-    """The code of the place of each of these nodes."""
-    return NodeNames.of(timed).at(node.astype(np.int32), outside(timed))
-
-
-def place_times(timed: Timed, start: I64, end: I64, thread: I64) -> PlaceTimes:
+def place_times(names: NodeNames, start: I64, end: I64, thread: I64) -> PlaceTimes:
     """Where a thread was in each stretch [start, end), for how long."""
-    times = node_times(timed.timeline, start, end, thread)
+    times = node_times(names.timed.timeline, start, end, thread)
     longest_first = np.argsort(-times.spent, kind="stable")
     stretch = times.stretch[longest_first]
     node = times.node[longest_first].astype(np.int32)
-    name = codes_of(timed, node)
+    name = names.places(node)
     alike = Groups.of(stretch, name)
     first = alike.first
     spent = alike.sum(times.spent[longest_first])
     return PlaceTimes(stretch[first], name[first], node[first], spent)
 
 
-def main_nodes(timed: Timed, start: I64, end: I64, thread: I64) -> tuple[I64, I64]:
+def main_nodes(names: NodeNames, start: I64, end: I64, thread: I64) -> tuple[I64, I64]:
     """For each stretch the node in which the host was longest, -1 outside all, and its thread
     (`dominant_nodes`). Of a long stretch it is the longest node of the place that has most of it:
     many short calls of a name are one place."""
-    nodes, threads = dominant_nodes(timed.timeline, start, end, thread)
+    nodes, threads = dominant_nodes(names.timed.timeline, start, end, thread)
     nodes = nodes.copy()
     long = np.flatnonzero((end - start >= LEAST_SPLIT_NS) & (threads >= 0))
-    places = place_times(timed, start[long], end[long], threads[long])
+    places = place_times(names, start[long], end[long], threads[long])
     order = np.lexsort((places.spent, places.stretch))
     is_last = np.append(np.diff(places.stretch[order]) > 0, True)[: len(order)]
     best = order[is_last]

@@ -8,7 +8,7 @@ are, value by value, those of its decoded row; a chunk with anything else is rea
 kinds.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import repeat
 from typing import Any
 
@@ -247,7 +247,9 @@ class RepeatingEvents:
         tables = _TABLE_NUMBERS[kinds.groups]
         for number, table in enumerate(_TABLES):
             of_table = np.flatnonzero(tables == number)
-            recorded = self._with_duration(table, kinds.rows[of_table])
+            if not len(of_table):
+                continue
+            recorded = self._with_duration(table, kinds.rows[of_table], (*NUMBERS, "end"))
             for column, name in enumerate(NUMBERS):
                 if name in recorded:
                     is_stated = kinds.ordinals[of_table, column] >= 0
@@ -255,10 +257,10 @@ class RepeatingEvents:
                         raise UnlikeAnyKindError
 
     def _with_duration(
-        self, table: type[Table], rows: NDArray[np.int32]
+        self, table: type[Table], rows: NDArray[np.int32], names: Collection[str] | None = None
     ) -> dict[str, NDArray[Any]]:
-        """Columns of these prototypes."""
-        columns = self._prototypes.tables[table].rows(rows)
+        """Columns of these prototypes: those of these names, None: all of them."""
+        columns = self._prototypes.tables[table].rows(rows, names)
         columns["duration"] = columns["end"] - columns["start"]
         return columns
 

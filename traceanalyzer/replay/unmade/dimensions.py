@@ -174,9 +174,23 @@ def _parts(length: int | None, lines: list[Operator], views: list[Operator]) -> 
         if operator.first[-1:] and operator.first[-1] in known:
             left = convolved(operator) or ()
             known.update(left[-1:])
+    return frozenset(_with_chunks(views, known) - {length})
+
+
+def _with_chunks(views: list[Operator], lengths: set[int]) -> set[int]:
+    """These lengths, and the chunks that views cut them into, or chunks before. A view that is like
+    one that told nothing tells nothing until there is another length."""
+    known = set(lengths)
+    in_vain = set[tuple[Shape, tuple[str, ...]]]()
     for operator in views:
-        known |= _chunks(operator, known)
-    return frozenset(known - {length})
+        view = (operator.first, operator.values)
+        chunks = set() if view in in_vain else _chunks(operator, known) - known
+        if chunks:
+            known |= chunks
+            in_vain.clear()
+        else:
+            in_vain.add(view)
+    return known
 
 
 def _chunks(operator: Operator, lengths: set[int]) -> set[int]:
