@@ -133,3 +133,15 @@ def test_what_is_missing_stands_above_the_budget() -> None:
     damage = next(i for i, line in enumerate(lines) if line.startswith("! /home/alice"))
     budget = next(i for i, line in enumerate(lines) if line.startswith("  compute"))
     assert damage < budget
+
+
+def test_a_program_with_hardly_any_gpu_work_is_not_told_that_data_lacks():
+    """Six operations may be all that it has."""
+    few = "Inconclusive: only 6 GPU operations were recorded; the GPU is idle."
+    unclear = replace(
+        full(), summary=replace(full().summary, bottleneck="inconclusive", headline=few)
+    )
+    told = gains.no_advice(unclear)
+    assert told.startswith(
+        "So little GPU work has nothing to change that would show. Next, with more of it: "
+    )

@@ -90,8 +90,8 @@ class Commands(click.Group):
 def cli() -> None:
     """Say where the GPU step's time went, why, and what is worth changing.
 
-    Answers come from profiler recordings alone (PyTorch profiler / Kineto traces, Nsight Systems
-    exports), on any machine: no GPU is needed.
+    Answers come from files alone, on any machine, without a GPU: traces of PyTorch's profiler, Nsight
+    Systems exports, folders of ranks, dumps of a hang, memory snapshots, logs and pasted texts (`-`).
 
     \b
     Start with:

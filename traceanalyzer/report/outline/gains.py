@@ -85,6 +85,9 @@ LIMITS_NOT_MEASURED = " What limits its kernels is not measured."
 OF_A_PATH = "PATH"  # of several recordings
 NOTHING_HELPS = "No known remedy is predicted to help."
 NOT_ENOUGH = "Not enough data."
+FEW_OPS = "Inconclusive: only "
+"""How the headline begins of a recording with hardly any GPU work: it may be all that the program has."""
+HARDLY_ANY = "So little GPU work has nothing to change that would show."
 BY_COUNTERS = "collect ncu"
 LIMIT_UNKNOWN = "What limits the kernels is not in a timeline."
 FIRST_USE = "first-use"
@@ -198,9 +201,16 @@ def no_advice(report: Report, *, has_next: bool = False) -> str:
         return _without_a_gpu(report, evidence.get("next step", ""))
     if report.findings and bottleneck == "inconclusive":
         following = evidence.get("next step", _recording_that_tells(report))
-        why = LIMIT_UNKNOWN if BY_COUNTERS in following else NOT_ENOUGH
-        return f"{why} Next: {following}."
+        return _to_record(report, following)
     return f"{_why_nothing(report)}{'' if has_next else _further(report)}"
+
+
+def _to_record(report: Report, following: str) -> str:
+    """Why there is no advice, and which recording would tell."""
+    if FEW_OPS in report.summary.headline:
+        return f"{HARDLY_ANY} Next, with more of it: {following}."
+    why = LIMIT_UNKNOWN if BY_COUNTERS in following else NOT_ENOUGH
+    return f"{why} Next: {following}."
 
 
 def _further(report: Report) -> str:
