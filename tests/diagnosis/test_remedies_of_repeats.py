@@ -117,7 +117,7 @@ def steps(p: Program) -> None:
         (norms, "clip_grad_norm_"),
         (one_a_list, "_foreach_lerp_"),
         (lamb, "_foreach_addcmul_"),
-        (zeros, "set_to_none"),
+        (zeros, "torch._foreach_zero_"),
         (steps, "torch._foreach_div_, torch._foreach_neg_"),
     ],
 )

@@ -10,6 +10,7 @@ from traceanalyzer.replay.patterns.independent import (
     of_other_size,
     put_together,
     share_weights_only,
+    takes_its_result,
 )
 from traceanalyzer.replay.patterns.operators import Operator
 from traceanalyzer.replay.patterns.repeats import Repeat
@@ -50,6 +51,24 @@ RESIDUAL = [*VIEW[:2], op("add", [8, 64], [8, 64]), linear(8, 32, 16)]
 )
 def test_calls_that_give_another_size_do_not_need_each_other(call: Call, found: bool) -> None:
     assert of_other_size(*run_of(call, call)) == found
+
+
+ROUND = [linear(8, 1, 64), linear(8, 64, 64), linear(8, 64, 16)]
+"""A round of a diffusion model: the time, then what the round before gave."""
+
+
+@pytest.mark.parametrize(
+    ("call", "found"),
+    [
+        ([op("to", [8, 64]), *ROUND[:2]], True),
+        ([op("to", [8, 64]), *ROUND[:2], op("full")], True),
+        (VIEW, False),
+        ([op("to", [1]), linear(8, 64, 32), op("sum", [8, 32])], False),
+    ],
+    ids=["a round", "what begins the next round is behind it", "another size", "an answer"],
+)
+def test_a_round_takes_what_the_round_before_gave(call: Call, found: bool) -> None:
+    assert takes_its_result(call) == found
 
 
 @pytest.mark.parametrize(
@@ -190,6 +209,7 @@ SUM = op("add", [], [], [], values=["", "", "1"])
         ([[*crop(), LOSS, SUM] for _ in range(5)], op("ones_like", []), True),
         ([[*crop(), NO_LOSS] for _ in range(5)], op("ones_like", []), False),
         ([[*crop(), op("lerp", [8, 24], [8, 24]), *added_up()[0][-2:]]] * 5, SUM, False),
+        ([[op("to", [8, 64]), *ROUND[:2], op("add", [8, 64], [8, 64])]] * 5, SUM, False),
         (
             [[*crop(), linear(8, 16, 64), op("add", [8, 64], [8, 64])] for _ in range(5)],
             SUM,
@@ -203,6 +223,7 @@ SUM = op("add", [], [], [], values=["", "", "1"])
         "losses",
         "losses of each",
         "a state",
+        "rounds",
         "layers",
     ],
 )

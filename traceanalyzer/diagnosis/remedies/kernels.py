@@ -26,6 +26,13 @@ from traceanalyzer.replay.changes.gradients.unread_gradients import (
     unread_gradients,
     without_unread_gradients,
 )
+from traceanalyzer.replay.changes.gradients.unread_graph import (
+    NODE_SHARE,
+    OPTIMISTIC_NODE_SHARE,
+    PESSIMISTIC_NODE_SHARE,
+    unread_graph,
+    without_graph,
+)
 from traceanalyzer.replay.changes.gradients.weights_passed import (
     weights_passed,
     without_weights_passed,
@@ -131,6 +138,18 @@ WITH_CACHE = scenario_of(
 FROZEN = scenario_of("freeze_parameters", without_unread_gradients)
 BESIDE = scenario_of("freeze_parameters", without_unread_branch, "assumes_beside")
 PASSED = scenario_of("freeze_parameters", without_weights_passed, "assumes_through")
+WITHOUT_GRAPH = scenario_of(
+    "freeze_parameters",
+    without_graph(NODE_SHARE),
+    "assumes_graph",
+    figures={
+        "share": NODE_SHARE,
+        "most": OPTIMISTIC_NODE_SHARE,
+        "least": PESSIMISTIC_NODE_SHARE,
+    },
+    optimistic=without_graph(OPTIMISTIC_NODE_SHARE),
+    pessimistic=without_graph(PESSIMISTIC_NODE_SHARE),
+)
 LEAST_OF_FREEZING = 0.05
 """Less is one layer's gradients, and may be of a parameter that is trained in other steps."""
 SPARSE = scenario_of("sparse_gradients", with_sparse_gradients)
@@ -149,10 +168,14 @@ def sparse_gradients(_: Measurements) -> Offer:
 def freeze_parameters(m: Measurements) -> Offer | None:
     """Where the backward pass goes on after the last gradient that an optimizer takes, or through
     weights whose gradients are only added up: of a network beside the one that is trained, or after
-    it."""
+    it; or where autograd makes nodes that no backward pass reads."""
     tape = tape_of(m)
     if tape is None:
         return None
+    graph = unread_graph(tape)
+    if graph is not None:
+        how = words("freeze_parameters", "graph", count=graph.nodes)
+        return Offer(how, WITHOUT_GRAPH, against=("launch-bound", "launch"))
     unread = unread_gradients(tape)
     if unread is not None:
         return Offer(words("freeze_parameters", count=unread.gradients), FROZEN)

@@ -16,6 +16,7 @@ from traceanalyzer.diagnosis.remedies.remedy import (
     words,
 )
 from traceanalyzer.replay.changes.data.loading import copied_together
+from traceanalyzer.replay.changes.gradients.dropped import gradients_dropped
 from traceanalyzer.replay.changes.kernels import makes_heads, products_batched
 from traceanalyzer.replay.changes.loops.items_joined import turns_joined, turns_of_weights_joined
 from traceanalyzer.replay.changes.loops.joined_calls import (
@@ -62,6 +63,7 @@ FUSED = replace(
 )
 BY_LISTS = scenario_of("fused_optimizer", optimizer_by_lists, "assumes_by_lists")
 LOOPS = scenario_of("fused_optimizer", tensors_listed, "assumes_loops")
+DROPPED = scenario_of("fused_optimizer", gradients_dropped, "assumes_dropped")
 UPDATES = {"addcmul", "addcdiv"}
 """Operators of an optimizer that is written out."""
 NORM = {
@@ -148,6 +150,9 @@ def fused_optimizer(m: Measurements) -> Offer | None:
     loops = tensor_loops(tape)
     if loops is not None:
         offers.append(Offer(_instead(loops.names), LOOPS))
+    if gradients_dropped(tape) is not None:
+        drop = words("fused_optimizer", "drop")
+        offers.append(Offer(drop, DROPPED, against=("launch-bound", "launch")))
     if optimizer_fused(tape) is not None:
         how = "fuse_groups" if small_groups(tape) else "fuse"
         offers.insert(0, Offer(words("fused_optimizer", how), FUSED))
@@ -161,8 +166,6 @@ def fused_optimizer(m: Measurements) -> Offer | None:
 
 def _instead(names: tuple[str, ...]) -> Words:
     kinds = {name.removeprefix("aten::").removeprefix("_foreach_").rstrip("_") for name in names}
-    if kinds == {"zero"}:
-        return words("fused_optimizer", "drop")
     if kinds & UPDATES:
         return words(
             "fused_optimizer", "update_together", by=text("fused_optimizer", "written_out")

@@ -21,6 +21,8 @@ from traceanalyzer.replay.patterns.repeats import Repeat
 from traceanalyzer.trace import I32
 
 FEWEST_ITEMS = 4  # fewer calls in a loop are told by other means
+LAST_OF_CALL = 4  # operators; what begins the next round may stand behind the result
+LEAST_STATE = 256  # numbers; a call's answer, which many tensors are as large as, has fewer
 FEWEST_TURNS_OF_SIZES = 3
 """As often as this sizes of items go from rising to falling or back; those of a pyramid do once."""
 MOST_LISTED = 30  # PyTorch's recorder leaves out the shapes of longer lists of tensors
@@ -88,6 +90,14 @@ def _is_brought(call: Run, size: int) -> bool:
         if before is not None and math.prod(before) == size:
             return False
     return False
+
+
+def takes_its_result(call: Run) -> bool:
+    """Whether a call begins with a tensor of the size that it gives: each call may work on what the
+    one before gave, as rounds of a diffusion model do."""
+    given = [shape for shape in map(_gives, call[-LAST_OF_CALL:]) if shape is not None]
+    sizes = [math.prod(shape) for shape in given if math.prod(shape) >= LEAST_STATE]
+    return bool(sizes) and _is_brought(call, sizes[-1])
 
 
 def put_together(operators: Run, run: Repeat) -> bool:
@@ -208,9 +218,11 @@ def _gives_other_size(call: Run, taken: Shape, collected_by: Operator | None) ->
         given = next(iter(collected_by.listed), None)
     if given is None and not call[-1].named(REDUCES):
         return False
-    if given is not None and math.prod(given) == math.prod(taken):
-        return False
-    return not _met_again(call, taken)
+    if given is None:
+        return not _met_again(call, taken)
+    # A model that begins with the time takes what the call before gave later.
+    size = math.prod(given)
+    return size != math.prod(taken) and not (_met_again(call, taken) or _is_brought(call, size))
 
 
 def _carries(call: Run, *, through_any: bool) -> bool:

@@ -10,6 +10,7 @@ from traceanalyzer.analysis.algebra import where_changed
 from traceanalyzer.base import regex
 from traceanalyzer.replay.changes.data.loading import LEAST_COPY_NS, large_copies
 from traceanalyzer.replay.changes.syncs.syncs import read_at_once
+from traceanalyzer.replay.patterns.independent import takes_its_result
 from traceanalyzer.replay.patterns.items import item_starts, single_tokens, takes_items
 from traceanalyzer.replay.patterns.named import are_named, launched_within
 from traceanalyzer.replay.patterns.operators import JOINING, operators
@@ -182,8 +183,22 @@ def repeated_calls(tape: Tape) -> Calls | None:
     needing = max(len(distinct(number[ops])) for ops in (tape.in_optimizer, single_tokens(tape)))
     if needing >= enough or (max(brought, items) < enough and not takes_items(tape, chosen)):
         return None
+    if items < enough and _carries_on(tape, number, np.flatnonzero(alike)):
+        return None
     calls = Calls(np.where(chosen, number, -1), int(alike.sum()) / tape.steps)
     return _with_cut_call(tape, calls)
+
+
+def _carries_on(tape: Tape, number: I64, alike: I64) -> bool:
+    """Whether calls, of these numbers, may take what the call before gave: no tensor of that size comes
+    from the host."""
+    inside = number == int(alike[len(alike) // 2])
+    brings = inside & tape.copies_of(CopyKind.HOST_TO_DEVICE)
+    if large_copies(tape, CopyKind.HOST_TO_DEVICE)[brings].any():
+        return False
+    launched = tape.memo(launching)
+    own = launched.node[inside[launched.first]]
+    return len(own) > 0 and takes_its_result(operators(tape.source.linked).of_nodes(own))
 
 
 def _with_cut_call(tape: Tape, calls: Calls) -> Calls:
