@@ -18,7 +18,7 @@ from traceanalyzer.report.table_entries.kinds import RowFilter
 MOST_ROWS = 20_000
 """More take longer to keep than to work out: every gap of a long recording."""
 MOST_RANKS = 128
-"""Ranks of which the gaps of each are found for a question that may follow: of thousands that would
+"""Ranks of which tables of each are made for a question that may follow: of thousands that would
 take as long as a third of the report."""
 
 

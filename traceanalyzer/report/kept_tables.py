@@ -16,9 +16,6 @@ from traceanalyzer.report.tables import first_of, measured_rows
 if TYPE_CHECKING:
     from traceanalyzer.diagnosis.question import Query
 
-OF_GAPS = ("gaps", "gap_places")
-"""Tables of the gaps of every rank, which a report finds on the rank alone that it speaks of."""
-
 
 def keep_tables(page: CachedPage, asked: "Query") -> None:
     """Keep the rows of each table; not those that come with figures of their own."""
@@ -26,7 +23,7 @@ def keep_tables(page: CachedPage, asked: "Query") -> None:
     lines: list[str] = []
     many_ranks = len(asked.measured.each) > MOST_RANKS
     for table in TABLES:
-        if many_ranks and table.name in OF_GAPS:
+        if many_ranks and table.of_every_rank:
             continue
         first = measured_rows(asked.measured, table.name, RowFilter(MOST_ROWS + 1))
         summary = table.summary(asked if first else None, RowFilter())
