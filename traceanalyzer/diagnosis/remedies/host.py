@@ -33,6 +33,7 @@ from traceanalyzer.replay.changes.syncs.anomaly import (
     without_checks,
 )
 from traceanalyzer.replay.changes.syncs.answers import answers
+from traceanalyzer.replay.changes.syncs.branches import branched_items, branches_as_where
 from traceanalyzer.replay.changes.syncs.indices import (
     indices_again,
     picks_again,
@@ -53,12 +54,21 @@ from traceanalyzer.replay.changes.warmup import (
     prepared_before,
     warmed_up,
 )
+from traceanalyzer.replay.scenario import Scenario
+from traceanalyzer.replay.tape import Tape
 
 NO_SYNCS = scenario_of(
     "remove_syncs",
     syncs_removed(Reading.TYPICAL),
     optimistic=syncs_removed(Reading.OPTIMISTIC),
     pessimistic=syncs_removed(Reading.PESSIMISTIC),
+)
+NO_BRANCHES = scenario_of(
+    "remove_syncs",
+    branches_as_where(Reading.TYPICAL),
+    "assumes_branches",
+    optimistic=branches_as_where(Reading.OPTIMISTIC),
+    pessimistic=branches_as_where(Reading.PESSIMISTIC),
 )
 NO_ANOMALIES = scenario_of(
     "remove_syncs", without_anomaly_detection, "assumes_anomalies", pessimistic=without_checks
@@ -102,8 +112,9 @@ def remove_syncs(m: Measurements) -> Offer | None:
     if m.timed.memo(only_searches):
         return None
     tape = tape_of(m)
-    if tape is not None and detects_anomalies(tape):
-        return Offer(words("remove_syncs", "anomalies"), NO_ANOMALIES)
+    repeated = None if tape is None else _of_repeated_checks(tape)
+    if repeated is not None:
+        return repeated
     replay = m.replay
     if replay is not None:
         gains = {which: replay.gain_ms(scenario) for which, scenario in OF_TURNS.items()}
@@ -117,6 +128,28 @@ def remove_syncs(m: Measurements) -> Offer | None:
         Words(text("remove_syncs", instead_of_waits(m)), text("remove_syncs", "read_later")),
         NO_SYNCS,
     )
+
+
+def _of_repeated_checks(tape: Tape) -> Offer | None:
+    """What to do where each gradient, or one number after the other, is tested."""
+    if detects_anomalies(tape):
+        return Offer(words("remove_syncs", "anomalies"), NO_ANOMALIES)
+    if _waits_in_branches(tape):
+        return Offer(words("remove_syncs", "branches"), NO_BRANCHES)
+    return None
+
+
+def without_waits(tape: Tape) -> Scenario:
+    """The step without its waits, before it is captured in a graph."""
+    return NO_BRANCHES if _waits_in_branches(tape) else NO_SYNCS
+
+
+def _waits_in_branches(tape: Tape) -> bool:
+    """Whether most waits are for a test of one number after the other."""
+    operator = tape.source.linked.tree.outer_operator[tape.nodes]
+    branched = operator[tape.event[branched_items(tape)]]
+    waiting = operator[is_read(tape)]
+    return 2 * int(np.isin(waiting, branched).sum()) > len(waiting)
 
 
 def _gains_by_host_work(m: Measurements, gain_ms: float) -> bool:

@@ -13,7 +13,12 @@ from traceanalyzer.base import NS_PER_MS, regex
 from traceanalyzer.diagnosis.effort import ONE_LINE
 from traceanalyzer.diagnosis.finding import GPU_BUSY, Words
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.diagnosis.remedies.host import NO_SYNCS, PREPARED, hides_waits, waits_in_words
+from traceanalyzer.diagnosis.remedies.host import (
+    PREPARED,
+    hides_waits,
+    waits_in_words,
+    without_waits,
+)
 from traceanalyzer.diagnosis.remedies.program import Program, program, reduced_by_hooks, tape_of
 from traceanalyzer.diagnosis.remedies.remedy import Offer, remedy, scenario_of, text, words
 from traceanalyzer.replay.changes.communication.collectives import repeated_reductions
@@ -113,7 +118,8 @@ def cuda_graph(m: Measurements) -> Offer | None:
         return None
     how = _how_to_capture(known, tape)
     if waits_within(tape):
-        return Offer(_preceded(_syncs_first(m), how), AFTER_SYNCS, ("remove_syncs",), NO_SYNCS)
+        first = without_waits(tape)
+        return Offer(_preceded(_syncs_first(m), how), AFTER_SYNCS, ("remove_syncs",), first)
     return Offer(how, CAPTURED)
 
 
