@@ -9,6 +9,7 @@ from tests.nccl_logs import EFA, INFINIBAND, SOCKETS, WORKSTATION
 from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.effort import with_efforts
 from traceanalyzer.diagnosis.measurements import measure
+from traceanalyzer.ingest.plain.nccl import nccl_log, nccl_sentence
 from traceanalyzer.ingest.run import load
 
 if TYPE_CHECKING:
@@ -46,6 +47,34 @@ def test_sockets_between_nodes(tmp_path: Path) -> None:
     assert advice.action.startswith("Unset NCCL_IB_DISABLE, which takes InfiniBand")
 
 
+def test_lines_of_one_rank_name_the_network_that_the_others_use(tmp_path: Path) -> None:
+    lines = [line for line in SOCKETS.splitlines() if "via NET" not in line]
+    within = "node01:51632:51703 [0] NCCL INFO Channel 00/0 : 0[17000] -> 1[1b000] via P2P/IPC"
+    alone = "\n".join([*lines, within])
+    found = diagnosed(tmp_path, alone)
+    assert ids(found) == ["nccl-socket"]
+    assert found.findings[0].evidence[0].value == "network Socket"
+    log = nccl_log(alone)
+    assert log is not None
+    assert "network Socket between nodes" in nccl_sentence(log)
+
+
+def test_a_way_through_host_memory_in_every_ring(tmp_path: Path) -> None:
+    ring = [
+        f"ws:1:1 [0] NCCL INFO Channel {channel:02d}/0 : {rank}[{rank}] -> {(rank + 1) % 8}[0] via "
+        + ("SHM/direct" if rank == 3 else "P2P/CUMEM")
+        for channel in range(2)
+        for rank in range(8)
+    ]
+    counted = "ws:1:1 [0] NCCL INFO 2 coll channels, 0 nvls channels, 2 p2p channels"
+    found = diagnosed(tmp_path, "\n".join([*ring, counted]))
+    assert ids(found) == ["nccl-no-p2p"]
+    values = [one.value for one in found.findings[0].evidence]
+    assert values == ["2 of 16 connections", 2]
+    one_ring = [line for line in ring if "01/0 : 3" not in line]
+    assert ids(diagnosed(tmp_path, "\n".join([*one_ring, counted]))) == []
+
+
 def test_p2p_that_the_environment_takes_away(tmp_path: Path) -> None:
     found = diagnosed(tmp_path, WORKSTATION)
     assert ids(found) == ["nccl-no-p2p"], "Using network Socket: on one node nothing does"
@@ -79,11 +108,8 @@ def test_a_network_through_host_memory_that_fails(tmp_path: Path) -> None:
 def test_nothing_to_find(tmp_path: Path) -> None:
     found = diagnosed(tmp_path, EFA)
     assert (found.findings, found.recommendations) == ([], [])
-    # half of the connections by P2P: the others have no better way
-    mixed = WORKSTATION.replace(
-        "0[1000] -> 1[24000] via direct shared memory", "0[1000] -> 1[24000] via P2P/IPC"
-    )
-    some = mixed + "ws:2210:2260 [0] NCCL INFO Channel 02 : 0[1000] -> 1[24000] via P2P/IPC\n"
+    # one connection of two channels: the other ring has none
+    some = WORKSTATION.replace("via direct shared memory", "via P2P/IPC", 3)
     assert ids(diagnosed(tmp_path, some)) == []
 
 

@@ -13,8 +13,8 @@ from traceanalyzer.trace.nccl import GDR, P2P, SHM, SOCKET, NcclLog
 FINDINGS = ("nccl-socket", "nccl-no-gpudirect", "nccl-no-p2p", "nccl-few-channels")
 """Findings with advice, which is given although no part of a step is measured."""
 MOSTLY = 0.5
-"""Share of the connections of a kind from which a slower way is a finding: on some machines a few
-pairs of GPUs have no better one."""
+"""Share of the connections of a kind from which a slower way is a finding: a few pairs of GPUs may have
+no better one, and count where every ring has such a pair."""
 FEW_CHANNELS = 4
 """A limit on channels from here down: a node with NVLink uses 12 to 32, one with PCIe 2 to 4."""
 LIMITS = ("NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS")
@@ -74,12 +74,14 @@ def nccl_no_p2p(m: Measurements, _free: Bool) -> Iterator[Draft]:
         return
     through_host = log.connections.get(SHM, 0)
     within = through_host + log.connections.get(P2P, 0)
-    if not through_host or through_host < MOSTLY * within:
+    in_every_ring = 0 < (log.channels or 0) <= through_host
+    if not through_host or (through_host < MOSTLY * within and not in_every_ring):
         return
     evidence = [
         Evidence(
             "through host memory", f"{through_host:,} of {within:,} connections", "", _job(log)
         ),
+        *_rings(log, through_host),
         *_why(log.settings, "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL"),
         *_quoted("P2P", log.without_p2p),
     ]
@@ -124,6 +126,14 @@ def _change(id_: str, which: str = "words", names: str = "") -> Proposal:
     return Proposal(said(id_, which, names=names), BASIS, bound=True)
 
 
+def _rings(log: NcclLog, through_host: int) -> list[Evidence]:
+    """As many connections as channels: each ring goes at the rate of its slowest one."""
+    channels = log.channels or 0
+    if not 0 < channels <= through_host:
+        return []
+    return [Evidence("channels", channels, "", "at least one such connection for each ring")]
+
+
 def _takes_p2p(log: NcclLog, name: str) -> bool:
     """Whether a setting keeps GPUs from reading each other's memory; a level does so below the
     distance that GPUs of a node have."""
@@ -134,8 +144,9 @@ def _takes_p2p(log: NcclLog, name: str) -> bool:
 
 
 def _uses_sockets(log: NcclLog) -> bool:
-    """Whether data goes over sockets: of one node nothing does, where GPUs reach each other."""
-    if log.connections:
+    """Whether data goes over sockets: of one node nothing does, where GPUs reach each other. The lines
+    of one rank may have no connection between nodes, and still name the network."""
+    if log.over_network:
         return SOCKET in log.connections
     return log.network == "Socket" and (log.nodes or 1) > 1
 

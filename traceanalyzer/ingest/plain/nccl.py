@@ -122,6 +122,8 @@ def _ways(log: NcclLog) -> str:
     (way, count), *others = log.connections.items()
     parts = [f"{_counted(count, 'connection')} {_over(way)}"]
     parts += [f"{count:,} {_over(way)}" for way, count in others]
+    if log.network and not log.over_network and (log.nodes or 1) > 1:
+        parts.append(f"network {log.network} between nodes")
     return ", ".join(parts)
 
 
