@@ -49,6 +49,16 @@ VLLM_PREEMPTED = (
     "WARNING 09-12 10:00:03 scheduler.py:1481] Sequence group cmpl-1 is preempted by PreemptionMode.RECOMPUTE mode "
     "because there is not enough KV cache space. total_num_cumulative_preemption=51\n"
 )
+VLLM_DIED = (
+    "(EngineCore_DP0 pid=2) ERROR 05-19 10:13:1{n} [core.py:710] EngineCore encountered a fatal error.\n"
+    "(EngineCore_DP0 pid=2) ERROR 05-19 10:13:1{n} [core.py:710] RuntimeError: CUDA error: an illegal memory access.\n"
+    "(APIServer pid=1) ERROR 05-19 10:13:1{n} [async_llm.py:480] vllm.v1.engine.exceptions.EngineDeadError: EngineCore "
+    "encountered an issue. See stack trace (above) for the root cause.\n"
+)
+SGLANG_DIED = (
+    "[2026-03-02 10:11:19 TP0] Scheduler hit an exception: Traceback (most recent call last):\n"
+    '  File "scheduler.py", line 3, in run\nValueError: token_to_kv_pool leaks memory\n'
+)
 VLLM_GUESSES = (
     "INFO 05-19 10:13:21 [metrics.py:101] SpecDecoding metrics: Mean acceptance length: {length}, Accepted throughput: "
     "76.80 tokens/s, Drafted throughput: 235.49 tokens/s, Accepted: 768 tokens, Drafted: 2355 tokens, "
@@ -118,6 +128,20 @@ def vllm_log(running: int, waiting: int, usage: float, rate: float = 504.3) -> s
     return "".join(
         VLLM_LINE.format(n=n, running=running, waiting=waiting, usage=usage, rate=rate)
         for n in range(3)
+    )
+
+
+def vllm_bench(completed: int, failed: int) -> str:
+    """A summary as `vllm bench serve` prints it; without a request that succeeds all of it is zero."""
+    rate, ms = (3.95, 42.1) if completed else (0.0, 0.0)
+    return (
+        "============ Serving Benchmark Result ============\n"
+        f"Successful requests:                     {completed}\n"
+        f"Failed requests:                         {failed}\n"
+        f"Request throughput (req/s):              {rate}\n"
+        f"Output token throughput (tok/s):         {rate * 128}\n"
+        f"Mean TTFT (ms):                          {ms}\n"
+        f"Median TTFT (ms):                        {ms}\n"
     )
 
 

@@ -83,7 +83,25 @@ def test_logs_compare_where_both_are_at_their_limit(tmp_path: Path) -> None:
     idle = texts.vllm_log(12, 0, 40.0, 906.0)
     found = compared(tmp_path, slow, idle)
     assert found["verdict"] == "not_comparable"
-    assert "rates say what was asked of them" in found["headline"]
+    assert "Only A is at its limit (140 requests wait while 12 run" in found["headline"]
+    assert "the rate of B is what was asked of it" in found["headline"]
+    found = compared(tmp_path, idle, texts.vllm_log(64, 114, 34.0))
+    assert "Only B is at its limit (114 requests wait while 64 run" in found["headline"]
+    found = compared(tmp_path, idle, texts.vllm_log(18, 0, 40.0))
+    assert "Neither is at its limit, so that rates say what was asked" in found["headline"]
+
+
+def test_what_is_wrong_with_a_side_comes_first(tmp_path: Path) -> None:
+    well = texts.vllm_log(12, 0, 40.0)
+    found = compared(tmp_path, well, texts.vllm_log(12, 0, 40.0, 0.0).replace("812.0", "0.0"))
+    assert found["headline"].startswith("B: Stalled: in the last 3 lines")
+    died = texts.VLLM_DIED.format(n=9)
+    assert compared(tmp_path, well, well + died)["headline"].startswith("B: The log ends with an")
+    found = compared(tmp_path, texts.vllm_bench(1000, 0), texts.vllm_bench(12, 988))
+    assert found["headline"].startswith("B: 988 of 1,000 requests failed")
+    assert found["verdict"] == "not_comparable"
+    found = compared(tmp_path, texts.vllm_bench(0, 1000), texts.vllm_bench(1000, 1))
+    assert found["headline"].startswith("A: All 1,000 requests failed. B: 1 of 1,001 requests")
 
 
 def test_limits_on_latencies_and_against_a_baseline(tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ TENSORRT_LLM = (
 )
 OWN_PROFILERS = {"vllm": VLLM, "sglang": SGLANG, "tensorrt_llm": TENSORRT_LLM}
 """By the engine's name in `iterations`."""
+ENDS_WITH_ERROR = "The log ends with an error."
+"""How the note on a log begins whose run or server died."""
 ANY_ENGINE = (
     "with the engine's own profiler (vLLM and SGLang: /start_profile; TensorRT-LLM: nsys with "
     "TLLM_PROFILE_START_STOP)"

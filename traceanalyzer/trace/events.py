@@ -327,6 +327,7 @@ class StepTimings(Table):
     )  # requests that it took out of the batch since the line before
     preempted_in_all: I64 = column(np.int64)  # since the server's start
     graph: I64 = column(np.int64)  # 1: its decode came from a CUDA graph, 0: it did not
+    engine: I64 = column(np.int64)  # which of several data-parallel engines the line is of
     kv_usage: F64 = column(np.float64)  # share of the memory for KV in use
     prefix_hit_share: F64 = column(np.float64)  # prompt tokens that it found in its cache
     accepted_length: F64 = column(np.float64)  # tokens of a verified iteration, a request

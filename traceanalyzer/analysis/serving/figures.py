@@ -1,18 +1,20 @@
 """A server under load: latencies of its requests, how many of them it works on and how many wait, how full
 the memory for KV is. From the summary of a benchmark, or from the server's log."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import fields, replace
 
 import numpy as np
 
+from traceanalyzer.analysis.serving.each_engine import engines_of, longest_stall, summed_rate
 from traceanalyzer.base import MS_PER_S, dataclass, metric
 from traceanalyzer.trace import F64, I64, Bool, Percentiles, ServingSummary, StepTimings, Trace
 
 
 @dataclass(frozen=True, kw_only=True)
 class Serving:
-    """The figures of a server. Those of a log are means over its lines, an engine each."""
+    """The figures of a server. Those of a log are means over its lines, an engine each; its rates and its concurrency
+    are summed over its engines."""
 
     engine: str | None = metric(
         "the server: `vllm`, `sglang`, `tensorrt_llm`, `tgi` or `llama_cpp`; null where it is not said",
@@ -106,6 +108,17 @@ class Serving:
     )
     graph_batch_max: float | None = metric("largest batch that one replays", default=None)
     eager_batch_min: float | None = metric("smallest batch decoded without", default=None)
+    engines: float | None = metric(
+        "data-parallel engines that write the log; null where its lines name none", default=None
+    )
+    stalled_lines: float | None = metric(
+        "most lines of the log in a row in which requests are in the server and none gets a token; null without three",
+        default=None,
+    )
+    stalled_running: float | None = metric("requests in the batch then, mean", default=None)
+    stalled_to_the_end: bool | None = metric(
+        "whether that lasts to the log's end; null where there is no such time", default=None
+    )
     accepted_length: float | None = metric(
         "tokens that an iteration of speculative decoding gives a request, mean", default=None
     )
@@ -240,13 +253,14 @@ def of_log(log: StepTimings) -> Serving | None:
     waiting = _known(log.waiting_requests[lines])
     usage = _known(log.kv_usage[lines])
     queued = waiting > 0
-    rate = _known(log.tokens_per_s)
+    stall = longest_stall(log)
+    engines = engines_of(log)
     graph, eager = log.graph == 1, log.graph == 0
     return Serving(
         source="log",
-        output_tokens_per_s=_average(rate[rate > 0]),
-        prompt_tokens_per_s=_average(_known(log.prompt_tokens_per_s)),
-        concurrency=_average(running + waiting),
+        output_tokens_per_s=summed_rate(log, "tokens_per_s"),
+        prompt_tokens_per_s=summed_rate(log, "prompt_tokens_per_s"),
+        concurrency=_at_once(engines.values()),
         running_requests=_average(running),
         running_requests_max=_most(running),
         waiting_requests=_average(waiting),
@@ -262,6 +276,10 @@ def of_log(log: StepTimings) -> Serving | None:
         graph_share=_share(graph, graph | eager),
         graph_batch_max=_most(_known(log.running_requests[graph])),
         eager_batch_min=_least(_known(log.running_requests[eager])),
+        engines=float(len(engines)) if (log.engine >= 0).any() else None,
+        stalled_lines=None if stall is None else float(stall.lines),
+        stalled_running=None if stall is None else stall.running,
+        stalled_to_the_end=None if stall is None else stall.to_the_end,
         accepted_length=_average(_known(log.accepted_length)),
         accepted_share=_average(_known(log.accepted_share)),
     )
@@ -272,6 +290,16 @@ def _lines(log: StepTimings) -> Bool:
     says = (log.running_requests >= 0) | (log.waiting_requests >= 0) | (log.kv_usage >= 0)
     decodes = says & (log.running_requests >= 0)
     return decodes if decodes.any() else says
+
+
+def _at_once(engines: Iterable[StepTimings]) -> float | None:
+    """Requests that run and wait at a time, over all engines."""
+    of_each = [
+        _average(_known(log.running_requests[lines]) + _known(log.waiting_requests[lines]))
+        for log, lines in ((log, _lines(log)) for log in engines)
+    ]
+    known = [count for count in of_each if count is not None]
+    return sum(known) if known else None
 
 
 def _known(values: I64 | F64) -> F64:

@@ -9,6 +9,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra import median_of
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.names.serving import iteration
+from traceanalyzer.analysis.serving.each_engine import summed_rate
 from traceanalyzer.analysis.tables.budget import StepBudgets
 from traceanalyzer.analysis.time import regularity as stats
 from traceanalyzer.analysis.time.periods import inference_only
@@ -128,7 +129,7 @@ def timing_stats(log: StepTimings, of_means: bool = False) -> TimingStats | None
         optimizer_ms=optimizer_ms,
         data_share=_data_share(log, steady),
         samples_per_s=_rate(log, steady, log.samples_per_s, log.samples),
-        tokens_per_s=_rate(log, steady, log.tokens_per_s, log.tokens),
+        tokens_per_s=_tokens_per_s(log, steady),
         mfu=_mean(log.mfu[steady]),
         loss=_late_median(log.loss),
         loss_spread_share=_spread_share(log.loss),
@@ -271,6 +272,13 @@ def _data_share(log: StepTimings, steady: Bool) -> float | None:
     both = steady & (log.data >= 0) & (log.duration > 0)
     waited = float(log.data[both].sum())
     return ratio(waited, float(log.duration[both].sum()))
+
+
+def _tokens_per_s(log: StepTimings, steady: Bool) -> float | None:
+    """Tokens a second; of a server that says its load, over the lines in which it has requests."""
+    if (log.running_requests >= 0).any() and (log.tokens_per_s >= 0).any():
+        return summed_rate(log, "tokens_per_s")
+    return _rate(log, steady, log.tokens_per_s, log.tokens)
 
 
 def _rate(log: StepTimings, steady: Bool, logged: F64, count: I64) -> float | None:

@@ -119,10 +119,11 @@ class _Plan(NamedTuple):
         order = _order(table, row, question.sort)
         show = _Show.of(table, question, order)
         is_reordered = bool(order) or show.order == table.people_by != ""
+        asks_for_all = is_reordered or not table.long
         summed = show.totals if question.columns is None else []
         wanted = question.wanted
         parts = [
-            (table.asked_as, replace(wanted, top=None if is_reordered else show.rows)),
+            (table.asked_as, replace(wanted, top=None if asks_for_all else show.rows)),
             *((total.name, wanted) for total in summed),
             *_beside_moments(row),
         ]
@@ -143,9 +144,10 @@ def _printed(plan: _Plan, answer: "_Answer", run: "Run | None") -> "PrintedRows"
     origin = _Origin()
     if _beside_moments(plan.row):
         origin = _Origin.of(totals.pop(), answer.rows)
+    found = len(answer.rows)
     shown = _Answer(plan.show.first(answer.rows), totals, answer.summary)
     shown = _cleaned(shown, plan.question.hidden, run)
-    return _with_totals(_rows_alone(plan, shown, origin), plan, shown.totals)
+    return _with_totals(_rows_alone(plan, shown, origin, found), plan, shown.totals)
 
 
 def _holds_sums(run: "Run | None") -> bool:
@@ -153,12 +155,12 @@ def _holds_sums(run: "Run | None") -> bool:
     return run is not None and any(trace.profiler_rows for trace in run.traces)
 
 
-def _rows_alone(plan: _Plan, answer: "_Answer", origin: "_Origin") -> "PrintedRows":
-    """The rows of a table as they are printed, without those that sum them up."""
+def _rows_alone(plan: _Plan, answer: "_Answer", origin: "_Origin", found: int) -> "PrintedRows":
+    """The rows of a table as they are printed, without those that sum them up; they are of so many that were found."""
     from traceanalyzer.report.printed import PrintedRows
 
     table = plan.table
-    rows, cut = _fitting(table, answer.rows, plan.show)
+    rows, cut = _fitting(table, answer.rows, plan.show, found)
     summary = answer.summary
     return PrintedRows(
         table.asked_as,
@@ -174,10 +176,13 @@ def _rows_alone(plan: _Plan, answer: "_Answer", origin: "_Origin") -> "PrintedRo
     )
 
 
-def _fitting(table: TableEntry, rows: list[Any], show: "_Show") -> tuple[list[Any], str]:
+def _fitting(
+    table: TableEntry, rows: list[Any], show: "_Show", found: int
+) -> tuple[list[Any], str]:
     """The rows to print, and which of all they are (empty: all). A terminal that shows what fits leaves
     out the profiler's steps, which are no operators."""
-    cut = _cut_rows(table) if len(rows) == show.rows else ""
+    may_be_cut = len(rows) == show.rows and (table.long or found > len(rows))
+    cut = _cut_rows(table) if may_be_cut else ""
     if table.name == "ops" and show.fits:
         return [row for row in rows if not PROFILER_STEP.match(row.name)], cut or "first"
     return rows, cut

@@ -10,12 +10,14 @@ from traceanalyzer.base import dataclass, digits, metric
 from traceanalyzer.comparison.judge import WORDS
 from traceanalyzer.comparison.model import Condition, Word
 from traceanalyzer.comparison.outline import UNLIKE, ConditionRow
-from traceanalyzer.diagnosis.serving.load import has_queue
+from traceanalyzer.diagnosis.serving.faults import failed_sentence, failed_share, stall_sentence
+from traceanalyzer.diagnosis.serving.load import has_queue, load_sentence
 from traceanalyzer.report.document import Document, Section, Table, Verdict
 from traceanalyzer.report.figures.step_times import recorded_ms
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.printed import Printed, PrintedRows
+from traceanalyzer.trace.engines import ENDS_WITH_ERROR
 
 SAME = 0.05
 """Rounds of one benchmark on one server differ by some percent: a smaller change is none."""
@@ -102,7 +104,8 @@ def compared_servers(a: Report, b: Report, names: tuple[str, str]) -> Printed | 
     unlike = list(_unlike(before, after))
     shifts = list(_shifts(before, after))
     word = _word(before, after, shifts, unlike=bool(unlike))
-    headline = _headline(word, before, after, shifts, unlike)
+    wrong = [*_faults("A", a, before), *_faults("B", b, after)]
+    headline = " ".join([*wrong, _headline(word, before, after, shifts, unlike)])
     rows = _rows(before, after)
     sides = [f"A: {names[0]} ({_kind(before)})", f"B: {names[1]} ({_kind(after)})"]
     sections = [Section("Comparison", [Verdict(headline, sides)], untitled=True)]
@@ -219,11 +222,17 @@ def _word(a: Serving, b: Serving, shifts: Sequence[_Shift], *, unlike: bool) -> 
     """The verdict: that of one round of each is likely at most."""
     better = any(shift.is_better for shift in shifts)
     worse = any(shift.is_better is False for shift in shifts)
-    if unlike or not shifts or (better and worse) or _is_below_limit(a, b):
+    differs = unlike or _failed_unlike(a, b) or _is_below_limit(a, b)
+    if differs or not shifts or (better and worse):
         return "not_comparable"
     if better:
         return "likely_faster"
     return "likely_slower" if worse else "no_change"
+
+
+def _failed_unlike(a: Serving, b: Serving) -> bool:
+    """Whether another share of the requests failed: the others had the server to themselves."""
+    return abs(failed_share(a) - failed_share(b)) >= SAME
 
 
 def _is_below_limit(a: Serving, b: Serving) -> bool:
@@ -238,17 +247,36 @@ def _headline(
     if unlike:
         names = ", ".join(dict.fromkeys(one.name for one in unlike))
         verdict = f"Not like for like (other {names})"
+    elif _failed_unlike(a, b):
+        verdict = "Not like for like (others failed)"
     elif any(one.is_better for one in shifts) and any(one.is_better is False for one in shifts):
         verdict = "Better in some, worse in others"
     else:
         verdict = WORDS[word]
-    changes = ", ".join(shift.text for shift in shifts)
-    sentences = [f"{verdict}: {changes}." if changes else f"{verdict}: no figure in common."]
+    changes = ", ".join(shift.text for shift in shifts) or "no figure in common"
+    sentences = [f"{verdict}: {changes}."]
     if _is_below_limit(a, b):
-        sentences.append(SAME_RATE)
+        sentences.append(_limits(a, b))
     elif not unlike:
         sentences.append(NOT_SAID if a.source == "log" else REPEAT)
     return " ".join(sentences)
+
+
+def _faults(side: str, report: Report, serving: Serving) -> Iterator[str]:
+    """What is wrong with a side: that its server died or stalled, that requests failed."""
+    crash = [note for note in report.notes if note.startswith(ENDS_WITH_ERROR)]
+    stall = stall_sentence(serving) if serving.stalled_lines else ""
+    for words in filter(None, (*crash, stall, failed_sentence(serving))):
+        yield f"{side}: {words}"
+
+
+def _limits(a: Serving, b: Serving) -> str:
+    """Which of two logs is at its limit; of the other the rate is what was asked of it."""
+    for side, other, serving in (("A", "B", a), ("B", "A", b)):
+        if has_queue(serving):
+            load = load_sentence(serving).rstrip(".")
+            return f"Only {side} is at its limit ({load}); the rate of {other} is what was asked of it."
+    return SAME_RATE
 
 
 def _rows(a: Serving, b: Serving) -> list[ServingChange]:

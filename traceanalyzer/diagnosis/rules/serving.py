@@ -9,6 +9,7 @@ from traceanalyzer.base import digits
 from traceanalyzer.diagnosis.draft import Draft, Proposal, finding
 from traceanalyzer.diagnosis.finding import Evidence, Words, same_for_all
 from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.diagnosis.serving.faults import skew_sentence
 from traceanalyzer.diagnosis.serving.load import FULL, MOST_OF_TIME, has_queue, is_full
 from traceanalyzer.diagnosis.serving.phases import phases
 from traceanalyzer.diagnosis.serving.sentences import SERVERS
@@ -46,7 +47,7 @@ AT_THAT_MOMENT = "when the figures were taken"
 def kv_cache_full(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Requests wait while the memory for KV is in use."""
     s = m.serving
-    if s is None or not has_queue(s) or not is_full(s):
+    if s is None or not has_queue(s) or not is_full(s) or _is_uneven(m):
         return
     where = _where(s)
     evidence = [
@@ -71,6 +72,8 @@ def requests_queue(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Requests wait although the KV cache has room."""
     s = m.serving
     if s is None or not has_queue(s) or is_full(s) or s.kv_usage_while_queued_share is None:
+        return
+    if _is_uneven(m):
         return
     most = s.running_requests_max or s.running_requests or 0.0
     free = 1.0 - s.kv_usage_while_queued_share
@@ -199,6 +202,11 @@ def decodes_read_memory(m: Measurements, _free: Bool) -> Iterator[Draft]:
         _switch(m, "smaller_weights", "bits", basis=READ_ONCE, effort=HOURS),
     ]
     yield finding("decodes-read-memory", "none", None, evidence, proposals)
+
+
+def _is_uneven(m: Measurements) -> bool:
+    """Whether another engine could take the requests that wait: none needs a larger one."""
+    return bool(skew_sentence(m.trace.step_timings))
 
 
 def _queue(s: Serving) -> list[Evidence]:

@@ -16,6 +16,7 @@ from traceanalyzer.diagnosis.draft import Draft, Part, Proposal, finding
 from traceanalyzer.diagnosis.finding import Evidence, Summary, Words
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.pages import said
+from traceanalyzer.diagnosis.serving.faults import failed_sentence
 from traceanalyzer.diagnosis.serving.load import moment_sentence, story
 from traceanalyzer.diagnosis.serving.logs import server_summary
 from traceanalyzer.trace import Bool, PastedText
@@ -90,7 +91,8 @@ def profiled_summary(table: Profiled, source: str) -> Summary:
 def pasted_summary(pasted: PastedText, serving: Serving | None = None) -> Summary:
     """The verdict on a pasted text: what it is and what it tells, of a server where time goes."""
     more = "" if serving is None else _of_server(serving)
-    text = f"{pasted.what}. {pasted.tells} {more}".rstrip()
+    failed = "" if serving is None else failed_sentence(serving)
+    text = " ".join(filter(None, (failed, f"{pasted.what}.", pasted.tells, more)))
     return Summary("inconclusive", 0.0, text, "recorded", None)
 
 

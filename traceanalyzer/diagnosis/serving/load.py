@@ -4,7 +4,7 @@ goes."""
 from collections.abc import Iterator
 
 from traceanalyzer.analysis.serving.figures import Serving
-from traceanalyzer.base import MS_PER_S, digits, plural
+from traceanalyzer.base import MS_PER_S, digits
 from traceanalyzer.trace import Percentiles
 
 FULL = 0.9
@@ -43,6 +43,19 @@ def is_full(s: Serving) -> bool:
 
 def load_sentence(s: Serving) -> str:
     """How many requests wait, and for what; empty where that is not known."""
+    running = running_sentence(s)
+    if (
+        has_queue(s)
+        or not running
+        or (s.waiting_requests_max is None and s.waiting_requests is None)
+    ):
+        return running
+    seldom = "No request waits" if not s.waiting_requests_max else "Requests seldom wait"
+    return f"{seldom}: {running}"
+
+
+def running_sentence(s: Serving) -> str:
+    """How many requests run, and those that wait where there is a queue; empty where that is not known."""
     if has_queue(s):
         return _of_queue(s)
     if s.running_requests is None:
@@ -50,10 +63,7 @@ def load_sentence(s: Serving) -> str:
     cache = f", and the KV cache is {s.kv_usage_share:.0%} full" if _is_known(s) else ""
     running = digits(s.running_requests)
     verb = "runs" if running == "1" else "run"
-    if s.waiting_requests_max is None and s.waiting_requests is None:
-        return f"{running} {verb} at a time{cache}."
-    seldom = "No request waits" if not s.waiting_requests_max else "Requests seldom wait"
-    return f"{seldom}: {running} {verb} at a time{cache}."
+    return f"{running} {verb} at a time{cache}."
 
 
 def _is_known(s: Serving) -> bool:
@@ -115,9 +125,6 @@ def summary_notes(s: Serving) -> Iterator[str]:
         )
     yield from _queue_alone(s)
     yield from _tails(s)
-    if s.failed_requests:
-        failed = digits(s.failed_requests)
-        yield f"{failed} {plural('request', s.failed_requests)} failed: figures are of the others."
     yield from engine_notes(s)
 
 

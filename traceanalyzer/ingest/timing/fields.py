@@ -8,7 +8,7 @@ BATCH = (
     "kv_tokens",
 )
 """What logs of serving engines say of an iteration."""
-LOAD = ("running_requests", "waiting_requests", "preempted", "preempted_in_all", "graph")
+LOAD = ("running_requests", "waiting_requests", "preempted", "preempted_in_all", "graph", "engine")
 LOAD_RATES = (
     "kv_usage",
     "prefix_hit_share",

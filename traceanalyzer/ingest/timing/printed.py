@@ -97,8 +97,11 @@ def phase_line(line: str) -> Values | None:
 
 
 def memory_line(line: str) -> Values | None:
-    """What a line says of GPU memory, and after which phase."""
+    """What a line says of GPU memory, and after which phase; None of the message of an allocation that failed, whose
+    sizes are parts of the whole."""
     line = line[:SEARCHED]
+    if "out of memory" in line:
+        return None
     if _SIZE_FIRST.search(line) is not None:
         line = _SIZE_FIRST.sub(r"\3: \1 \2", line)
     allocated = _MEMORY.search(line) or _AFTER_PHASE.search(line) or _ONLY_PEAK.match(line)

@@ -208,6 +208,9 @@ def _mended(records: Records) -> Records:
         for name in columns.keys() & names:
             values = columns[name]
             columns[name] = np.where(is_possible(values), values, np.nan)
+    if "running_requests" in columns and "tokens_per_s" in columns:
+        stalled = records.column("tokens_per_s") == 0  # a server that gives no token says so
+        columns["tokens_per_s"] = np.where(stalled, 0.0, columns["tokens_per_s"])
     if "mfu" in columns:
         mfu = columns["mfu"]
         columns["mfu"] = np.where(mfu > MOST_MFU, mfu / 100, mfu)

@@ -46,7 +46,8 @@ TABLES = (
         "The server under load",
         "analysis.serving.figures.ServingFigure",
         rows.load_of_server,
-        "Neither a server's log nor the summary of a benchmark.",
+        "Neither the summary of a benchmark nor a server's log that says its load (how many requests run and wait). "
+        "`show iterations` has the iterations of a log.",
         command="serving",
         only_with_rows=True,
     ),

@@ -116,6 +116,11 @@ def is_of_load(name: str) -> bool:
     return name.partition(" ")[0] in {known for known, _ in (*TIMES, *RATES)}
 
 
+def has_only_failed(found: Mapping[str, float]) -> bool:
+    """Whether a summary says that requests failed, and none succeeded: it has no times then."""
+    return bool(found.get("failed")) and found.get("requests") == 0
+
+
 def serving_summary(found: Mapping[str, float], text: str) -> ServingSummary:
     """The summary that figures make; `text` says what is no number."""
     requests = found.get("requests")

@@ -12,6 +12,7 @@ from traceanalyzer.ingest.texts.serving.exposed import engine_in, gauges_in
 from traceanalyzer.ingest.texts.serving.forms import objects_in, pairs_in
 from traceanalyzer.ingest.texts.serving.names import (
     RATES,
+    has_only_failed,
     is_of_load,
     named_figures,
     serving_summary,
@@ -55,7 +56,10 @@ def recognise(text: str) -> bool:
     pairs = pairs_in(text)
     if max(Counter(name for name, _ in pairs).values(), default=0) > MOST_TIMES:
         return False
-    found = list(filter(is_of_load, named_figures(pairs)))
+    figures = named_figures(pairs)
+    if has_only_failed(figures):
+        return True
+    found = list(filter(is_of_load, figures))
     kinds = {name.partition(" ")[0] for name in found}
     return len(found) > 1 and (not kinds.isdisjoint(_OF_SERVERS) or _LATENCIES in lower)
 
@@ -65,7 +69,10 @@ def summarise(text: str, path: Path) -> PastedText | None:
     gauges = gauges_in(text)
     summary = serving_summary(named_figures(pairs_in(text)), text)
     summary = replace(summary, **_of_moment(gauges), engine=engine_in(text))
-    sentence = ", ".join([*_at_moment(summary), *_times(summary), *_rates(summary)])
+    figures = [*_at_moment(summary), *_times(summary), *_rates(summary)]
+    if not figures and summary.failed and summary.requests == 0:
+        figures = ["It has no times and no rates"]
+    sentence = ", ".join(figures)
     if not sentence:
         return None
     return PastedText(

@@ -8,6 +8,7 @@ _COUNT = regex(r"#([\w -]+?): (\d{1,18})")
 _RATE = regex(rf"\b(gen|input) throughput \(token/s\): ({NUMBER})")
 _SHARE = regex(rf"\b(token usage|accept len|accept rate): ({NUMBER})")
 _GRAPH = regex(r"\bgraph: (True|False)\b")
+_ENGINE = regex(r"^[^#]{0,120}?\bDP(\d{1,18})\b")  # of `DP1 TP0]`, before the counts
 _RETRACTED = "retracted_reqs"
 
 
@@ -17,8 +18,14 @@ def sglang_batch(line: str) -> Values | None:
     if _RETRACTED in counts:
         return read_numbers({"preempted": counts[_RETRACTED]})
     if "Decode batch" in line:
-        return _decode(line, counts)
-    return _prefill(line, counts) if "Prefill batch" in line else None
+        return {**_decode(line, counts), **_engine(line)}
+    return {**_prefill(line, counts), **_engine(line)} if "Prefill batch" in line else None
+
+
+def _engine(line: str) -> Values:
+    """Which of several data-parallel engines wrote the line."""
+    found = _ENGINE.match(line)
+    return {} if found is None else read_numbers({"engine": found[1]})
 
 
 def _decode(line: str, counts: dict[str, str]) -> Values:

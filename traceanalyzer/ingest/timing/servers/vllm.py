@@ -18,6 +18,7 @@ _ITERATION = regex(
 _THROUGHPUT = regex(
     rf"Avg prompt throughput: ({NUMBER}) tokens/s, Avg generation throughput: ({NUMBER}) tokens/s"
 )
+_ENGINE = regex(r"\bEngine (\d{1,18}): ")
 _RUNNING = regex(r"\bRunning: (\d{1,18}) reqs\b")
 _WAITING = regex(r"\b(?:Waiting|Pending|Swapped): (\d{1,18}) reqs\b")
 _PREEMPTIONS = regex(r"\bPreemptions: (\d{1,18})\b")
@@ -61,6 +62,7 @@ def _load(line: str, prompt_rate: str) -> dict[str, float]:
         "running_requests": _first(_RUNNING.search(line)),
         "waiting_requests": sum(waiting) if waiting else None,
         "preempted": _first(_PREEMPTIONS.search(line)),
+        "engine": _first(_ENGINE.search(line)),
     }
     shares = {
         "kv_usage": _first(_KV_USAGE.search(line)),
