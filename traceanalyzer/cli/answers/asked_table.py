@@ -119,7 +119,7 @@ class _Plan(NamedTuple):
         order = _order(table, row, question.sort)
         show = _Show.of(table, question, order)
         is_reordered = bool(order) or show.order == table.people_by != ""
-        asks_for_all = is_reordered or not table.long
+        asks_for_all = is_reordered or table.comes_whole
         summed = show.totals if question.columns is None else []
         wanted = question.wanted
         parts = [
@@ -181,7 +181,7 @@ def _fitting(
 ) -> tuple[list[Any], str]:
     """The rows to print, and which of all they are (empty: all). A terminal that shows what fits leaves
     out the profiler's steps, which are no operators."""
-    may_be_cut = len(rows) == show.rows and (table.long or found > len(rows))
+    may_be_cut = len(rows) == show.rows and (not table.comes_whole or found > len(rows))
     cut = _cut_rows(table) if may_be_cut else ""
     if table.name == "ops" and show.fits:
         return [row for row in rows if not PROFILER_STEP.match(row.name)], cut or "first"

@@ -50,6 +50,7 @@ TABLES = (
         "`show iterations` has the iterations of a log.",
         command="serving",
         only_with_rows=True,
+        comes_whole=True,
     ),
     TableEntry(
         "critical_path",

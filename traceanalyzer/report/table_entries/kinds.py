@@ -50,6 +50,9 @@ class TableEntry:
     none: str  # what takes the place of rows where there are none
     command: str | None = None  # the command that prints all of it; `cli/help` has its help
     long: bool = False  # whether a report has its first rows only
+    comes_whole: bool = (
+        False  # whether it is so short that all of its rows are asked for: a cut is known then
+    )
     of_the_run: bool = False  # whether its rows speak of all ranks, whichever rank is asked
     # whether the command shows all ranks unless one is asked for; else the critical rank's
     of_every_rank: bool = False
