@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 
-from traceanalyzer.analysis.serving.each_engine import engines_of, longest_stall, summed_rate
+from traceanalyzer.analysis.time.each_engine import engines_of, longest_stall, summed_rate
 from traceanalyzer.base import MS_PER_S, dataclass, metric
 from traceanalyzer.trace import F64, I64, Bool, Percentiles, ServingSummary, StepTimings, Trace
 

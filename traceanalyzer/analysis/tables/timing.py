@@ -9,9 +9,9 @@ import numpy as np
 from traceanalyzer.analysis.algebra import median_of
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.names.serving import iteration
-from traceanalyzer.analysis.serving.each_engine import summed_rate
 from traceanalyzer.analysis.tables.budget import StepBudgets
 from traceanalyzer.analysis.time import regularity as stats
+from traceanalyzer.analysis.time.each_engine import summed_rate
 from traceanalyzer.analysis.time.periods import inference_only
 from traceanalyzer.analysis.time.steps import Steps, count_warmup
 from traceanalyzer.analysis.time.timed import Timed

@@ -3,8 +3,8 @@ engines idles while requests wait at another."""
 
 from collections.abc import Iterator
 
-from traceanalyzer.analysis.serving.each_engine import engines_of
 from traceanalyzer.analysis.serving.figures import Serving, of_log
+from traceanalyzer.analysis.time.each_engine import engines_of
 from traceanalyzer.base import digits, plural
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.serving.load import has_queue
