@@ -49,3 +49,10 @@ def test_a_table_by_another_word_is_offered_by_its_name(run, word, table):
     status, _, err = run("show", word, SYNC_BOUND)
     assert status == 2
     assert f"did you mean {table}?" in err
+
+
+@pytest.mark.parametrize("table", ["kernels", "ops", "path"])
+def test_shares_of_the_step_say_of_which_step(run, table):
+    status, out, _ = run("show", table, SYNC_BOUND)
+    assert status == 0
+    assert "share of step is of the recorded step" in " ".join(out.split())

@@ -143,3 +143,34 @@ def test_hosts_that_wait_otherwise_do_not_tell_their_speed():
     found = compare_reports(run(10.0, hosts), run(7.0, without))
     assert found.host_factor is None
     assert "host of B" not in found.headline
+
+
+@pytest.mark.parametrize(
+    ("after_ms", "verdict"),
+    [(7.6, "no_change"), (5.0, "not_comparable"), (11.0, "not_comparable"), (8.1, "no_change")],
+)
+def test_hosts_of_two_processes_are_no_measured_change(after_ms, verdict):
+    """Stopwatches of two recorders' processes differ, the GPU's time does not: as `winds` and
+    `sprites`, each recorded by both."""
+    found = compare_reports(KINETO, timed(NSYS, after_ms))
+    assert found.verdict == verdict
+    assert ("record both by one recorder" in found.headline) == (after_ms != 8.1)
+    assert all(
+        change.significant is None for change in found.judged.changes if change.part == "idle"
+    )
+
+
+def test_fewer_launches_of_two_recorders_are_likely_at_most():
+    before = replace(KINETO, metrics=replace(KINETO.metrics, launches_per_step=900.0))
+    after = timed(NSYS, 5.0)
+    after = replace(after, metrics=replace(after.metrics, launches_per_step=100.0))
+    assert compare_reports(before, after).verdict == "likely_faster"
+
+
+def test_kernels_of_other_operators_are_one_work_between_recorders():
+    """Each knows other operators and types of one kernel."""
+    named = part("aten::linear", "gemm", 4, dtypes="float")
+    other = recorded_by(timed(report(named, idle("host", 4)), 6.0), "nsys")
+    found = compare_reports(KINETO, other)
+    assert found.verdict == "not_comparable"
+    assert "Both do the same GPU work" in found.headline

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceanalyzer.base.figures import digits
+from traceanalyzer.base.figures import digits, signed_share
 from traceanalyzer.report.format import figure, label, number, plain, shorten
 
 
@@ -98,3 +98,17 @@ def test_a_unit_is_left_out_however_it_is_written():
 def test_digits_of_a_sentence_have_no_exponent(value: float, text: str) -> None:
     assert digits(value) == text
     assert digits(-value) == f"-{text}"
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (-0.199, "-19.9%"),
+        (0.0, "+0.0%"),
+        (8.994, "+899.4%"),
+        (9.0, "10 times"),
+        (47350.4, "47,351 times"),
+    ],
+)
+def test_a_growth_from_ten_times_up_is_a_multiple(share: float, text: str) -> None:
+    assert signed_share(share) == text

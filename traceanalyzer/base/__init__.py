@@ -27,6 +27,7 @@ from traceanalyzer.base.figures import (
     ordinal,
     plural,
     ratio,
+    signed_share,
     span,
     text_kind_of,
 )
@@ -59,6 +60,7 @@ __all__ = [
     "plural",
     "ratio",
     "regex",
+    "signed_share",
     "span",
     "text_kind_of",
 ]

@@ -27,6 +27,7 @@ NS_PER_S = 1e9
 NS_PER_MS = 1e6
 NS_PER_US = 1e3
 MS_PER_S = 1e3
+MANY_TIMES = 10.0  # a growth by as much reads as a multiple, not per cent
 ELLIPSIS = "…"
 ENDINGS = {1: "st", 2: "nd", 3: "rd"}
 """Of numbers in an order, by their last digit."""
@@ -69,6 +70,13 @@ def digits(value: float, significant: int = 3) -> str:
     """So many significant digits, and never an exponent for what is large: `0.396`, `12.3`,
     `1,064`."""
     return f"{value:,.0f}" if abs(value) >= 10**significant - 0.5 else f"{value:.{significant}g}"
+
+
+def signed_share(share: float) -> str:
+    """A change as a share of what was before; from ten times up as a multiple: `-19.9%`, `47,351
+    times`."""
+    times = share + 1.0
+    return f"{digits(times)} times" if times >= MANY_TIMES else f"{share:+z.1%}"
 
 
 def binary(size: float) -> str:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from operator import attrgetter
 
 from traceanalyzer.analysis.memory.measure import Site
-from traceanalyzer.base import MEMORY, digits
+from traceanalyzer.base import MEMORY, digits, signed_share
 from traceanalyzer.comparison.changes import changes_between, step_change
 from traceanalyzer.comparison.conditions import (
     INPUT_SHAPES,
@@ -179,7 +179,7 @@ def _by_batch(a: Report, b: Report, found: Comparison, judged: Judged) -> str:
     change = times.b_ms / times.a_ms / shapes.factor - 1.0
     word = "faster" if change < 0.0 else "slower"
     return (
-        f"If B's batch is {digits(shapes.factor, 4)} times A's, it is {word} per sample: {change:+z.1%} "
+        f"If B's batch is {digits(shapes.factor, 4)} times A's, it is {word} per sample: {signed_share(change)} "
         f"(--samples {shapes.samples})."
     )
 

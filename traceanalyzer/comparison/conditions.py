@@ -4,11 +4,12 @@ times."""
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-from traceanalyzer.base import dataclass, digits
+from traceanalyzer.analysis.tables.step_parts import StepPart
+from traceanalyzer.base import dataclass, digits, ratio
 from traceanalyzer.comparison.matching import MOSTLY, How, Link, match_parts
 from traceanalyzer.comparison.model import Condition
 from traceanalyzer.comparison.side_by_side.recorders import recorder_of
-from traceanalyzer.comparison.work import of_part
+from traceanalyzer.comparison.work import StepWork, of_part
 from traceanalyzer.report.format import shorten
 from traceanalyzer.report.model import Report
 from traceanalyzer.trace import Condition as Stated
@@ -23,6 +24,13 @@ OTHER_OPTIONS = "what is recorded costs host time: launching and idle time diffe
 OTHER_WORLD = "another number of processes shares the work and communicates"
 KERNELS = "kernels"
 NOTHING_IN_COMMON = "no kernel and no operator is in both: they may be two programs"
+PARAMETERS = "parameters"
+LEAST_IN_COMMON = 0.5
+"""Share of either side's kernel time in operators or kernels that both have; of models of other
+sizes with less they are two programs. Compiling or fusing a program can leave less, down to none, but
+not another number of parameters; other layers of one model keep more."""
+OTHER_PARAMETERS = 1.1
+"""Numbers of parameters that differ by so many times: a vocabulary that is padded adds less."""
 EXTENT = "extent of the recording"
 OTHER_WORK = "the steps do not do the same work"
 NO_STEPS = "one side has no steps: its figures are for the whole recording"
@@ -193,22 +201,55 @@ def _shapes(a: Report, b: Report) -> Iterator[Condition]:
 
 
 def _work(a: Report, b: Report) -> Iterator[Condition]:
-    """Whether no kernel and no operator is in both. Two programs have none in common, and so may
-    one after a change; without steps nothing else says that both do the same work."""
+    """Whether no kernel and no operator is in both, or few of models of other sizes. Two programs
+    have none in common, and so may one after a change; without steps nothing else says that both do
+    the same work."""
     of_a = of_part(a.step_parts, "compute")
     of_b = of_part(b.step_parts, "compute")
     kernels_of_a = {part.kernel for part in of_a if part.kernel}
     kernels_of_b = {part.kernel for part in of_b if part.kernel}
-    operators_in_both = {part.op for part in of_a if part.op} & {part.op for part in of_b}
-    in_both = kernels_of_a & kernels_of_b or operators_in_both
-    if kernels_of_a and kernels_of_b and not in_both:
+    if not kernels_of_a or not kernels_of_b:
+        return
+    in_both = _share_in_both(of_a, of_b)
+    are_other_models = in_both < LEAST_IN_COMMON and _have_other_parameters(a, b)
+    if not in_both or are_other_models:
+        effect = NOTHING_IN_COMMON
+        if are_other_models:
+            effect = (
+                f"{in_both:.0%} of the kernel time is in operators or kernels that both have, and "
+                "their models are of other sizes: they are two programs"
+            )
         yield Condition(
             name=KERNELS,
             a=shorten(", ".join(sorted(kernels_of_a)), SHOWN_LENGTH),
             b=shorten(", ".join(sorted(kernels_of_b)), SHOWN_LENGTH),
-            effect=NOTHING_IN_COMMON,
-            incomparable="none" in (_steps(a), _steps(b)),
+            effect=effect,
+            incomparable=are_other_models or "none" in (_steps(a), _steps(b)),
         )
+
+
+def _share_in_both(a: list[StepPart], b: list[StepPart]) -> float:
+    """Share of the time of either side's parts, the larger one, whose kernel or operator the other
+    has, too."""
+    kernels = {part.kernel for part in a if part.kernel} & {part.kernel for part in b}
+    operators = {part.op for part in a if part.op} & {part.op for part in b}
+    shares = []
+    for side in (a, b):
+        shared = [part for part in side if part.kernel in kernels or part.op in operators]
+        shares.append(ratio(StepWork.of(shared).ms, StepWork.of(side).ms) or 0.0)
+    return max(shares)
+
+
+def _have_other_parameters(a: Report, b: Report) -> bool:
+    """Whether both state how many parameters their models have, and these differ by more than a
+    remedy changes."""
+    counts = [
+        int(condition.value.replace(",", ""))
+        for report in (a, b)
+        for condition in report.tables.get("conditions", [])
+        if condition.name == PARAMETERS and condition.value.replace(",", "").isdecimal()
+    ]
+    return len(counts) == 2 and max(counts) > OTHER_PARAMETERS * min(counts)
 
 
 def _has_other_shapes(link: Link) -> bool:

@@ -4,7 +4,7 @@ several runs a table."""
 from collections.abc import Sequence
 from functools import partial
 
-from traceanalyzer.base import dataclass, metric
+from traceanalyzer.base import dataclass, metric, signed_share
 from traceanalyzer.comparison import outline
 from traceanalyzer.comparison.model import Comparison, signed_ms
 from traceanalyzer.report.brief import brief
@@ -176,7 +176,7 @@ class Several(Result):
         return RunRow(
             run=comparison.b.name,
             step_ms=_times(comparison)[1],
-            change=f"{_ratio(comparison) - 1.0:+.1%}",
+            change=signed_share(_ratio(comparison) - 1.0),
             speedup=1.0 / _ratio(comparison) if changed else None,
             verdict=f"{verdict}, best" if comparison is self.best else verdict,
             largest=f"{largest.title} ({signed_ms(largest.difference_ms)})"

@@ -4,14 +4,13 @@ A faster machine is faster everywhere (`comparison.speed`). A change of the prog
 places: another number of calls or waits, other kernels, a stretch of other work that is gone."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
 
 from traceanalyzer.analysis.tables.step_parts import StepPart
 from traceanalyzer.base import dataclass, ratio
 from traceanalyzer.comparison.metrics import figures_by_path
 from traceanalyzer.comparison.side_by_side.by_rank import RanksChange
 from traceanalyzer.comparison.side_by_side.recorders import (
-    are_both_timed,
     are_of_two_tools,
     hosts_compare,
 )
@@ -30,7 +29,9 @@ from traceanalyzer.replay.host_parts import HostPart
 from traceanalyzer.report.model import Report
 
 US_TO_MS = 1e-3
-COUNTS = ("launches_per_step", "launches.copy_calls", "syncs.calls")
+LAUNCHES = "launches_per_step"
+WAITS = "syncs.calls"
+COUNTS = (LAUNCHES, "launches.copy_calls", WAITS)
 """A difference of less than one a step is the edge of the recording."""
 PYTHON_APART = 1 / 3
 """As `APART`, of Python between operators and calls, next to these: in programs recorded twice it
@@ -101,16 +102,15 @@ def evidence_of(
     ranks: RanksChange | None = None,
 ) -> SpeedEvidence:
     """What is known of both, the device work by `parts`, and of their `ranks`; `step_ms` is A's."""
-    gpu = _gpu_change(*parts)
     is_other_tool = are_of_two_tools(a, b)
+    gpu = _gpu_change(*parts, _kernel_of if is_other_tool else _kind_of_work)
     known = bool(a.host_parts and b.host_parts) and not is_other_tool
     if known:
         host = _host_change(a, b, step_ms)
-    elif is_other_tool and not are_both_timed(a, b):
+    elif is_other_tool:  # each sees another part of the host
         host = HostChange(None, [])
     else:
         host = _host_by_idle(*parts, step_ms)
-    changed = gpu.differences_ms or host.differences_ms
     dispatch_ms = sum(part.dispatch_ms for part in b.host_parts)
     other_ms = sum(part.stretch_ms for part in b.host_parts)
     on_ranks = _between_ranks(ranks, step_ms)
@@ -122,7 +122,7 @@ def evidence_of(
         common_ms=gpu.common_ms,
         dispatch_share=ratio(dispatch_ms, dispatch_ms + other_ms) or 0.0,
         known=known,
-        is_same_work=not changed and not on_ranks and (known or _same_counts(a, b)),
+        is_same_work=not on_ranks and _is_same_work(a, b, gpu, host, step_ms, known=known),
         on_ranks=on_ranks,
         is_other_tool=is_other_tool,
     )
@@ -139,9 +139,26 @@ def _between_ranks(ranks: RanksChange | None, step_ms: float) -> float:
     return ratio(max(changes, key=abs, default=0.0), step_ms) or 0.0
 
 
+def _kernel_of(part: StepPart) -> tuple[str | None, ...] | None:
+    """As `_kind_of_work`, of two recorders: each knows other operators and types."""
+    return None if part.part == "idle" else (part.part, part.kernel)
+
+
+def _is_same_work(
+    a: Report, b: Report, gpu: GpuChange, host: HostChange, step_ms: float, *, known: bool
+) -> bool:
+    """Whether nothing changed in certain places; of two recorders hardly anything in
+    kernels."""
+    if are_of_two_tools(a, b):
+        apart_ms = sum(abs(ms) for ms in gpu.differences_ms)
+        return apart_ms <= LEAST_STRETCH * step_ms and _same_counts(a, b)
+    changed = gpu.differences_ms or host.differences_ms
+    return not changed and (known or _same_counts(a, b))
+
+
 def _same_counts(a: Report, b: Report) -> bool:
     """Whether both have their steps by operator, and launch, copy and wait for the device equally
-    often."""
+    often; of two recorders waits by all but few of the launches, as each sees other waits."""
     if not (a.step_parts and b.step_parts):
         return False
     of_a = figures_by_path(a)
@@ -151,7 +168,11 @@ def _same_counts(a: Report, b: Report) -> bool:
         after = of_b[name].value
         if before is None or after is None:
             return False
-        if abs(after - before) >= max(SAME_CALLS * max(before, after), 1.0):
+        margin = max(SAME_CALLS * max(before, after), 1.0)
+        if name == WAITS and are_of_two_tools(a, b):
+            launches = min(of_a[LAUNCHES].value or 0.0, of_b[LAUNCHES].value or 0.0)
+            margin = max(margin, MOST_OTHER_WAITS * launches)
+        if abs(after - before) >= margin:
             return False
     return True
 
@@ -163,8 +184,10 @@ def _kind_of_work(part: StepPart) -> tuple[str | None, ...] | None:
     return part.part, part.op, part.shapes, part.dtypes, part.kernel
 
 
-def _gpu_change(a: list[StepPart], b: list[StepPart]) -> GpuChange:
-    sums = paired_work(a, b, _kind_of_work)
+def _gpu_change(
+    a: list[StepPart], b: list[StepPart], kind: Callable[[StepPart], Hashable]
+) -> GpuChange:
+    sums = paired_work(a, b, kind)
     differences = [y.ms - x.ms for x, y in sums if not same_calls(x.calls, y.calls)]
     timed = [(x, y) for x, y in sums if x.ms and y.ms]
     alike = [(x.ms, y.ms) for x, y in timed if same_calls(x.calls, y.calls)]

@@ -6,7 +6,7 @@ certain places is the machine's."""
 
 import math
 
-from traceanalyzer.base import dataclass, digits
+from traceanalyzer.base import dataclass, digits, signed_share
 from traceanalyzer.comparison.evidence import SpeedEvidence
 from traceanalyzer.comparison.model import Basis, Difference, Word
 from traceanalyzer.comparison.speed import Speed, usual_gpu_factor, usual_host_factor
@@ -32,6 +32,10 @@ WORDS: dict[Word, str] = {
 SETTLE = "Record 20 steps of both, one after the other, to be sure."
 SAME_WORK = "Both do the same GPU work (operators, shapes, kernels, launches, waits)"
 SAME_GPU_WORK = "Both do the same GPU work (kernels, launches, copies, waits)"
+HOST_VARIES = (
+    "the difference is idle time. How long the host takes differs from process to process: "
+    "record both by one recorder, each several times, to be sure."
+)
 ONE_ESTIMATED = "an estimate may be off by as much; time both by a stopwatch to be sure"
 TIME_BOTH = "Time both without a profiler (`traceanalyzer collect timing`) to be sure."
 NOT_TOLD = (
@@ -138,7 +142,27 @@ def word_of(
         return "not_comparable"
     if evidence.is_other_tool and times.source != "measured":
         return _of_estimates(times, evidence, could_see)
+    if _is_of_hosts(times, evidence):
+        return _of_hosts(times, evidence)
     return _of_one_kind(times, step, evidence, could_see)
+
+
+def _is_of_hosts(times: Times, evidence: SpeedEvidence) -> bool:
+    """Whether two recorders made them, and the GPUs' time does not explain what the stopwatches of
+    the two processes say."""
+    change = times.changes[0]
+    explained = evidence.on_gpu * math.copysign(1.0, change)
+    is_seen = evidence.gpu is not None and abs(change) >= SEEN
+    return evidence.is_other_tool and is_seen and explained < SUPPORT * abs(change)
+
+
+def _of_hosts(times: Times, evidence: SpeedEvidence) -> Word:
+    """The verdict on two processes whose GPUs take as long and whose hosts do not: a change where
+    they launch, copy or wait otherwise, and never a sure one."""
+    change = times.changes[0]
+    if not evidence.is_same_work:
+        return _changed(faster=change < 0, sure=False)
+    return "not_comparable" if is_unexplained(times) else "no_change"
 
 
 def _of_one_kind(times: Times, step: Difference, evidence: SpeedEvidence, could_see: float) -> Word:
@@ -232,7 +256,7 @@ def sentence(word: Word, times: Times, step: Difference, per: str, *, unlike: bo
 def from_to(a_ms: float, b_ms: float, per: str) -> str:
     """Two times and their difference."""
     share = (b_ms - a_ms) / a_ms if a_ms else 0.0
-    return f"{digits(a_ms, 4)} → {digits(b_ms, 4)} {f'ms {per}'.strip()} ({share:+z.1%})"
+    return f"{digits(a_ms, 4)} → {digits(b_ms, 4)} {f'ms {per}'.strip()} ({signed_share(share)})"
 
 
 def reason(word: Word, times: Times, evidence: SpeedEvidence, could_see: float, per: str) -> str:
@@ -241,6 +265,9 @@ def reason(word: Word, times: Times, evidence: SpeedEvidence, could_see: float, 
     raw, fair = times.changes
     if evidence.is_other_tool and times.source != "measured":
         return _reason_of_estimates(word, times, evidence)
+    if _is_of_hosts(times, evidence):
+        same = SAME_GPU_WORK if evidence.is_same_work else "The GPU's time does not explain it"
+        return f"{same}: {HOST_VARIES}"
     if word == "no_change":
         return _reason_of_none(times, evidence)
     if word == "not_comparable" and is_unexplained(times) and evidence.most < SEEN:

@@ -4,7 +4,7 @@ so less is faster."""
 from dataclasses import field
 from typing import Literal
 
-from traceanalyzer.base import dataclass, digits, metric
+from traceanalyzer.base import dataclass, digits, metric, signed_share
 from traceanalyzer.comparison.noise import RUN_NOISE_SHARE
 from traceanalyzer.comparison.side_by_side.by_rank import RanksChange
 from traceanalyzer.comparison.side_by_side.by_row import BatchChange, Outcome, RowChange
@@ -164,7 +164,7 @@ class PerUnit:
             if share > 0
             else "faster"
         )
-        times = f"{digits(self.a_ms, 4)} → {digits(self.b_ms, 4)} ms ({share:+z.1%})"
+        times = f"{digits(self.a_ms, 4)} → {digits(self.b_ms, 4)} ms ({signed_share(share)})"
         return (
             f"Per {self.unit} {verdict}: {times}, at {self.a_units:,.6g} and "
             f"{self.b_units:,.6g} a step."

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from traceanalyzer.analysis.memory.measure import MemoryOfDevice, measured_memory
-from traceanalyzer.base import MEMORY, TraceAnalyzerError, dataclass, metric
+from traceanalyzer.base import MEMORY, TraceAnalyzerError, dataclass, metric, signed_share
 from traceanalyzer.comparison.outline import FigureRow
 from traceanalyzer.diagnosis.memory import GROWTHS
 from traceanalyzer.ingest.memory import read_snapshot
@@ -107,7 +107,7 @@ def _peak_sentence(a: MemoryOfDevice, b: MemoryOfDevice) -> str:
         word = "More memory" if b.peak_bytes > a.peak_bytes else "Less memory"
     share = b.peak_bytes / max(a.peak_bytes, 1) - 1.0
     phase = f", in the {b.peak_phase}" if b.peak_phase in PHASES else ""
-    peak = f"{word}: peak {_bytes(a.peak_bytes)} → {_bytes(b.peak_bytes)} ({share:+.1%}){phase}."
+    peak = f"{word}: peak {_bytes(a.peak_bytes)} → {_bytes(b.peak_bytes)} ({signed_share(share)}){phase}."
     return f"{_growth_sentence(a, b)}{peak}"
 
 

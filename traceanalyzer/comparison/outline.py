@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from traceanalyzer.base import ELLIPSIS, dataclass, metric, plural
+from traceanalyzer.base import ELLIPSIS, dataclass, metric, plural, signed_share
 from traceanalyzer.comparison.judge import SETTLE
 from traceanalyzer.comparison.model import Change, Comparison, Difference, Predicted, Side
 from traceanalyzer.comparison.noise import RUN_NOISE_SHARE
@@ -217,7 +217,7 @@ def _steps(comparison: Comparison) -> list[tuple[str, str]]:
 
 def _from_to(a_ms: float, b_ms: float) -> str:
     share = (b_ms - a_ms) / a_ms if a_ms else 0.0
-    return f"{figure(a_ms, 'ms')} → {figure(b_ms, 'ms')} ({share:+z.1%})"
+    return f"{figure(a_ms, 'ms')} → {figure(b_ms, 'ms')} ({signed_share(share)})"
 
 
 def _recommended(comparison: Comparison) -> Section:

@@ -10,7 +10,7 @@ from traceanalyzer.analysis.tables.step_figures import Budget, Idle
 from traceanalyzer.analysis.tables.step_parts import StepPart
 from traceanalyzer.comparison.changes import order_of_change, step_change
 from traceanalyzer.comparison.model import Difference, PartDifference, StepChange
-from traceanalyzer.comparison.side_by_side.recorders import are_both_timed, idle_as_one
+from traceanalyzer.comparison.side_by_side.recorders import idle_as_one
 from traceanalyzer.comparison.unit import Unit
 from traceanalyzer.comparison.work import StepWork, both_steps, whole_step
 from traceanalyzer.report.model import Report
@@ -39,7 +39,7 @@ def change_without_profiler(
     if not two_tools:
         return _no_surer(_of_both(a, b, of_a, of_b), recorded)
     found = _of_both(a, b, idle_as_one(of_a), idle_as_one(of_b))
-    return found if are_both_timed(a, b) else _idle_unsure(found)
+    return _idle_unsure(found)
 
 
 def _as_a_whole(a: Report, b: Report) -> StepChange:
@@ -67,8 +67,8 @@ def _no_surer(found: StepChange, recorded: list[PartDifference]) -> StepChange:
 
 
 def _idle_unsure(found: StepChange) -> StepChange:
-    """Idle time, and with it the step, by estimates from two recorders: how far these are apart for
-    one program is not known."""
+    """Idle time, and with it the step, of two recorders: estimates of one program are apart by an
+    unknown amount, and so is what the hosts of two processes take."""
     changes = [_unsure(c) if c.part == "idle" else c for c in found.changes]
     budget = [_unsure(p) if p.name == "idle" else p for p in found.budget]
     return StepChange(_unsure(found.step), changes, budget)

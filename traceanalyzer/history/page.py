@@ -8,7 +8,7 @@ from itertools import pairwise
 from statistics import median
 from textwrap import fill
 
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, signed_share
 from traceanalyzer.base.figures import plural
 from traceanalyzer.history.programs import Program, programs_list, programs_of, short_names
 from traceanalyzer.history.run_list import NO_RUN, runs_document
@@ -339,7 +339,7 @@ def _change_words(
 def _change(before: RunLevel, after: RunLevel, shown: Sequence[MetricValue]) -> str:
     """How much a level is above or below the one before, and with which run it begins."""
     middle = [(one.low + one.high) / 2 for one in (before, after)]
-    share = f"{middle[1] / middle[0] - 1:+.1%} " if middle[0] else ""
+    share = f"{signed_share(middle[1] / middle[0] - 1)} " if middle[0] else ""
     return f"{share}{_first(shown[after.first])}"
 
 

@@ -3,7 +3,7 @@ takes, and how it changed."""
 
 from collections.abc import Mapping, Sequence
 
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, signed_share
 from traceanalyzer.history.runs import PARTS, StoredRun
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.html.markup import Markup, tag
@@ -100,7 +100,7 @@ def _cells(program: Program, name: str) -> list[str | Markup | None]:
     """The cells of a program, in the order of `KINDS`, but the last."""
     steps_ms = program.steps_ms
     last = program.last
-    change = "" if last.change_share is None else f"{last.change_share:+.1%}"
+    change = "" if last.change_share is None else signed_share(last.change_share)
     return [
         name or f"run {last.run}",
         f"{len(program.runs)}",

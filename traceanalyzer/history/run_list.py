@@ -3,7 +3,7 @@ of the programs of a single run."""
 
 from collections.abc import Sequence
 
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import dataclass, signed_share
 from traceanalyzer.base.figures import metric
 from traceanalyzer.history.programs import Program, programs_of, short_names
 from traceanalyzer.history.runs import PROGRAM_TAGS, StoredRun, Tags
@@ -136,5 +136,5 @@ def _course(program: Program) -> str:
     if last.change_share is None:
         return f"{course}."
     verdict = verdict_words(last)
-    against = f"{last.change_share:+.1%} against the one before"
+    against = f"{signed_share(last.change_share)} against the one before"
     return f"{course} ({against}, {verdict})." if verdict else f"{course} ({against})."

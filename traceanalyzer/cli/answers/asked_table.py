@@ -40,6 +40,8 @@ BY_WORTH = "worth"
 BY_TIME = "time"
 BY_PLACE = "place"
 """Orders of gaps; the last asks for the table that sums them up, in the place of gaps."""
+SHARE = "share_of_step"
+OF_THE_RECORDED = "share of step is of the recorded step, which the profiler makes longer."
 SHOWN_TOTALS = 4  # rows that sum a table up, above it
 
 
@@ -162,6 +164,8 @@ def _rows_alone(plan: _Plan, answer: "_Answer", origin: "_Origin", found: int) -
     table = plan.table
     rows, cut = _fitting(table, answer.rows, plan.show, found)
     summary = answer.summary
+    has_shares = any(field.name == SHARE for field in fields(plan.row))
+    shares = OF_THE_RECORDED if has_shares else ""
     return PrintedRows(
         table.asked_as,
         rows,
@@ -170,7 +174,7 @@ def _rows_alone(plan: _Plan, answer: "_Answer", origin: "_Origin", found: int) -
         columns=plan.columns,
         fits=plan.show.fits,
         values=summary.values,
-        remarks=(*summary.remarks, *filter(None, [table.remark, origin.remark])),
+        remarks=(*summary.remarks, *filter(None, [table.remark, origin.remark, shares])),
         origin_ns=origin.ns,
         cut=cut,
     )

@@ -6,7 +6,7 @@ from pathlib import PurePath
 from typing import Any
 
 from traceanalyzer.analysis.serving.figures import Serving, ServingFigure, figure_rows
-from traceanalyzer.base import dataclass, digits, metric
+from traceanalyzer.base import dataclass, digits, metric, signed_share
 from traceanalyzer.comparison.judge import WORDS
 from traceanalyzer.comparison.model import Condition, Word
 from traceanalyzer.comparison.outline import UNLIKE, ConditionRow
@@ -92,7 +92,7 @@ class _Shift:
     def text(self) -> str:
         """`TTFT median 150 → 120 ms (-19.9%)`."""
         change = f"{digits(self.a)} → {digits(self.b)}{self.unit}"
-        return f"{self.words} {change} ({self.share:+z.1%})"
+        return f"{self.words} {change} ({signed_share(self.share)})"
 
 
 def compared_servers(a: Report, b: Report, names: tuple[str, str]) -> Printed | None:
@@ -292,5 +292,5 @@ def _row(a: ServingFigure | None, b: ServingFigure | None) -> ServingChange:
     name, unit = (known.figure, known.unit) if known is not None else ("", "")
     x = None if a is None else a.value
     y = None if b is None else b.value
-    change = f"{y / x - 1.0:+z.1%}" if x and y is not None else figure(None, unit)
+    change = signed_share(y / x - 1.0) if x and y is not None else figure(None, unit)
     return ServingChange(name, figure(x, unit), figure(y, unit), change)

@@ -9,7 +9,7 @@ import numpy as np
 
 from traceanalyzer.analysis.serving.rows import IterationRow
 from traceanalyzer.analysis.tables.timing import NEIGHBOURS_SIGMA
-from traceanalyzer.base import dataclass, metric
+from traceanalyzer.base import dataclass, metric, signed_share
 from traceanalyzer.comparison.noise import RUN_NOISE_SHARE
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.model import TOP_ROWS, Report
@@ -209,7 +209,7 @@ class Outcome:
         words, unit = OUTCOMES[self.name]
         return (
             f"{words} is worse: {figure(self.a, unit)} → {figure(self.b, unit)} "
-            f"({self.change_share:+.1%}; steps vary by {self.spread_share:.1%})."
+            f"({signed_share(self.change_share)}; steps vary by {self.spread_share:.1%})."
         )
 
 

@@ -80,11 +80,6 @@ def hosts_compare(a: Report, b: Report) -> bool:
     return same_source and recorded_apart(a, b) is None
 
 
-def are_both_timed(a: Report, b: Report) -> bool:
-    """Whether a stopwatch timed the step of both."""
-    return a.metrics.unprofiled_source == b.metrics.unprofiled_source == "measured"
-
-
 def _costly(report: Report) -> tuple[str, ...] | None:
     if any(item.collected is None for item in report.inputs):
         return None
