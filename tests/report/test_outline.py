@@ -55,6 +55,10 @@ def test_an_mfu_of_a_part_of_the_operations_is_at_least_that():
         partly = replace(metrics, roofline=roofline, throughput=work)
         text = known_in_brief(replace(report, metrics=partly))
         assert re.search(rf"{words}\d", text)
+    used = replace(metrics.utilisation, mfu=0.3, sol=0.5, attainable_mfu=None)
+    whole = replace(roofline, modelled_share=0.95)
+    unmasked = replace(metrics, roofline=whole, throughput=work, utilisation=used)
+    assert "MFU at least 30" in known_in_brief(replace(report, metrics=unmasked))
     given = replace(metrics, roofline=roofline, throughput=replace(work, flops_source="given"))
     assert "at least" not in known_in_brief(replace(report, metrics=given))
 

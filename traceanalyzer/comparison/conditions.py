@@ -24,6 +24,10 @@ OTHER_OPTIONS = "what is recorded costs host time: launching and idle time diffe
 OTHER_WORLD = "another number of processes shares the work and communicates"
 KERNELS = "kernels"
 NOTHING_IN_COMMON = "no kernel and no operator is in both: they may be two programs"
+LITTLE_IN_COMMON = (
+    "{:.0%} of the kernel time is in operators or kernels that both have, and their models are of "
+    "other sizes: they are two programs"
+)
 PARAMETERS = "parameters"
 LEAST_IN_COMMON = 0.5
 """Share of either side's kernel time in operators or kernels that both have; of models of other
@@ -213,17 +217,11 @@ def _work(a: Report, b: Report) -> Iterator[Condition]:
     in_both = _share_in_both(of_a, of_b)
     are_other_models = in_both < LEAST_IN_COMMON and _have_other_parameters(a, b)
     if not in_both or are_other_models:
-        effect = NOTHING_IN_COMMON
-        if are_other_models:
-            effect = (
-                f"{in_both:.0%} of the kernel time is in operators or kernels that both have, and "
-                "their models are of other sizes: they are two programs"
-            )
         yield Condition(
             name=KERNELS,
             a=shorten(", ".join(sorted(kernels_of_a)), SHOWN_LENGTH),
             b=shorten(", ".join(sorted(kernels_of_b)), SHOWN_LENGTH),
-            effect=effect,
+            effect=LITTLE_IN_COMMON.format(in_both) if are_other_models else NOTHING_IN_COMMON,
             incomparable=are_other_models or "none" in (_steps(a), _steps(b)),
         )
 
@@ -233,23 +231,29 @@ def _share_in_both(a: list[StepPart], b: list[StepPart]) -> float:
     has, too."""
     kernels = {part.kernel for part in a if part.kernel} & {part.kernel for part in b}
     operators = {part.op for part in a if part.op} & {part.op for part in b}
-    shares = []
-    for side in (a, b):
-        shared = [part for part in side if part.kernel in kernels or part.op in operators]
-        shares.append(ratio(StepWork.of(shared).ms, StepWork.of(side).ms) or 0.0)
-    return max(shares)
+    shared = [
+        [part for part in side if part.kernel in kernels or part.op in operators] for side in (a, b)
+    ]
+    return max(
+        ratio(StepWork.of(common).ms, StepWork.of(side).ms) or 0.0
+        for common, side in zip(shared, (a, b), strict=True)
+    )
 
 
 def _have_other_parameters(a: Report, b: Report) -> bool:
     """Whether both state how many parameters their models have, and these differ by more than a
     remedy changes."""
-    counts = [
-        int(condition.value.replace(",", ""))
-        for report in (a, b)
-        for condition in report.tables.get("conditions", [])
-        if condition.name == PARAMETERS and condition.value.replace(",", "").isdecimal()
-    ]
-    return len(counts) == 2 and max(counts) > OTHER_PARAMETERS * min(counts)
+    before = _parameters(a)
+    after = _parameters(b)
+    fewer, more = sorted((before, after))
+    return fewer > 0 and more > OTHER_PARAMETERS * fewer
+
+
+def _parameters(report: Report) -> int:
+    """The parameters of its model; 0 where none are stated."""
+    stated = {c.name: c.value for c in report.tables.get("conditions", [])}
+    number = stated.get(PARAMETERS, "").replace(",", "")
+    return int(number) if number.isdecimal() else 0
 
 
 def _has_other_shapes(link: Link) -> bool:

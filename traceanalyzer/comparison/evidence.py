@@ -29,9 +29,8 @@ from traceanalyzer.replay.host_parts import HostPart
 from traceanalyzer.report.model import Report
 
 US_TO_MS = 1e-3
-LAUNCHES = "launches_per_step"
 WAITS = "syncs.calls"
-COUNTS = (LAUNCHES, "launches.copy_calls", WAITS)
+COUNTS = ("launches_per_step", "launches.copy_calls", WAITS)
 """A difference of less than one a step is the edge of the recording."""
 PYTHON_APART = 1 / 3
 """As `APART`, of Python between operators and calls, next to these: in programs recorded twice it
@@ -163,18 +162,24 @@ def _same_counts(a: Report, b: Report) -> bool:
         return False
     of_a = figures_by_path(a)
     of_b = figures_by_path(b)
-    for name in COUNTS:
-        before = of_a[name].value
-        after = of_b[name].value
-        if before is None or after is None:
-            return False
-        margin = max(SAME_CALLS * max(before, after), 1.0)
-        if name == WAITS and are_of_two_tools(a, b):
-            launches = min(of_a[LAUNCHES].value or 0.0, of_b[LAUNCHES].value or 0.0)
-            margin = max(margin, MOST_OTHER_WAITS * launches)
-        if abs(after - before) >= margin:
-            return False
-    return True
+    margins = dict.fromkeys(COUNTS, 1.0) | {WAITS: max(1.0, _other_waits(a, b))}
+    return all(
+        _is_as_often(of_a[name].value, of_b[name].value, least) for name, least in margins.items()
+    )
+
+
+def _is_as_often(a: float | None, b: float | None, least: float) -> bool:
+    """Whether both numbers are known, and differ by less than this and the edges of a recording."""
+    if a is None or b is None:
+        return False
+    return abs(b - a) < max(SAME_CALLS * max(a, b), least)
+
+
+def _other_waits(a: Report, b: Report) -> float:
+    """By how many waits a step two recorders of one program may differ; 0 of one recorder."""
+    if not are_of_two_tools(a, b):
+        return 0.0
+    return MOST_OTHER_WAITS * min(r.metrics.launches_per_step or 0.0 for r in (a, b))
 
 
 def _kind_of_work(part: StepPart) -> tuple[str | None, ...] | None:

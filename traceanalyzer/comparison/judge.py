@@ -263,11 +263,9 @@ def reason(word: Word, times: Times, evidence: SpeedEvidence, could_see: float, 
     """Why the verdict is not what the times say, or what would settle it; empty where they speak
     for themselves."""
     raw, fair = times.changes
-    if evidence.is_other_tool and times.source != "measured":
-        return _reason_of_estimates(word, times, evidence)
-    if _is_of_hosts(times, evidence):
-        same = SAME_GPU_WORK if evidence.is_same_work else "The GPU's time does not explain it"
-        return f"{same}: {HOST_VARIES}"
+    is_estimated = evidence.is_other_tool and times.source != "measured"
+    if is_estimated or _is_of_hosts(times, evidence):
+        return _reason_of_two_tools(word, times, evidence)
     if word == "no_change":
         return _reason_of_none(times, evidence)
     if word == "not_comparable" and is_unexplained(times) and evidence.most < SEEN:
@@ -283,6 +281,14 @@ def reason(word: Word, times: Times, evidence: SpeedEvidence, could_see: float, 
     if word.startswith("likely"):
         sentences.append(f"Noise is {could_see:.0%}. {SETTLE}")
     return " ".join(sentences)
+
+
+def _reason_of_two_tools(word: Word, times: Times, evidence: SpeedEvidence) -> str:
+    """What idle time, and steps that no stopwatch timed, tell of two recorders."""
+    if times.source != "measured":
+        return _reason_of_estimates(word, times, evidence)
+    same = SAME_GPU_WORK if evidence.is_same_work else "The GPU's time does not explain it"
+    return f"{same}: {HOST_VARIES}"
 
 
 def _reason_of_estimates(word: Word, times: Times, evidence: SpeedEvidence) -> str:

@@ -46,7 +46,12 @@ from traceanalyzer.analysis.tables.shape_rows import shape_rows
 from traceanalyzer.analysis.tables.step_figures import Step, Unprofiled
 from traceanalyzer.analysis.tables.step_parts import step_parts
 from traceanalyzer.analysis.tables.syncs import sync_rows
-from traceanalyzer.analysis.tables.throughput import mfu_is_least, throughput, utilisation
+from traceanalyzer.analysis.tables.throughput import (
+    masks_are_unknown,
+    mfu_is_least,
+    throughput,
+    utilisation,
+)
 from traceanalyzer.analysis.time.coverage import concurrent_kernel_share, coverage
 from traceanalyzer.analysis.time.repeats import repeats
 from traceanalyzer.analysis.time.timed import HasTimed, Timed
@@ -243,9 +248,11 @@ class Measurements(HasTimed):
     @property
     def mfu_is_least(self) -> bool:
         """Whether the MFU is a lower bound: kernels without a model do operations that are not
-        counted."""
+        counted, or attention may have no mask."""
         is_given = self.throughput is not None and self.throughput.is_given
-        return mfu_is_least(self.roofline_step, is_given=is_given)
+        if is_given:
+            return False
+        return mfu_is_least(self.roofline_step, is_given=False) or masks_are_unknown(self.rated)
 
     @property
     def why_not_replayed(self) -> str:

@@ -225,8 +225,20 @@ def _throughput(report: Report, work: Throughput | None) -> str:
 
 
 def _mfu_is_least(report: Report) -> bool:
-    """Whether the MFU is a lower bound, and the speed of light an upper one: kernels without a model
-    do operations that are not counted, and count with their recorded time."""
+    """Whether the MFU is a lower bound: as kernels without a model do operations that are not
+    counted, or where no MFU that could be reached is told beside it."""
+    work = report.metrics.throughput
+    if work is not None and work.is_given:
+        return False
+    used = report.metrics.utilisation
+    if used is not None and used.mfu and used.sol and used.attainable_mfu is None:
+        return True
+    return _lacks_models(report)
+
+
+def _lacks_models(report: Report) -> bool:
+    """Whether the speed of light is an upper bound: kernels without a model count with their
+    recorded time."""
     work = report.metrics.throughput
     return mfu_is_least(report.metrics.roofline, is_given=work is not None and work.is_given)
 
@@ -236,7 +248,7 @@ def _least(report: Report) -> str:
 
 
 def _most(report: Report) -> str:
-    return "at most " if _mfu_is_least(report) else ""
+    return "at most " if _lacks_models(report) else ""
 
 
 def _mfu(report: Report, used: Utilisation | None) -> str:

@@ -24,6 +24,8 @@ from traceanalyzer.base import MS_PER_S, dataclass, metric, ratio, regex
 from traceanalyzer.trace import F64, I64, RangeKind, StepAmounts, StepTimings
 
 Source = Literal["given", "environment", "log", "loader"]
+ATTENTION = "attention"
+LEAST_UNKNOWN = 0.01  # share of the operations, below which twice as many change no figure shown
 MOST_ROOM = 1000.0
 """Of a step with less computation than that nobody asks how much faster it could compute."""
 LOADER_RANGE = regex(r"^enumerate\(DataLoader\)#")
@@ -272,7 +274,9 @@ def utilisation(
     if mfu is None and roofline is not None:
         mfu = ratio(roofline.mfu, faster)
     sol = ratio(roofline.ideal_ms, step.step_ms) if roofline else None
-    is_least = mfu_is_least(roofline, is_given=given is not None)
+    is_least = mfu_is_least(roofline, is_given=given is not None) or (
+        given is None and masks_are_unknown(rated)
+    )
     return Utilisation(
         mfu=mfu,
         attainable_mfu=None if is_least else ratio(mfu, sol),
@@ -288,6 +292,20 @@ def mfu_is_least(roofline: RooflineStep | None, *, is_given: bool) -> bool:
     """Whether the MFU is a lower bound: operations were not given, and kernels without a model do
     some that are not counted."""
     return not is_given and roofline is not None and roofline.modelled_share < MODELLED_SHARE
+
+
+def masks_are_unknown(rated: WithRoofline) -> bool:
+    """Whether attention that does a part of the operations worth telling counts as causal, the
+    least it can do, as its arguments' values were not recorded."""
+    if ATTENTION not in rated.linked.classes.names:
+        return False
+    operations = np.where(rated.timed.steady_ops, np.nan_to_num(rated.roofline.flops[:]), 0.0)
+    row = rated.roofline.row
+    is_attention = rated.linked.op_class == rated.linked.classes.index(ATTENTION)
+    of_operator = is_attention & (row >= 0)
+    values = rated.trace.host_ranges.concrete[row[of_operator]]
+    unknown = operations[of_operator][values < 0].sum()
+    return bool(unknown > LEAST_UNKNOWN * operations.sum())
 
 
 def step_amounts(timed: Timed) -> tuple[StepAmounts, Source | None]:
