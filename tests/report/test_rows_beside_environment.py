@@ -75,3 +75,12 @@ def test_commands_to_reproduce_name_the_recordings_where_there_is_room(
     commands = {fact.label: fact.value for fact in part.facts}
     assert commands["again"] == f"traceanalyzer {again}"
     assert commands["after a change"] == f"traceanalyzer {compared}"
+
+
+def test_what_cannot_be_compared_has_no_command_for_it() -> None:
+    report = full()
+    metrics = replace(report.metrics, step_time_ms=None, budget_ms=None, serving=None)
+    (section,) = how_to_reproduce(replace(report, metrics=metrics))
+    (part,) = section.parts
+    assert isinstance(part, Facts)
+    assert "after a change" not in {fact.label for fact in part.facts}

@@ -10,6 +10,7 @@ from traceanalyzer.analysis.groups.seen_conditions import PRODUCT_FORMATS
 from traceanalyzer.base import dataclass, regex
 from traceanalyzer.report.brief import STDIN
 from traceanalyzer.report.document import Fact, Facts, Paragraph, Section, TextTable, Weight
+from traceanalyzer.report.figures.step_times import recorded_ms
 from traceanalyzer.report.format import figure, plain, shorten
 from traceanalyzer.report.model import Report
 
@@ -196,7 +197,7 @@ def _gpu_facts(report: Report, known: Mapping[str, str]) -> list[Fact]:
 
 def how_to_reproduce(report: Report) -> list[Section]:
     """The command that was recorded, the input with its hash, versions, and how to compare with
-    another run."""
+    another run, where there is something to compare."""
     known = {row.name: row.value for row in report.tables.get("conditions", [])}
     command = known.get("command", "")
     facts = [] if INTERPRETER.fullmatch(command) else [Fact("recorded command", command)]
@@ -212,8 +213,9 @@ def how_to_reproduce(report: Report) -> list[Section]:
     facts += [
         Fact("made by", f"{report.tool.name} {report.tool.version}"),
         Fact("again", f"traceanalyzer analyze {given}"),
-        Fact("after a change", f"traceanalyzer compare {run} CHANGED"),
     ]
+    if recorded_ms(report) or report.metrics.serving is not None:
+        facts.append(Fact("after a change", f"traceanalyzer compare {run} CHANGED"))
     part = Facts(facts, is_table=True)
     return [Section("How to reproduce", [part], weight=Weight.METRICS)]
 
