@@ -96,7 +96,9 @@ def test_what_is_wrong_with_a_side_comes_first(tmp_path: Path) -> None:
     found = compared(tmp_path, well, texts.vllm_log(12, 0, 40.0, 0.0).replace("812.0", "0.0"))
     assert found["headline"].startswith("B: Stalled: in the last 3 lines")
     died = texts.VLLM_DIED.format(n=9)
-    assert compared(tmp_path, well, well + died)["headline"].startswith("B: The log ends with an")
+    headline = compared(tmp_path, well, well + died)["headline"]
+    assert headline.startswith("B: The log ends with an error")
+    assert "at its limit" not in headline
     found = compared(tmp_path, texts.vllm_bench(1000, 0), texts.vllm_bench(12, 988))
     assert found["headline"].startswith("B: 988 of 1,000 requests failed")
     assert found["verdict"] == "not_comparable"

@@ -149,3 +149,12 @@ def test_a_program_with_hardly_any_gpu_work_is_not_told_that_data_lacks():
     assert told.startswith(
         "So little GPU work has nothing to change that would show. Next, with more of it: "
     )
+
+
+def test_what_the_headline_says_is_not_said_again_below_it():
+    report = full()
+    notes = ["The log ends with an error.", "Figures are of the others."]
+    summary = replace(report.summary, headline="The log ends with an error. 48 run at a time.")
+    report = replace(report, summary=summary, notes=notes, pressing_notes=2)
+    assert notes[1] in opening.other_caveats(report)
+    assert notes[0] not in opening.other_caveats(report)

@@ -105,7 +105,9 @@ def compared_servers(a: Report, b: Report, names: tuple[str, str]) -> Printed | 
     shifts = list(_shifts(before, after))
     word = _word(before, after, shifts, unlike=bool(unlike))
     wrong = [*_faults("A", a, before), *_faults("B", b, after)]
-    headline = " ".join([*wrong, _headline(word, before, after, shifts, unlike)])
+    answer = _headline(word, before, after, shifts, unlike)
+    known = [] if wrong else [_about_rates(before, after, unlike=bool(unlike))]
+    headline = " ".join(filter(None, [*wrong, answer, *known]))
     rows = _rows(before, after)
     sides = [f"A: {names[0]} ({_kind(before)})", f"B: {names[1]} ({_kind(after)})"]
     sections = [Section("Comparison", [Verdict(headline, sides)], untitled=True)]
@@ -243,7 +245,7 @@ def _is_below_limit(a: Serving, b: Serving) -> bool:
 def _headline(
     word: Word, a: Serving, b: Serving, shifts: Sequence[_Shift], unlike: Sequence[Condition]
 ) -> str:
-    """The answer in a few sentences."""
+    """The verdict, and what changed."""
     if unlike:
         names = ", ".join(dict.fromkeys(one.name for one in unlike))
         verdict = f"Not like for like (other {names})"
@@ -254,12 +256,16 @@ def _headline(
     else:
         verdict = WORDS[word]
     changes = ", ".join(shift.text for shift in shifts) or "no figure in common"
-    sentences = [f"{verdict}: {changes}."]
+    return f"{verdict}: {changes}."
+
+
+def _about_rates(a: Serving, b: Serving, *, unlike: bool) -> str:
+    """What the rates of two servers that work say; empty where their loads differ anyway."""
     if _is_below_limit(a, b):
-        sentences.append(_limits(a, b))
-    elif not unlike:
-        sentences.append(NOT_SAID if a.source == "log" else REPEAT)
-    return " ".join(sentences)
+        return _limits(a, b)
+    if unlike:
+        return ""
+    return NOT_SAID if a.source == "log" else REPEAT
 
 
 def _faults(side: str, report: Report, serving: Serving) -> Iterator[str]:

@@ -202,13 +202,13 @@ def damaged_files(report: Report) -> list[str]:
 
 
 def other_caveats(report: Report) -> list[str]:
-    """What spoils the figures besides damage: conditions, then notes."""
+    """What spoils the figures besides damage: conditions, then notes that the headline has not."""
     found = [
         f"{c.name} ({c.value}): {c.spoils}" for c in report.tables.get("conditions", []) if c.spoils
     ]
-    if only_kind(report) in TEXTS:  # the last note is the advice
-        return [*found, *report.notes[:-1]]
-    return [*found, *report.notes[: report.pressing_notes]]
+    is_text = only_kind(report) in TEXTS  # the last note is the advice
+    notes = report.notes[:-1] if is_text else report.notes[: report.pressing_notes]
+    return [*found, *(note for note in notes if note not in report.summary.headline)]
 
 
 def step_sentence(report: Report) -> str:
