@@ -239,11 +239,12 @@ def _reason(source: str, name: str) -> str:
 def finding(recording: str, finding_id: str) -> str:
     """A finding of a recording, and what is recommended for it, as the report has them."""
     import traceanalyzer as ta
+    from traceanalyzer.report.outline.gains import findings_to_read
     from traceanalyzer.report.terminal.screen import render_terminal
 
     report = ta.analyze(ROOT / recording)
     text = render_terminal(report, WIDTH)
-    found = _of_finding(finding_id, report.findings, _items(text, "Findings"))
+    found = _of_finding(finding_id, findings_to_read(report), _items(text, "Findings"))
     advised = _of_finding(finding_id, report.recommendations, _items(text, "Recommendations"))
     if not found:
         raise LookupError(f"{recording} has no finding {finding_id}")

@@ -29,7 +29,7 @@ from traceanalyzer.diagnosis.finding import (
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.outside import IDLE_CLASSES, outside_cause
 from traceanalyzer.diagnosis.rank_costs import STRAGGLER, held_up
-from traceanalyzer.diagnosis.ranking import ranked_advice, ranked_findings, with_reason
+from traceanalyzer.diagnosis.ranking import ranked_advice, rated_findings, with_reason
 from traceanalyzer.diagnosis.recommend import gpu_work_first, recommendations_of
 from traceanalyzer.diagnosis.remedies.host import with_hidden_waits
 from traceanalyzer.diagnosis.rules import RULES, nccl
@@ -82,7 +82,7 @@ def diagnose(m: Measurements, rules: Sequence[Rule] = RULES) -> Diagnosis:
     advice = sorted(advice, key=lambda one: not one.id.startswith(IN_EACH_STEP))
     advice = with_reason(advice, summary, _idle_ms(m, summary.bottleneck))
     advice = with_hidden_waits(m, advice)
-    findings = ranked_findings(findings, advice, summary)
+    findings = rated_findings(findings, advice, summary.step_ms)
     diagnosis = Diagnosis(summary, findings, advice)
     headline = " ".join([summary.headline, *_across(m, diagnosis)[:1]])
     named = replace(summary, headline=headline, culprit=culprit(m, summary.bottleneck))

@@ -192,21 +192,30 @@ def answering(summary: Summary) -> set[BottleneckClass]:
     return named | set(DEVICE_CLASSES) if named & set(DEVICE_CLASSES) else named
 
 
+def rated_findings(
+    findings: Sequence[Finding], advice: Sequence[Recommendation], step_ms: float | None
+) -> list[Finding]:
+    """Findings by headroom, those without one last, as severe as advice on them says where their own
+    headroom is not known."""
+    rated = [_rated(one, gained_ms(one, advice, step_ms), step_ms) for one in findings]
+    return sorted(
+        rated, key=lambda one: -1.0 if one.headroom_ms is None else one.headroom_ms, reverse=True
+    )
+
+
 def ranked_findings(
     findings: Sequence[Finding], advice: Sequence[Recommendation], summary: Summary
 ) -> list[Finding]:
-    """The finding that the verdict rests on, then the others by what they save. Advice says what a
-    finding saves whose headroom is unknown, or counted in others."""
-    gained = {one.id: gained_ms(one, advice, summary.step_ms) for one in findings}
-    rated = [_rated(one, gained[one.id], summary.step_ms) for one in findings]
+    """As a person reads them: the finding that the verdict rests on, then the others by what they
+    save. Advice says what a finding saves whose headroom is unknown, or counted in others."""
 
     def saved_ms(finding: Finding) -> float:
-        known = (finding.headroom_ms, gained[finding.id])
+        known = (finding.headroom_ms, gained_ms(finding, advice, summary.step_ms))
         return next((ms for ms in known if ms is not None), -1.0)
 
-    rated.sort(key=saved_ms, reverse=True)
-    first = of_verdict(rated, summary)
-    return rated if first is None else [first, *(one for one in rated if one is not first)]
+    ranked = sorted(findings, key=saved_ms, reverse=True)
+    first = of_verdict(ranked, summary)
+    return ranked if first is None else [first, *(one for one in ranked if one is not first)]
 
 
 def of_verdict(findings: Sequence[Finding], summary: Summary) -> Finding | None:

@@ -270,7 +270,7 @@ def _mfu(report: Report, used: Utilisation | None) -> str:
 def findings(report: Report) -> Items:
     """Every finding with its evidence."""
     items = []
-    for finding in report.findings:
+    for finding in gains.findings_to_read(report):
         told = (finding.severity, finding.cls, plain(finding.id), gains.headroom(report, finding))
         about = " · ".join(part for part in told if part)
         evidence = [

@@ -44,8 +44,8 @@ NOWHERE = ("profiler-cost", "condition-")  # findings about the whole recording
 
 
 def drawn_findings(report: Report, timeline: Timeline | None) -> Markup:
-    """Every finding, in the report's order."""
-    numbered = enumerate(report.findings, 1)
+    """Every finding, what the verdict rests on first."""
+    numbered = enumerate(gains.findings_to_read(report), 1)
     return join(*(_finding(report, timeline, number, found) for number, found in numbered))
 
 

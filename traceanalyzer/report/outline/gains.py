@@ -29,6 +29,7 @@ from traceanalyzer.diagnosis.ranking import (
     gained_ms,
     is_for_first_screen,
     of_verdict,
+    ranked_findings,
 )
 from traceanalyzer.replay.prediction import assumptions
 from traceanalyzer.report.brief import CHANGES, shown_path
@@ -312,7 +313,13 @@ def explained(report: Report) -> Finding | None:
         return next(
             (one for one in report.findings if one.cls in _classes_of_largest(report)), None
         )
-    return of_verdict(report.findings, summary)
+    return of_verdict(findings_to_read(report), summary)
+
+
+def findings_to_read(report: Report) -> list[Finding]:
+    """The findings in the order in which a page or a screen has them: what the verdict rests on
+    first. JSON and tables have them by headroom."""
+    return ranked_findings(report.findings, report.recommendations, report.summary)
 
 
 def _classes_of_largest(report: Report) -> tuple[str, ...]:

@@ -260,7 +260,7 @@ def sections_below(report: Report, of_compile: Sequence[Section] = ()) -> list[S
     """What stands below the first screen: the four parts in order, details at the end. Figures of
     torch.compile are the metrics of its log alone, and details of a recording."""
     is_log = bool(of_compile) and bool(opening.companion(report))
-    found = report.findings
+    found = gains.findings_to_read(report)
     without_advice = gains.without_advice(report)
     explained = (
         Paragraph(step_facts.EXPLAINED.format(found[0].id), "dim") if found else whole.NO_FINDING
