@@ -111,6 +111,11 @@ def plural(noun: str, count: float) -> str:
     return noun if count == 1 else f"{noun}s"
 
 
+def counted(count: int, noun: str) -> str:
+    """So many things: `1 graph break`, `2,000 graph breaks`."""
+    return f"{count:,} {plural(noun, count)}"
+
+
 def ordinal(number: int) -> str:
     """A number in an order: `1st`, `42nd`, `113th`."""
     ending = "th" if number % 100 in (11, 12, 13) else ENDINGS.get(number % 10, "th")

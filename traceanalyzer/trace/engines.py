@@ -1,6 +1,8 @@
 """How serving engines record iterations of a running server: what is wrapped around the server's
 process does not reach its workers."""
 
+from collections.abc import Iterable, Iterator
+
 VLLM = (
     'vllm serve --profiler-config \'{"profiler": "torch", "torch_profiler_dir": "DIR"}\', then POST '
     "/start_profile and /stop_profile"
@@ -18,6 +20,11 @@ ANY_ENGINE = (
     "with the engine's own profiler (vLLM and SGLang: /start_profile; TensorRT-LLM: nsys with "
     "TLLM_PROFILE_START_STOP)"
 )
+
+
+def errors_at_end(notes: Iterable[str]) -> Iterator[str]:
+    """The notes on a log that say with which error its run or server died."""
+    return (note for note in notes if note.startswith(ENDS_WITH_ERROR))
 
 
 def with_profiler_of(engine: str) -> str:

@@ -4,7 +4,7 @@ warns of."""
 from collections.abc import Mapping
 from dataclasses import field
 
-from traceanalyzer.base import dataclass
+from traceanalyzer.base import counted, dataclass
 
 SOCKET = "NET/Socket"
 P2P = "P2P"
@@ -37,3 +37,10 @@ class NcclLog:
     def over_network(self) -> dict[str, int]:
         """The connections through a network."""
         return {way: n for way, n in self.connections.items() if way.startswith("NET/")}
+
+    @property
+    def ranks_on_nodes(self) -> str:
+        """The size of the job; empty where it is not said."""
+        if not self.ranks:
+            return ""
+        return f"{counted(self.ranks, 'rank')} on {counted(self.nodes or 1, 'node')}"

@@ -17,7 +17,7 @@ from traceanalyzer.report.figures.step_times import recorded_ms
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.printed import Printed, PrintedRows
-from traceanalyzer.trace.engines import ENDS_WITH_ERROR
+from traceanalyzer.trace.engines import errors_at_end
 
 SAME = 0.05
 """Rounds of one benchmark on one server differ by some percent: a smaller change is none."""
@@ -270,7 +270,7 @@ def _about_rates(a: Serving, b: Serving, *, unlike: bool) -> str:
 
 def _faults(side: str, report: Report, serving: Serving) -> Iterator[str]:
     """What is wrong with a side: that its server died or stalled, that requests failed."""
-    crash = [note for note in report.notes if note.startswith(ENDS_WITH_ERROR)]
+    crash = errors_at_end(report.notes)
     stall = stall_sentence(serving) if serving.stalled_lines else ""
     for words in filter(None, (*crash, stall, failed_sentence(serving))):
         yield f"{side}: {words}"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from traceanalyzer.analysis.groups.bounds import busy_counters, unknown_kernels, unknown_share
 from traceanalyzer.analysis.groups.ops import SHOWN, ApiTime, api_times
-from traceanalyzer.base import digits, plural, span
+from traceanalyzer.base import counted, digits, span
 from traceanalyzer.diagnosis.draft import Draft, finding, share, times
 from traceanalyzer.diagnosis.finding import Evidence, Words
 from traceanalyzer.diagnosis.measurements import Measurements
@@ -50,10 +50,7 @@ def no_gpu_work(m: Measurements) -> str:
     else:
         why = "the recording holds no GPU work."
     times = top_operators(m) or api_times(m.linked)
-    shown = [
-        f"{row.name} {span(row.ms)} ({row.calls:,} {plural('call', row.calls)})"
-        for row in times[:3]
-    ]
+    shown = [f"{row.name} {span(row.ms)} ({counted(row.calls, 'call')})" for row in times[:3]]
     recorded = (
         f" Of {span(m.coverage.recorded_ms)} recorded the CPU spends most in {', '.join(shown)}."
     )

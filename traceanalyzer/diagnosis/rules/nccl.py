@@ -31,7 +31,7 @@ def nccl_socket(m: Measurements, _free: Bool) -> Iterator[Draft]:
     if log is None or not _uses_sockets(log):
         return
     evidence = [
-        Evidence("over sockets", _of_all(log, SOCKET) or "network Socket", "", _job(log)),
+        Evidence("over sockets", _of_all(log, SOCKET) or "network Socket", "", log.ranks_on_nodes),
         *_why(log.settings, "NCCL_IB_DISABLE", "NCCL_NET", "NCCL_SOCKET_IFNAME"),
         *_quoted("InfiniBand", log.without_ib),
     ]
@@ -58,7 +58,7 @@ def nccl_no_gpudirect(m: Measurements, _free: Bool) -> Iterator[Draft]:
             "without GPUDirect RDMA",
             f"{without:,} of {sum(ways.values()):,} connections",
             "",
-            _job(log),
+            log.ranks_on_nodes,
         ),
         *_why(log.settings, "NCCL_NET_GDR_LEVEL", "NCCL_NET_GDR_READ"),
         *_quoted("GPUDirect", log.without_gdr),
@@ -79,7 +79,10 @@ def nccl_no_p2p(m: Measurements, _free: Bool) -> Iterator[Draft]:
         return
     evidence = [
         Evidence(
-            "through host memory", f"{through_host:,} of {within:,} connections", "", _job(log)
+            "through host memory",
+            f"{through_host:,} of {within:,} connections",
+            "",
+            log.ranks_on_nodes,
         ),
         *_rings(log, through_host),
         *_why(log.settings, "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL"),
@@ -155,13 +158,6 @@ def _of_all(log: NcclLog, way: str) -> str:
     of_network = sum(log.over_network.values())
     count = log.connections.get(way, 0)
     return f"{count:,} of {of_network:,} connections between nodes" if count else ""
-
-
-def _job(log: NcclLog) -> str:
-    if log.ranks is None:
-        return ""
-    nodes = log.nodes or 1
-    return f"{log.ranks:,} ranks on {nodes:,} node{'' if nodes == 1 else 's'}"
 
 
 def _is_set(settings: Mapping[str, str], name: str) -> bool:

@@ -7,9 +7,9 @@ from traceanalyzer.analysis.serving.figures import Serving, of_log
 from traceanalyzer.analysis.time.each_engine import engines_of
 from traceanalyzer.base import digits, plural
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.diagnosis.serving.load import has_queue
+from traceanalyzer.diagnosis.serving.load import has_queue, so_many
 from traceanalyzer.trace import StepTimings
-from traceanalyzer.trace.engines import ENDS_WITH_ERROR
+from traceanalyzer.trace.engines import errors_at_end
 
 IDLE = 0.5  # of the requests that a full engine runs: another that runs fewer could take some
 FIND_HANG = "To see where it hangs: the stacks of the engine's processes (py-spy dump --pid PID), and the log's errors."
@@ -17,7 +17,7 @@ FIND_HANG = "To see where it hangs: the stacks of the engine's processes (py-spy
 
 def crash_of(m: Measurements) -> str:
     """The error that a server's log ends with; empty where it ends with none."""
-    return next((note for note in m.trace.health.notes if note.startswith(ENDS_WITH_ERROR)), "")
+    return next(errors_at_end(m.trace.health.notes), "")
 
 
 def faults(m: Measurements) -> Iterator[str]:
@@ -41,8 +41,7 @@ def stall_sentence(s: Serving) -> str:
     """For how many lines requests run without a token."""
     count = digits(s.stalled_lines or 0.0)
     where = f"the last {count} lines" if is_stalled(s) else f"{count} lines in a row"
-    running = digits(s.stalled_running or 0.0)
-    requests = f"{running} {'request runs' if running == '1' else 'requests run'}"
+    requests = so_many(s.stalled_running or 0.0, "request runs", "requests run")
     return f"Stalled: in {where} on its load {requests} and none gets a token."
 
 

@@ -41,6 +41,12 @@ def is_full(s: Serving) -> bool:
     return used >= FULL or each > 1.0 - used
 
 
+def so_many(count: float, singular: str, plural: str) -> str:
+    """A mean count as it is shown, and the words for one or for several."""
+    shown = digits(count)
+    return f"{shown} {singular if shown == '1' else plural}"
+
+
 def load_sentence(s: Serving) -> str:
     """How many requests wait, and for what; empty where that is not known."""
     running = running_sentence(s)
@@ -60,21 +66,16 @@ def running_sentence(s: Serving) -> str:
         return _of_queue(s)
     if s.running_requests is None:
         return ""
-    cache = f", and the KV cache is {s.kv_usage_share:.0%} full" if _is_known(s) else ""
+    is_known = s.kv_usage_share is not None
+    cache = f", and the KV cache is {s.kv_usage_share:.0%} full" if is_known else ""
     running = digits(s.running_requests)
     verb = "runs" if running == "1" else "run"
     return f"{running} {verb} at a time{cache}."
 
 
-def _is_known(s: Serving) -> bool:
-    return s.kv_usage_share is not None
-
-
 def _of_queue(s: Serving) -> str:
-    waiting = digits(s.waiting_while_queued or 0.0)
-    subject = f"{waiting} {'request waits' if waiting == '1' else 'requests wait'}"
-    running = digits(s.running_while_queued or 0.0)
-    beside = f"{running} {'runs' if running == '1' else 'run'}"
+    subject = so_many(s.waiting_while_queued or 0.0, "request waits", "requests wait")
+    beside = so_many(s.running_while_queued or 0.0, "runs", "run")
     if s.queued_share is not None and s.queued_share < MOST_OF_TIME:
         subject = f"In {s.queued_share:.0%} of the log's lines {subject}"
     used = s.kv_usage_while_queued_share
@@ -132,11 +133,13 @@ def _where_requests_are(s: Serving) -> Iterator[str]:
     """Requests before and behind their first token, by Little's law."""
     if s.concurrency is None:
         if s.decoding is not None:
-            yield f"About {_requests(s.decoding)} decode at a time."
+            yield f"About {so_many(s.decoding, 'request', 'requests')} decode at a time."
         return
     if s.running_requests is not None:
         return
-    counted = f"About {_requests(s.concurrency)} {_are(s.concurrency)} in the server at a time"
+    counted = (
+        f"About {so_many(s.concurrency, 'request is', 'requests are')} in the server at a time"
+    )
     before, decoding = s.before_first_token, s.decoding
     if before is None or decoding is None:
         yield f"{counted}."
@@ -151,15 +154,6 @@ def _where_requests_are(s: Serving) -> Iterator[str]:
             f"Those before their first token have {digits(tokens)} prompt tokens; servers prefill {MOST_PREFILLED:,} "
             "at a time at most by default: most of these requests are in the queue."
         )
-
-
-def _requests(count: float) -> str:
-    shown = digits(count)
-    return f"{shown} {'request' if shown == '1' else 'requests'}"
-
-
-def _are(count: float) -> str:
-    return "is" if digits(count) == "1" else "are"
 
 
 def _queue_alone(s: Serving) -> Iterator[str]:

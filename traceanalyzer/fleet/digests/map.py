@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from traceanalyzer.base import TraceAnalyzerError
-from traceanalyzer.base.figures import plural
+from traceanalyzer.base.figures import counted
 from traceanalyzer.base.parallel import free_memory_bytes, most_at_once
 from traceanalyzer.base.parallel.children import WorkQueue, children, shared_queue
 from traceanalyzer.base.reading import reading, reading_as
@@ -56,7 +56,7 @@ def done_here(outcomes: Sequence[Made]) -> list[str]:
     if not count:
         return []
     return [
-        f"{count:,} {plural('recording', count)} digested by this process: workers of the cluster "
+        f"{counted(count, 'recording')} digested by this process: workers of the cluster "
         "were gone, and it finished nothing"
     ]
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from traceanalyzer.base import dataclass, plural
+from traceanalyzer.base import counted, dataclass, plural
 from traceanalyzer.fleet.hang.findings import (
     HangFinding,
     HangStep,
@@ -87,7 +87,7 @@ def hang_headline(hang: Hang) -> str:
         waited_s=hang.waited_s,
         left=hang.left(chosen),
         operation=operation,
-        others=f"{verdict.victims:,} {plural('rank', verdict.victims)}",
+        others=counted(verdict.victims, "rank"),
         wait="waits" if verdict.victims == 1 else "wait",
         suspects=ranks_text(verdict.suspects) or "all",
         **(MANY if len(chosen) > 1 else ONE),
@@ -299,7 +299,7 @@ def _figures(hang: Hang) -> list[tuple[str, str]]:
     recorded = inputs.expected - len(hang.silent)
     waiting = sum(1 for group in hang.groups if group.stands_at)
     behind = [
-        (name, f"{len(ranks):,} {plural('rank', len(ranks))}")
+        (name, counted(len(ranks), "rank"))
         for name, ranks in (("CPU behind", hang.cpu_behind), ("GPU behind", hang.gpu_behind))
     ]
     return [

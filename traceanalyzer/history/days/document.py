@@ -11,10 +11,10 @@ from traceanalyzer.base import (
     MS_PER_S,
     TraceAnalyzerError,
     UnreadableInputError,
+    counted,
     dataclass,
     definitions,
     metric,
-    plural,
 )
 from traceanalyzer.history.days.changes import Drift, changes
 from traceanalyzer.history.days.store import (
@@ -312,7 +312,7 @@ def _what(found: Days) -> str:
 
 
 def _sections(found: Days, ranks: int, known: Sequence[str]) -> list[Section]:
-    about = f"Run {found.run}, {ranks:,} {plural('rank', ranks)}"
+    about = f"Run {found.run}, {counted(ranks, 'rank')}"
     if len(known) > 1:
         about += f"; of {len(known)} runs (--run ID)"
     sections = [Section(TITLE, [Verdict(change_headline(found), [about])], untitled=True)]

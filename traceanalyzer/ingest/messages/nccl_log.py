@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from traceanalyzer.base import counted
 from traceanalyzer.ingest.plain.nccl import has_nccl_lines, nccl_log, nccl_sentence
-from traceanalyzer.ingest.texts.figures import counted
 from traceanalyzer.trace import PastedText
 from traceanalyzer.trace.nccl import NcclLog
 

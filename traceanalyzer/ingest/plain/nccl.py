@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from traceanalyzer.base import ELLIPSIS, dataclass, plural, regex
+from traceanalyzer.base import ELLIPSIS, counted, dataclass, regex
 from traceanalyzer.trace.nccl import GDR, P2P, SHM, SOCKET, NcclLog
 
 _Match = re.Match[str]
@@ -106,13 +106,8 @@ def nccl_sentence(log: NcclLog) -> str:
 
 def _job(log: NcclLog) -> str:
     """Ranks, nodes and channels."""
-    parts = []
-    if log.ranks:
-        nodes = log.nodes or 1
-        parts.append(f"{_counted(log.ranks, 'rank')} on {_counted(nodes, 'node')}")
-    if log.channels:
-        parts.append(_counted(log.channels, "channel"))
-    return ", ".join(parts)
+    channels = counted(log.channels, "channel") if log.channels else ""
+    return ", ".join(filter(None, (log.ranks_on_nodes, channels)))
 
 
 def _ways(log: NcclLog) -> str:
@@ -120,7 +115,7 @@ def _ways(log: NcclLog) -> str:
     if not log.connections:
         return f"network {log.network}" if log.network else ""
     (way, count), *others = log.connections.items()
-    parts = [f"{_counted(count, 'connection')} {_over(way)}"]
+    parts = [f"{counted(count, 'connection')} {_over(way)}"]
     parts += [f"{count:,} {_over(way)}" for way, count in others]
     if log.network and not log.over_network and (log.nodes or 1) > 1:
         parts.append(f"network {log.network} between nodes")
@@ -143,12 +138,8 @@ def _first_warning(log: NcclLog) -> str:
     if len(text) > LONGEST_IN_SENTENCE:
         short += ELLIPSIS
     more = len(log.warnings) - 1
-    others = f" (and {_counted(more, 'other warning')})" if more else ""
+    others = f" (and {counted(more, 'other warning')})" if more else ""
     return f" NCCL warns: {short}{others}."
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {plural(noun, count)}"
 
 
 def _lines(text: str) -> Iterator[_Line]:

@@ -4,9 +4,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from traceanalyzer.base import digits
+from traceanalyzer.base import counted, digits
 from traceanalyzer.ingest.side_files import decoded, mapping, mappings
-from traceanalyzer.ingest.texts.figures import counted
 from traceanalyzer.trace import PastedText
 
 _US_PER_S = 1e6

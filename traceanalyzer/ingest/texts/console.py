@@ -5,8 +5,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from traceanalyzer.base import regex
-from traceanalyzer.ingest.texts.figures import counted
+from traceanalyzer.base import counted, regex
 from traceanalyzer.trace import PastedText
 
 _LIMIT = regex(r"hit config\.(?:recompile_limit|cache_size_limit|accumulated_\w+) \((\d{1,9})\)")

@@ -3,10 +3,9 @@
 import re
 from pathlib import Path
 
-from traceanalyzer.base import digits, regex
+from traceanalyzer.base import counted, digits, regex
 from traceanalyzer.ingest.ncu import REPORT_SUFFIX, can_read_reports, read_counters
 from traceanalyzer.ingest.side_files import number_in
-from traceanalyzer.ingest.texts.figures import counted
 from traceanalyzer.trace import Health, PastedText, Trace
 from traceanalyzer.trace.circumstances import KernelCounters
 

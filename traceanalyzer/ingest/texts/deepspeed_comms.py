@@ -5,9 +5,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from traceanalyzer.base import dataclass, digits, regex
+from traceanalyzer.base import counted, dataclass, digits, regex
 from traceanalyzer.ingest.side_files import number_in
-from traceanalyzer.ingest.texts.figures import SIZE, counted, size_of, sized
+from traceanalyzer.ingest.texts.figures import SIZE, size_of, sized
 from traceanalyzer.trace import PastedText
 
 _N = r"([\d,]{1,15}(?:\.\d{1,9})?)"

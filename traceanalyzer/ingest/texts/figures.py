@@ -47,8 +47,3 @@ def mean(values: Iterable[float]) -> float:
     """The mean of values; 0 of none."""
     each = list(values)
     return sum(each) / len(each) if each else 0.0
-
-
-def counted(count: int, what: str) -> str:
-    """So many things: `1 graph break`, `2 graph breaks`."""
-    return f"{count:,} {what}{'' if count == 1 else 's'}"

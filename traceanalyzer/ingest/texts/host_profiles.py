@@ -4,8 +4,7 @@ a dump of py-spy."""
 import re
 from pathlib import Path
 
-from traceanalyzer.base import dataclass, digits, regex
-from traceanalyzer.ingest.texts.figures import counted
+from traceanalyzer.base import counted, dataclass, digits, regex
 from traceanalyzer.trace import PastedText
 
 _N = r"(\d[\d,]{0,15}(?:\.\d{1,12})?)"

@@ -4,9 +4,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from traceanalyzer.base import dataclass, digits, regex
+from traceanalyzer.base import counted, dataclass, digits, regex
 from traceanalyzer.ingest.side_files import number_in
-from traceanalyzer.ingest.texts.figures import counted
 from traceanalyzer.trace import PastedText
 
 _UNIT = regex(r"^Timer unit: ([\d.]{1,12}(?:e-?\d{1,3})?) s", re.MULTILINE)

@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from traceanalyzer.base import regex
-from traceanalyzer.ingest.texts.figures import MIB, counted, sized
+from traceanalyzer.base import counted, regex
+from traceanalyzer.ingest.texts.figures import MIB, sized
 from traceanalyzer.ingest.texts.memory_summary import FRAGMENTED_SHARE, RECORD
 from traceanalyzer.trace import PastedText
 

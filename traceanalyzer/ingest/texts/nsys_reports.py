@@ -8,9 +8,8 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path
 
-from traceanalyzer.base import NS_PER_MS, dataclass, digits, regex
+from traceanalyzer.base import NS_PER_MS, counted, dataclass, digits, regex
 from traceanalyzer.ingest.side_files import number_in
-from traceanalyzer.ingest.texts.figures import counted
 from traceanalyzer.trace import PastedText, ProfilerRow
 
 _GAPS = regex(r"\s{2,}")

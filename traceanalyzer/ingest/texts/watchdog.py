@@ -4,8 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
-from traceanalyzer.base import MS_PER_S, dataclass, digits, regex
-from traceanalyzer.ingest.texts.figures import counted
+from traceanalyzer.base import MS_PER_S, counted, dataclass, digits, regex
 from traceanalyzer.trace import PastedText
 
 _TIMEOUT = regex(

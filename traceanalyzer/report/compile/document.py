@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 from traceanalyzer.analysis.groups.first_steps import PaidBack
-from traceanalyzer.base import MinorNote, digits, plural
+from traceanalyzer.base import MinorNote, counted, digits, plural
 from traceanalyzer.diagnosis.compile.judged import CompileAdvice, CompileDiagnosis
 from traceanalyzer.replay.compile.model import CacheUse, Compiled, StepsUse
 from traceanalyzer.replay.prediction import assumptions
@@ -281,7 +281,7 @@ def _step_times(steps: StepsUse) -> list[str]:
         lines.append(f"Eager step: {figure(steps.eager_step_ms, 'ms')}.")
     if steps.warmup_ms is not None and steps.warmup_excess_ms is not None:
         warmup = steps.warmup_steps or 0
-        count = f"{warmup:,} {plural('step', warmup)}"
+        count = counted(warmup, "step")
         lines.append(
             f"Warm-up: {count} in {figure(steps.warmup_ms, 'ms')} as recorded, "
             f"{figure(steps.warmup_excess_ms, 'ms')} more than as many steady ones "

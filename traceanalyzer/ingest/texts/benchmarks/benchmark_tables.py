@@ -5,9 +5,8 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from traceanalyzer.base import dataclass, digits, regex
+from traceanalyzer.base import counted, dataclass, digits, regex
 from traceanalyzer.ingest.side_files import decoded, is_number, items, mapping, number_in
-from traceanalyzer.ingest.texts.figures import counted
 from traceanalyzer.trace import PastedText
 
 _PYTEST = regex(r"^Name \(time in (ns|us|ms|s)\)\s+(Min\b.*)$", re.MULTILINE)

@@ -5,9 +5,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from traceanalyzer.base import digits, regex
+from traceanalyzer.base import counted, digits, regex
 from traceanalyzer.ingest.side_files import decoded, is_number, mapping
-from traceanalyzer.ingest.texts.figures import counted
 from traceanalyzer.trace import PastedText
 
 _LINE = regex(r":::MLLOG (\{.{10,4000}\})\s*$", re.MULTILINE)

@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from traceanalyzer.base import dataclass, digits, regex
-from traceanalyzer.ingest.texts.figures import counted, sized
+from traceanalyzer.base import counted, dataclass, digits, regex
+from traceanalyzer.ingest.texts.figures import sized
 from traceanalyzer.trace import PastedText
 
 _HEAD = regex(r"^#\s+size\s+count\s+type\b.*\balgbw\s+busbw", re.MULTILINE)

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
-from traceanalyzer.base import dataclass, digits, ratio, regex
+from traceanalyzer.base import counted, dataclass, digits, ratio, regex
 from traceanalyzer.ingest.side_files import number_in
-from traceanalyzer.ingest.texts.figures import counted
 from traceanalyzer.ingest.texts.serving.names import percentiles_of
 from traceanalyzer.trace import PastedText, ServingSummary
 

@@ -4,8 +4,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from traceanalyzer.base import digits, regex
-from traceanalyzer.ingest.texts.figures import counted
+from traceanalyzer.base import counted, digits, regex
 from traceanalyzer.trace import PastedText
 
 _METRIC = regex(

@@ -5,8 +5,7 @@ import re
 from pathlib import Path
 from statistics import fmean, median
 
-from traceanalyzer.base import MS_PER_S, digits, ratio, regex
-from traceanalyzer.ingest.texts.figures import counted
+from traceanalyzer.base import MS_PER_S, counted, digits, ratio, regex
 from traceanalyzer.ingest.texts.serving.names import percentiles_of
 from traceanalyzer.trace import PastedText, ServingSummary
 
