@@ -14,11 +14,12 @@ from traceanalyzer.replay.patterns.parameters import Parameters
 from traceanalyzer.replay.recorded import make_tape
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.replay.unmade import work
-from traceanalyzer.replay.unmade.dimensions import Dimensions, _parts, dimensions_of
-from traceanalyzer.replay.unmade.folded import Root, unfolded
+from traceanalyzer.replay.unmade.dimensions import _parts, dimensions_of
+from traceanalyzer.replay.unmade.folded import unfolded
 from traceanalyzer.replay.unmade.larger_batch import with_larger_batch
 from traceanalyzer.replay.unmade.made import RunPlan, planned
 from traceanalyzer.replay.unmade.question import QuestionError
+from traceanalyzer.replay.unmade.recorded_sizes import Dimensions
 from traceanalyzer.replay.unmade.resized import Resizer, Sizes
 
 TOKENS = 8192
@@ -100,7 +101,7 @@ GRAPHS = Operator("aten::cross_entropy_loss", ("[[2048,12],[2048]]", '["float","
 
 
 def test_series_that_are_folded_into_rows_leave_the_batch() -> None:
-    patches = Root(5136, 64, "patches")
+    patches = Dimensions(5136, 64, basis="patches")
     found = unfolded(patches, [SERIES], [], NO_PARAMETERS)
     assert (found.batch, found.length) == (16, 512)
     assert (found.folds, found.parts) == ({5136}, {64})
@@ -108,12 +109,12 @@ def test_series_that_are_folded_into_rows_leave_the_batch() -> None:
 
 
 def test_frames_that_are_folded_into_images_leave_the_clips() -> None:
-    found = unfolded(Root(128, None, "frames"), [FRAMES], [], NO_PARAMETERS)
+    found = unfolded(Dimensions(128, None, basis="frames"), [FRAMES], [], NO_PARAMETERS)
     assert (found.batch, found.length, found.parts) == (8, None, frozenset())
 
 
 def test_rows_of_the_loss_are_the_batch_of_nodes() -> None:
-    nodes = Root(61440, None, "nodes", rows=True)
+    nodes = Dimensions(61440, None, basis="nodes", rows=True)
     found = unfolded(nodes, [], [GRAPHS], NO_PARAMETERS)
     assert (found.batch, found.rows) == (2048, False)
     assert found.basis == "the 2048 rows of the loss, 30 each in nodes"
@@ -122,14 +123,19 @@ def test_rows_of_the_loss_are_the_batch_of_nodes() -> None:
 @pytest.mark.parametrize(
     ("root", "before"),
     [
-        (Root(2048, None, "as many rows as the loss has"), []),
-        (Root(3000, None, "no whole number of them"), []),
-        (Root(1024, None, "fewer"), []),
-        (Root(4096, 64, "sequences, of which a loss may take some"), []),
-        (Root(128, None, "rows of a layer, tokens first or samples first", rows=True), [FRAMES]),
+        (Dimensions(2048, None, basis="as many rows as the loss has"), []),
+        (Dimensions(3000, None, basis="no whole number of them"), []),
+        (Dimensions(1024, None, basis="fewer"), []),
+        (Dimensions(4096, 64, basis="sequences, of which a loss may take some"), []),
+        (
+            Dimensions(
+                128, None, basis="rows of a layer, tokens first or samples first", rows=True
+            ),
+            [FRAMES],
+        ),
     ],
 )
-def test_what_does_not_tell_leaves_the_root(root: Root, before: list[Operator]) -> None:
+def test_what_does_not_tell_leaves_the_root(root: Dimensions, before: list[Operator]) -> None:
     assert unfolded(root, before, [GRAPHS], NO_PARAMETERS) == root
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from traceanalyzer.analysis.roofline.op_models.call import Call
 from traceanalyzer.analysis.roofline.op_models.tensors import FLOAT, Shape, Tensor
 from traceanalyzer.replay.patterns.parameters import Parameters
-from traceanalyzer.replay.unmade.dimensions import Dimensions
+from traceanalyzer.replay.unmade.recorded_sizes import Dimensions
 from traceanalyzer.replay.unmade.resized import Resizer, Sizes
 
 WEIGHT = (768, 3072)

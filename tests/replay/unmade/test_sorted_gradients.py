@@ -10,7 +10,7 @@ from tests.diagnosis.test_remedies import program, within
 from traceanalyzer.replay.patterns.parameters import Parameters
 from traceanalyzer.replay.recorded import make_tape
 from traceanalyzer.replay.tape import Tape
-from traceanalyzer.replay.unmade.dimensions import Dimensions
+from traceanalyzer.replay.unmade.recorded_sizes import Dimensions
 from traceanalyzer.replay.unmade.resized import Resizer, Sizes
 from traceanalyzer.replay.unmade.sorted_gradients import with_sorted_gradients
 

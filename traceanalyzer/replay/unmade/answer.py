@@ -5,11 +5,12 @@ import numpy as np
 
 from traceanalyzer.base import MEMORY, MS_PER_S, dataclass, metric
 from traceanalyzer.replay.unmade.curve import limits_on
-from traceanalyzer.replay.unmade.dimensions import NO_LENGTH, Dimensions, dimensions_of
+from traceanalyzer.replay.unmade.dimensions import NO_LENGTH, dimensions_of
 from traceanalyzer.replay.unmade.made import PlannedTape, RunPlan
 from traceanalyzer.replay.unmade.memory import Levels, growth_of_kept, peak_bytes
 from traceanalyzer.replay.unmade.question import Question, QuestionError
 from traceanalyzer.replay.unmade.ranks import data_parallel
+from traceanalyzer.replay.unmade.recorded_sizes import Dimensions
 from traceanalyzer.replay.unmade.resized import Sizes
 from traceanalyzer.replay.unmade.run import UnmadeRun, gpu_limit_from
 from traceanalyzer.replay.unmade.target import gpu_named, memory_bytes

@@ -14,13 +14,14 @@ import numpy as np
 
 from traceanalyzer.analysis.roofline.op_models.tensors import ElementKind, Shape, Tensor
 from traceanalyzer.analysis.roofline.rated import Rated
-from traceanalyzer.base import dataclass, regex
+from traceanalyzer.base import regex
 from traceanalyzer.replay.patterns.named import operators_named
 from traceanalyzer.replay.patterns.operators import Operator, convolved, operators
 from traceanalyzer.replay.patterns.parameters import CONVOLUTION, Parameters, parameters_of
 from traceanalyzer.replay.tape import within_optimizer
-from traceanalyzer.replay.unmade.folded import Root, unfolded
+from traceanalyzer.replay.unmade.folded import unfolded
 from traceanalyzer.replay.unmade.question import QuestionError
+from traceanalyzer.replay.unmade.recorded_sizes import Dimensions
 from traceanalyzer.trace import I64
 
 NO_SHAPES = (
@@ -51,39 +52,6 @@ HEADS = 4
 """Dimensions of a batch of sequences parted in heads."""
 BATCH_FIRST = 8
 """Place among the values of a recurrent layer that says whether the batch comes first."""
-
-
-@dataclass(frozen=True)
-class Dimensions:
-    """The recorded batch and sequence length of one pass."""
-
-    batch: int
-    # tokens that each sequence of the batch brings to a pass; None where nothing is a sequence
-    length: int | None = None
-    # what is kept of each sequence from passes before (a decode's cache); the length is then of it
-    cached: frozenset[int] = frozenset()
-    basis: str = ""
-    # rows of layers that are no whole number of samples: what a router, a mask or a capacity leaves
-    # of them
-    routed: frozenset[int] = frozenset()
-    # sizes in proportion to the length: what convolutions leave of it, chunks that it is cut into
-    parts: frozenset[int] = frozenset()
-    # rows of layers that are the batch times something that each sample has: series, frames, nodes
-    folds: frozenset[int] = frozenset()
-    # whether the batch counts rows of a matrix, which may be samples, tokens or neither
-    rows: bool = False
-
-    @property
-    def is_decode(self) -> bool:
-        """Whether a pass takes a token and attends to what was kept of those before."""
-        return bool(self.cached)
-
-    @property
-    def context(self) -> int | None:
-        """Tokens that a sequence attends to: its length, or what is kept of it in the mean."""
-        if not self.cached:
-            return self.length
-        return round(sum(self.cached) / len(self.cached))
 
 
 def dimensions_of(rated: Rated, batch_now: int | None = None) -> Dimensions:
@@ -126,7 +94,7 @@ def _of_first_steps(rated: Rated, nodes: I64) -> I64:
 
 
 def _of_shapes(
-    root: Root | None, attention: list[tuple[Shape, Shape]], batch_now: int | None
+    root: Dimensions | None, attention: list[tuple[Shape, Shape]], batch_now: int | None
 ) -> Dimensions:
     """Batch and length as the user says, the first operators and attention."""
     if batch_now is not None:
@@ -136,25 +104,16 @@ def _of_shapes(
     return _with_cache(_settled(root, attention), attention)
 
 
-def _as_told(batch: int, root: Root | None, attention: list[tuple[Shape, Shape]]) -> Dimensions:
+def _as_told(
+    batch: int, root: Dimensions | None, attention: list[tuple[Shape, Shape]]
+) -> Dimensions:
     """The user's batch, and the length that the first operators or attention have with it."""
     if root is not None and root.batch == batch:
-        return replace(_as_read(root), basis="--batch-now", rows=False)
+        return replace(root, basis="--batch-now", rows=False)
     length = next((shape[-2] for shape, _ in attention), None)
     rows = batch if root is None else root.batch
     folds = frozenset({rows} if rows > batch and rows % batch == 0 else ())
     return Dimensions(batch, length, basis="--batch-now", folds=folds)
-
-
-def _as_read(root: Root) -> Dimensions:
-    return Dimensions(
-        root.batch,
-        root.length,
-        basis=root.basis,
-        parts=root.parts,
-        folds=root.folds,
-        rows=root.rows,
-    )
 
 
 def _routed(products: list[Operator], parameters: Parameters, batch: int) -> frozenset[int]:
@@ -236,7 +195,7 @@ def forward_nodes(rated: Rated) -> I64:
     return chosen[np.argsort(tree.start[chosen], kind="stable")]
 
 
-def _root(found: list[Operator], parameters: Parameters) -> Root | None:
+def _root(found: list[Operator], parameters: Parameters) -> Dimensions | None:
     """What the first operator with weights says that says anything."""
     for place, operator in enumerate(found):
         tensors = [t for t in operator.typed if isinstance(t, Tensor)]
@@ -246,7 +205,9 @@ def _root(found: list[Operator], parameters: Parameters) -> Root | None:
     return None
 
 
-def _roots_of(operator: Operator, tensors: list[Tensor], parameters: Parameters) -> Iterator[Root]:
+def _roots_of(
+    operator: Operator, tensors: list[Tensor], parameters: Parameters
+) -> Iterator[Dimensions]:
     """What an operator that takes these tensors says; nothing where it has no weights."""
     name = operator.name
     first = tensors[0]
@@ -262,38 +223,38 @@ def _roots_of(operator: Operator, tensors: list[Tensor], parameters: Parameters)
         yield from _of_features(first, tensors[-1], parameters)
 
 
-def _of_indices(indices: Tensor) -> Iterator[Root]:
+def _of_indices(indices: Tensor) -> Iterator[Dimensions]:
     """Of an embedding: positions, which all sequences share, say nothing."""
     shape = indices.shape
     if indices.dtype.kind is not ElementKind.INTEGER or not shape or indices.numel < 1:
         return
     if len(shape) == 1:
-        yield Root(shape[0], None, f"indices [{shape[0]}] of the first embedding")
+        yield Dimensions(shape[0], None, basis=f"indices [{shape[0]}] of the first embedding")
     elif len(shape) == 2:
-        yield Root(shape[0], shape[1], f"indices {list(shape)} of the first embedding")
+        yield Dimensions(shape[0], shape[1], basis=f"indices {list(shape)} of the first embedding")
 
 
-def _of_images(shape: Shape) -> Iterator[Root]:
+def _of_images(shape: Shape) -> Iterator[Dimensions]:
     if len(shape) < SEQUENCE:
         return
     length = shape[-1] if len(shape) == SEQUENCE else None
-    yield Root(shape[0], length, f"input {list(shape)} of the first convolution")
+    yield Dimensions(shape[0], length, basis=f"input {list(shape)} of the first convolution")
 
 
-def _of_sequence(shape: Shape, values: tuple[str, ...]) -> Root:
+def _of_sequence(shape: Shape, values: tuple[str, ...]) -> Dimensions:
     first = len(values) > BATCH_FIRST and values[BATCH_FIRST].lower() == "true"
     batch, length = shape[:2] if first else shape[1::-1]
-    return Root(batch, length, f"input {list(shape)} of the first recurrent layer")
+    return Dimensions(batch, length, basis=f"input {list(shape)} of the first recurrent layer")
 
 
-def _of_features(data: Tensor, other: Tensor, parameters: Parameters) -> Iterator[Root]:
+def _of_features(data: Tensor, other: Tensor, parameters: Parameters) -> Iterator[Dimensions]:
     """Of a product; one of two parameters says nothing, unless both look alike."""
     shape = data.shape
     if len(shape) < 2 or (parameters.has(data) and shape != other.shape):
         return
     length = shape[1] if len(shape) == SEQUENCE and shape[1] > 1 else None
     basis = f"input {list(shape)} of the first linear layer"
-    yield Root(shape[0], length, basis, rows=len(shape) == MATRIX)
+    yield Dimensions(shape[0], length, basis=basis, rows=len(shape) == MATRIX)
 
 
 def _attention(found: list[Operator]) -> Iterator[tuple[Shape, Shape]]:
@@ -304,7 +265,7 @@ def _attention(found: list[Operator]) -> Iterator[tuple[Shape, Shape]]:
             yield shapes[0], shapes[1]
 
 
-def _settled(root: Root, attention: list[tuple[Shape, Shape]]) -> Dimensions:
+def _settled(root: Dimensions, attention: list[tuple[Shape, Shape]]) -> Dimensions:
     """What the first operator says, with batch and length the other way around where attention has
     them so."""
     rows = root.rows and all(query[0] != root.batch for query, _ in attention)
@@ -314,7 +275,7 @@ def _settled(root: Root, attention: list[tuple[Shape, Shape]]) -> Dimensions:
             break
         if outer == (root.length, root.batch) and root.length is not None:
             return Dimensions(root.length, root.batch, basis=f"{root.basis}, length first")
-    return replace(_as_read(root), rows=rows)
+    return replace(root, rows=rows)
 
 
 def _with_cache(found: Dimensions, attention: list[tuple[Shape, Shape]]) -> Dimensions:

@@ -9,31 +9,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape, Tensor
-from traceanalyzer.base import dataclass
 from traceanalyzer.replay.patterns.operators import LOSSES, Operator
 from traceanalyzer.replay.patterns.parameters import Parameters
+from traceanalyzer.replay.unmade.recorded_sizes import Dimensions
 
 UNFOLDED = 3
 """Dimensions of samples that have several things each, of so many features."""
 
 
-@dataclass(frozen=True)
-class Root:
-    """What one of the first operators says."""
-
-    batch: int
-    length: int | None
-    basis: str
-    rows: bool = False  # whether the batch is rows of a matrix
-    # rows that are the batch times something that each sample has
-    folds: frozenset[int] = frozenset()
-    # sizes in proportion to the length: patches that sequences are cut into
-    parts: frozenset[int] = frozenset()
-
-
 def unfolded(
-    root: Root, before: Sequence[Operator], losses: Sequence[Operator], parameters: Parameters
-) -> Root:
+    root: Dimensions, before: Sequence[Operator], losses: Sequence[Operator], parameters: Parameters
+) -> Dimensions:
     """The root with the batch that was folded into its rows: by operators `before` it, else by the
     losses of a step. Unchanged where neither tells. Of a matrix what stood before tells nothing:
     a layer's own rows are samples times tokens, or tokens times samples."""
@@ -44,7 +30,7 @@ def unfolded(
     return _with_rows_of_loss(root, losses)
 
 
-def _with_rows_of_loss(root: Root, losses: Sequence[Operator]) -> Root:
+def _with_rows_of_loss(root: Dimensions, losses: Sequence[Operator]) -> Dimensions:
     """A root without a length whose rows are a multiple of those that all losses have."""
     rows = {operator.first[0] for operator in losses if _is_loss(operator) and operator.first}
     samples = rows.pop() if len(rows) == 1 else 0
@@ -52,7 +38,7 @@ def _with_rows_of_loss(root: Root, losses: Sequence[Operator]) -> Root:
     if root.length is not None or not tells:
         return root
     basis = f"the {samples} rows of the loss, {root.batch // samples} each in {root.basis}"
-    return Root(samples, None, basis, folds=frozenset({root.batch}))
+    return Dimensions(samples, None, basis=basis, folds=frozenset({root.batch}))
 
 
 def _data(operator: Operator, parameters: Parameters) -> Iterator[Shape]:
@@ -69,15 +55,16 @@ def _folds_into(shape: Shape, rows: int) -> bool:
     return rows in (math.prod(shape[:outer]) for outer in range(2, len(shape)))
 
 
-def _of_unfolded(root: Root, shape: Shape) -> Root:
+def _of_unfolded(root: Dimensions, shape: Shape) -> Dimensions:
     """What a root says whose rows are the outer dimensions of a tensor. Where its length is a whole
     part of the tensor's last dimension, it counts the patches of that."""
     basis = f"{list(shape)}, folded into {root.basis}"
     folds = frozenset({root.batch})
+    found = replace(root, batch=shape[0], basis=basis, rows=False, folds=folds)
     length = root.length
     if length is not None and shape[-1] > length and shape[-1] % length == 0:
-        return Root(shape[0], shape[-1], basis, folds=folds, parts=frozenset({length}))
-    return replace(root, batch=shape[0], basis=basis, rows=False, folds=folds)
+        return replace(found, length=shape[-1], parts=frozenset({length}))
+    return found
 
 
 def _is_loss(operator: Operator) -> bool:

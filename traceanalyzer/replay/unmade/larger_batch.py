@@ -9,9 +9,10 @@ from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.replay.changes.loops.repetition import per_sample
 from traceanalyzer.replay.scenario import Scenario
 from traceanalyzer.replay.tape import Tape, parametric
-from traceanalyzer.replay.unmade.dimensions import Dimensions, dimensions_of
+from traceanalyzer.replay.unmade.dimensions import dimensions_of
 from traceanalyzer.replay.unmade.made import PlannedTape, RunPlan, planned
 from traceanalyzer.replay.unmade.question import QuestionError
+from traceanalyzer.replay.unmade.recorded_sizes import Dimensions
 from traceanalyzer.replay.unmade.resized import Sizes
 
 

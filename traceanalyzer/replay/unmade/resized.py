@@ -11,7 +11,7 @@ from traceanalyzer.analysis.roofline.op_models.call import Call
 from traceanalyzer.analysis.roofline.op_models.tensors import Input, Shape, Tensor
 from traceanalyzer.base import dataclass, regex
 from traceanalyzer.replay.patterns.parameters import Parameters
-from traceanalyzer.replay.unmade.dimensions import Dimensions
+from traceanalyzer.replay.unmade.recorded_sizes import Dimensions
 
 SHIFTED = 1
 """A model that predicts the next token drops one of each sequence before its loss."""

@@ -19,7 +19,6 @@ from traceanalyzer.replay.scenarios import (
 )
 from traceanalyzer.replay.simulate import step_times_ns
 from traceanalyzer.replay.tape import Tape
-from traceanalyzer.replay.unmade.dimensions import Dimensions
 from traceanalyzer.replay.unmade.formats import AS_ADVISED
 from traceanalyzer.replay.unmade.larger_batch import larger_batch_scenario
 from traceanalyzer.replay.unmade.made import (
@@ -31,6 +30,7 @@ from traceanalyzer.replay.unmade.made import (
 )
 from traceanalyzer.replay.unmade.question import QuestionError
 from traceanalyzer.replay.unmade.ranks import NODE_RANKS, messages_apart
+from traceanalyzer.replay.unmade.recorded_sizes import Dimensions
 from traceanalyzer.replay.unmade.resized import Sizes
 from traceanalyzer.replay.whatif import LEAST_DEVICE_WORK, Replay
 
